@@ -1,0 +1,37 @@
+# The whole project in two commands: `make demo` and `make test`. Each makes the environment it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test lint types check clean
+
+demo: $(INSTALLED)
+	$(BIN)/ablate run specs/quickstart.py --campaign campaigns/quickstart --workers 2
+	$(BIN)/ablate table --campaign campaigns/quickstart
+	$(BIN)/ablate report --campaign campaigns/quickstart
+
+test: lint types check
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+check: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) campaigns dist
+
+# torch comes first and alone, so that its version range and not a dependency's decides the build
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ablate needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet "torch>=2.11,<2.14"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@

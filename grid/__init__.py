@@ -1,0 +1,1 @@
+"""What to run: specs, keys, axes and grids. Pure data; needs pydantic only."""

@@ -1,0 +1,36 @@
+"""What can go wrong, as exceptions a command turns into one sentence and an exit code.
+
+An error text states the rule, what came, where, and what to do.
+"""
+
+from typing import ClassVar
+
+
+class AblateError(Exception):
+    """Anything the user can act on; `exit_code` is what the command returns."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class SpecError(AblateError):
+    """A spec, path, rule or grid that has no meaning (exit code 2)."""
+
+    exit_code = 2
+
+
+class NotFoundError(AblateError):
+    """A campaign, grid, trial or file that is not there (exit code 3)."""
+
+    exit_code = 3
+
+
+class EnvironmentProblem(AblateError):
+    """The machine lacks something: disk space, a permission, a package, a scheduler (exit code 5)."""
+
+    exit_code = 5
+
+
+class StoreError(AblateError):
+    """Stored data that cannot be read as it is: newer version, altered bytes (exit code 6)."""
+
+    exit_code = 6

@@ -1,0 +1,65 @@
+"""What a running trial may ask of its surroundings, and how it may end.
+
+The training loop knows nothing of campaigns, files or processes: it gets a `Surroundings`. Tests pass one that keeps
+everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Surroundings(Protocol):
+    """The hole through which a trial sees the world."""
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Log training metrics of one step."""
+
+    def evaluation(
+        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
+    ) -> None:
+        """Log one value of an evaluation; `se_items` is the standard error over its items, in the value's unit."""
+
+    def probe(
+        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
+    ) -> None:
+        """Log one value of a probe."""
+
+    def progress(self, step: int, steps: int, loss: float) -> None:
+        """Tell whoever watches how far training is; cheap, called every step."""
+
+    def stop_requested(self) -> bool:
+        """Whether to checkpoint and return at this step boundary."""
+
+    def checkpoint_due(self) -> bool:
+        """Whether enough time has passed since the last checkpoint."""
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        """Make everything logged so far durable, then the checkpoint (tensors and plain data; never pickled code)."""
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """The newest sound checkpoint of this trial, of any attempt, as (step, state)."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How training ended when it did not raise."""
+
+    step: int
+    stopped: bool
+    """True when it stopped early because it was asked to; the checkpoint at `step` goes on from there."""
+    parameters: int
+    operator_parameters: int
+    train_s: float
+    evaluate_s: float
+    data: Mapping[str, Any] | None = None
+    """What the data was: files and their hash, where the task reads files."""
+
+
+class Diverged(Exception):
+    """The loss left the finite numbers, or the task's bound, at `step`."""
+
+    def __init__(self, step: int, loss: float) -> None:
+        super().__init__(f"the loss was {loss} at step {step}")
+        self.step = step
+        self.loss = loss
