@@ -1,0 +1,129 @@
+"""Files that are either there and whole, or not there: temp file, fsync, rename, fsync of the directory."""
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space and run the same command again; what has landed is kept",
+    errno.EDQUOT: "your disk quota is used up: free some space and run the same command again; what has landed is kept",
+    errno.EACCES: "choose a directory you may write to, or change its permissions",
+    errno.EPERM: "choose a directory you may write to, or change its permissions",
+    errno.EROFS: "the file system is read-only: choose another campaign directory",
+    errno.ENOTDIR: "a file stands where a directory is needed: choose another campaign directory or move the file",
+    errno.EEXIST: "a file stands where a directory is needed: choose another campaign directory or move the file",
+}
+
+
+def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentProblem:
+    """One sentence for an `OSError` met while doing `action` ("write", "create", ...) to `path`."""
+    why = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
+    return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
+
+
+def temporary_name(name: str) -> str:
+    """A name for the unfinished form of `name` that no other process uses and that readers ignore."""
+    return f"{name}.tmp.{socket.gethostname()}.{os.getpid()}.{uuid4().hex[:8]}"
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether `path` is an unfinished file, left by a writer that is at work or was killed."""
+    return ".tmp." in path.name
+
+
+def make_directory(path: Path) -> Path:
+    """Create `path` and its parents if they are missing.
+
+    Raises:
+        EnvironmentProblem: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise environment_problem("create", path, error) from error
+    return path
+
+
+def write_atomic(path: Path, data: bytes) -> Path:
+    """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
+
+    Raises:
+        EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
+    """
+    make_directory(path.parent)
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        try:
+            _write_through(temporary, data)
+            temporary.rename(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
+    return path
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and new names in the directory `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> Path:
+    """Write `data` atomically as one JSON object; a NaN or an infinity in it is a `ValueError`."""
+    text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
+    return write_atomic(path, text.encode("ascii") + b"\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in the file `path`.
+
+    Raises:
+        NotFoundError: there is no such file.
+        StoreError: it is torn or altered: not one JSON object.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {path}") from error
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+    return parse_object(data, str(path))
+
+
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON object that `data` holds; `where` names its place in errors.
+
+    Raises:
+        StoreError: it is not exactly one JSON object of finite numbers and valid text.
+    """
+    try:
+        found = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{where} must hold one JSON object, not {type(found).__name__}; it was torn or altered")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,160 @@
+"""Where every file of a campaign lies: the wire format as paths."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from grid.errors import SpecError
+from store.files import is_temporary
+
+FILE_SCHEMA = 1
+"""Version of the JSON files and shards; a reader refuses higher ones."""
+
+STORE_SCHEMA = 1
+"""Version of the database; an older one is rebuilt from the files, a newer one is refused."""
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+_GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ATTEMPT = re.compile(r"[0-9]{3,}")
+_SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The campaign directory `root`; nothing is created or read until asked for."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))
+
+    @property
+    def grids(self) -> Path:
+        """Directory of grid headers and their trial lists."""
+        return self.root / "grids"
+
+    @property
+    def submissions(self) -> Path:
+        """Directory of submissions, one per `run`."""
+        return self.root / "submissions"
+
+    @property
+    def trials(self) -> Path:
+        """Directory of trials, fanned out by the first two digits of the key."""
+        return self.root / "trials"
+
+    @property
+    def spool(self) -> Path:
+        """Directory of shards."""
+        return self.root / "spool"
+
+    @property
+    def store(self) -> Path:
+        """Directory of the database."""
+        return self.root / "store"
+
+    @property
+    def live(self) -> Path:
+        """The database that the one ingester writes."""
+        return self.store / "live.duckdb"
+
+    @property
+    def snapshot(self) -> Path:
+        """The published copy of the database that readers open."""
+        return self.store / "snapshot.duckdb"
+
+    @property
+    def ingest_lock(self) -> Path:
+        """The file whose flock makes a process the ingester."""
+        return self.store / "ingest.lock"
+
+    def grid_header(self, name: str) -> Path:
+        """`grids/<name>.json`."""
+        return self.grids / f"{_checked(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"
+
+    def grid_trials(self, name: str) -> Path:
+        """`grids/<name>.trials.jsonl`: the grid's trials in execution order."""
+        return self.grid_header(name).with_suffix(".trials.jsonl")
+
+    def submission(self, submission: str) -> Path:
+        """Directory of one submission."""
+        return self.submissions / _checked(_SUBMISSION, submission, "a submission is named YYYYmmddTHHMMSS-<6 hex>")
+
+    def manifest(self, submission: str) -> Path:
+        """`manifest.jsonl`: the trials of the submission."""
+        return self.submission(submission) / "manifest.jsonl"
+
+    def manifest_index(self, submission: str) -> Path:
+        """`manifest.idx`: little-endian uint64 byte offsets of the manifest's lines."""
+        return self.submission(submission) / "manifest.idx"
+
+    def trial(self, key: str) -> Path:
+        """Directory of one trial's attempts."""
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        return self.trials / key[:2] / key
+
+    def attempt(self, key: str, attempt: int) -> Path:
+        """Directory of one attempt, numbered from 1; whoever creates it owns it."""
+        return self.trial(key) / f"{attempt:03d}"
+
+    def start(self, key: str, attempt: int) -> Path:
+        """`start.json` of an attempt."""
+        return self.attempt(key, attempt) / "start.json"
+
+    def end(self, key: str, attempt: int) -> Path:
+        """`end.json` of an attempt; its presence means the attempt has ended."""
+        return self.attempt(key, attempt) / "end.json"
+
+    def heartbeat(self, key: str, attempt: int) -> Path:
+        """The file an attempt touches every few seconds."""
+        return self.attempt(key, attempt) / "heartbeat"
+
+    def log(self, key: str, attempt: int) -> Path:
+        """Free text for people; nobody parses it."""
+        return self.attempt(key, attempt) / "log"
+
+    def checkpoint(self, key: str, attempt: int) -> Path:
+        """Directory of an attempt's checkpoints."""
+        return self.attempt(key, attempt) / "checkpoint"
+
+    def grid_names(self) -> list[str]:
+        """Names of the grids that have a header, sorted."""
+        return sorted(path.name[:-5] for path in _entries(self.grids) if path.suffix == ".json" and _named(path))
+
+    def submission_ids(self) -> list[str]:
+        """Submissions whose manifest is published, oldest first."""
+        found = (path.name for path in _entries(self.submissions) if _SUBMISSION.fullmatch(path.name))
+        return sorted(name for name in found if self.manifest(name).is_file())
+
+    def trial_keys(self) -> Iterator[str]:
+        """Keys of all trials that have a directory, sorted."""
+        for fan in sorted(_entries(self.trials)):
+            yield from sorted(path.name for path in _entries(fan) if _KEY.fullmatch(path.name))
+
+    def attempts(self, key: str) -> list[int]:
+        """Numbers of the trial's attempts, ascending, whether or not they have begun."""
+        return sorted(int(path.name) for path in _entries(self.trial(key)) if _ATTEMPT.fullmatch(path.name))
+
+    def shards(self) -> list[Path]:
+        """All published shard files, sorted by name; unfinished files are left out."""
+        return sorted(path for path in _entries(self.spool) if path.suffix == ".parquet" and not is_temporary(path))
+
+
+def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
+    if not pattern.fullmatch(name):
+        raise SpecError(f"{rule}; got {name!r}")
+    return name
+
+
+def _named(path: Path) -> bool:
+    return not is_temporary(path) and _GRID.fullmatch(path.stem) is not None
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
