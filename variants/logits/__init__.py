@@ -1,0 +1,1 @@
+"""From queries and keys to logits: signals, margin, gate."""

@@ -1,0 +1,1 @@
+"""From scores to weights. One normaliser, one file, named like its `kind`."""

@@ -1,0 +1,49 @@
+"""A ground state: keys below the relevance threshold leave their shortfall to it.
+
+    Z_i = sum_j max(f(gamma), f_ij)      w_ij = f_ij / Z_i      w_i0 = sum_j max(0, f(gamma) - f_ij) / Z_i
+
+over visible keys only: the mask acts after the maximum, else every hidden key would add f(gamma). At a tie a = gamma
+the key counts as relevant. The shortfall is summed directly; 1 - sum w cancels in low precision. A query that sees
+nothing rests wholly in the ground state. gamma -> -inf is the plain sum.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from variants.number import Number
+from variants.stages import Normaliser, Weights
+
+
+class Ground(Normaliser):
+    """Weights sum to one together with the ground state's."""
+
+    source: ClassVar[str] = "Principled Attention, sections 3.1 and 3.2.1"
+    has_ground: ClassVar[bool] = True
+
+    kind: Literal["ground"] = "ground"
+    threshold: Number = Number(init=0.0)
+    """Relevance threshold gamma; 0 with small logits is close to softmax and its gradients are alive."""
+
+    def relevance(self, *, threshold: Tensor) -> Tensor:
+        return threshold
+
+    def weights(self, log_f: Tensor, log_f_threshold: Tensor | None, mask: Tensor) -> Weights:
+        if log_f_threshold is None:
+            raise ValueError("the ground state needs the score of its threshold")
+        visible = log_f.masked_fill(~mask, -float("inf"))
+        largest = torch.maximum(visible.amax(-1, keepdim=True), log_f_threshold).detach()
+        f = (visible - largest).exp()
+        floor = (log_f_threshold - largest).exp() * mask
+        total = torch.where(visible >= log_f_threshold, f, floor).sum(-1, keepdim=True)
+        empty = total == 0
+        total = total.masked_fill(empty, 1.0)
+        shortfall = (floor - f).relu().sum(-1, keepdim=True)
+        return Weights(f / total, (shortfall / total).masked_fill(empty, 1.0))
+
+    def oracle(self, f: list[float], f_threshold: float | None) -> tuple[list[float], float]:
+        assert f_threshold is not None
+        total = sum(max(each, f_threshold) for each in f)
+        weights = [each / total for each in f]
+        return weights, 1 - sum(weights)

@@ -1,0 +1,1 @@
+"""The operators of the papers, by name."""

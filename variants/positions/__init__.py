@@ -1,0 +1,1 @@
+"""How a model knows order. One scheme, one file, named like its `kind`."""

@@ -1,0 +1,18 @@
+"""Learned absolute positions: one vector per position, added to the embeddings (GPT-2)."""
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from variants.positions.scheme import Positions
+
+
+class Learned(Positions):
+    """`count` learned vectors; a longer sequence is an error."""
+
+    kind: Literal["learned"] = "learned"
+    count: PositiveInt
+
+    @property
+    def table(self) -> int:
+        return self.count

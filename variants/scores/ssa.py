@@ -1,0 +1,47 @@
+"""Scaled signed averaging: a power law in place of the exponential.
+
+    f(a) = (1 + b |a|) ** (n sgn a)         b > 0 slope, n >= 1 exponent
+         = exp(n sgn(a) log1p(b |a|))       the form computed here
+
+It concentrates polynomially, so one large logit does not silence all other keys.
+"""
+
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import model_validator
+from torch import Tensor
+
+from variants.number import Number
+from variants.stages import Score, Tends
+
+
+class SSA(Score):
+    """Polynomial score: concentrates more slowly than the exponential on large logits."""
+
+    source: ClassVar[str] = "Scaled Signed Averaging, eq. 5"
+    identities: ClassVar[tuple[Tends, ...]] = (Tends({"b": 1e-6, "n": 1e6}, to="exponential", within=1e-4),)
+
+    kind: Literal["ssa"] = "ssa"
+    n: Number = Number(init=1.5, per=("layer", "head"), link="at_least_one")
+    b: Number = Number(init=1.0, per=("layer", "head"), link="positive")
+
+    @model_validator(mode="after")
+    def _numbers_stay_in_range(self) -> Self:
+        for name, number, links, least in (
+            ("n", self.n, ("at_least_one", "positive"), 1.0),
+            ("b", self.b, ("positive",), 0.0),
+        ):
+            if number.trained and number.link not in links:
+                raise ValueError(f"a trained {name} of ssa needs link={links[0]!r}, got {number.link!r}")
+            if number.init < least or number.init == 0:
+                raise ValueError(f"{name} of ssa is {'at least 1' if least else 'positive'}, got {number.init}")
+        return self
+
+    def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
+        rising = torch.log1p(b * a.clamp(min=0))
+        falling = torch.log1p(b * (-a).clamp(min=0))
+        return n * torch.where(a >= 0, rising, -falling)  # this form keeps the slope n*b at a = 0
+
+    def oracle(self, a: float, *, n: float, b: float) -> float:
+        return (1 + b * abs(a)) ** (n if a >= 0 else -n)
