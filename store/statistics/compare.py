@@ -1,0 +1,188 @@
+"""Every cell against the baseline: paired differences by seed, intervals, Holm over the family, a verdict in words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, get_args
+
+import numpy as np
+import polars as pl
+
+from grid.errors import SpecError
+from store.statistics.arms import Pairing, Scale, arms, baseline_arm, pair, planned
+from store.statistics.family import Better, Judged, judge
+from store.statistics.paired import (
+    Floats,
+    Paired,
+    hedges_g,
+    pairing_correlation,
+    sign_flip_p,
+    summarise,
+    superiority,
+    t_interval,
+)
+from store.statistics.power import detectable, seeds_needed
+from store.statistics.reasons import Finding, Rule, reason
+
+SCHEMA: Final = {
+    "cell": pl.String,
+    "label": pl.String,
+    "operator": pl.String,
+    "planned": pl.Int64,
+    "pairs": pl.Int64,
+    "value": pl.Float64,
+    "baseline_value": pl.Float64,
+    "difference": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "percent": pl.Float64,
+    "p": pl.Float64,
+    "p_holm": pl.Float64,
+    "family": pl.Int64,
+    "hedges_g": pl.Float64,
+    "superiority": pl.Float64,
+    "sign_flip_p": pl.Float64,
+    "pairing": pl.Float64,
+    "verdict": pl.String,
+    "reason": pl.String,
+    "seeds_needed": pl.Int64,
+    "detectable": pl.Float64,
+}
+"""Columns of `compare`, in order."""
+
+
+class _Family(NamedTuple):
+    rule: Rule
+    better: Better
+    summary: Paired
+    low: Floats
+    high: Floats
+    judged: Judged
+    seeds: Floats
+    seeds_worst: Floats
+    detectable: Floats
+
+
+def compare(
+    values: pl.DataFrame, *, baseline: str, scale: Scale, better: Better, rope: float, alpha: float = 0.05
+) -> pl.DataFrame:
+    """One row per cell that is not the baseline, in the order of `values`.
+
+    `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
+    "pending") and optionally budget and code; `baseline` is a cell. On the log scale differences, intervals and
+    `rope` are natural-log ratios and `value` is a geometric mean; on the linear scale they are plain. `low`, `high`
+    are the uncorrected 1 - alpha t interval of one comparison; `p_holm` and `verdict` hold over the whole family.
+    Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
+    """
+    _check(scale, better, rope, alpha)
+    found = arms(values)
+    base = baseline_arm(found, baseline)
+    pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
+    family = _judged(pairings, Rule(scale, rope, alpha, len(pairings)), better)
+    rows = [
+        {
+            **_identity(pairing),
+            "planned": planned(pairing.arm, base),
+            **_numbers(pairing, family, i),
+            **_word(pairing, family, i),
+        }
+        for i, pairing in enumerate(pairings)
+    ]
+    return pl.DataFrame([[row[name] for name in SCHEMA] for row in rows], schema=SCHEMA, orient="row")
+
+
+def _check(scale: str, better: str, rope: float, alpha: float) -> None:
+    if scale not in get_args(Scale):
+        raise SpecError(f"a measure's scale is one of {list(get_args(Scale))}; got {scale!r}")
+    if better not in get_args(Better):
+        raise SpecError(f"a measure's better is one of {list(get_args(Better))}; got {better!r}")
+    if not (math.isfinite(rope) and rope >= 0):
+        raise SpecError(f"a measure's rope is a finite number >= 0; got {rope!r}")
+    if not 0 < alpha < 1:
+        raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
+
+
+def _judged(pairings: Sequence[Pairing], rule: Rule, better: Better) -> _Family:
+    parts = [summarise(pairing.differences) for pairing in pairings]
+    n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
+    summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))
+    blocked = np.array([pairing.problem is not None for pairing in pairings], dtype=bool)
+    known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
+    hardest = rule.alpha / max(rule.family, 1)
+    low, high = t_interval(summary, rule.alpha)
+    return _Family(
+        rule,
+        better,
+        summary,
+        low,
+        high,
+        judge(known, rope=rule.rope, alpha=rule.alpha, better=better),
+        seeds_needed(rule.rope, known.sd, alpha=hardest),
+        seeds_needed(rule.rope / 2, known.sd, alpha=hardest),
+        detectable(known.sd, known.n, alpha=hardest),
+    )
+
+
+def _identity(pairing: Pairing) -> dict[str, Any]:
+    return {"cell": pairing.arm.cell, "label": pairing.arm.label, "operator": pairing.arm.operator}
+
+
+def _numbers(pairing: Pairing, family: _Family, i: int) -> dict[str, Any]:
+    ours, theirs, differences = pairing.ours, pairing.theirs, pairing.differences
+    value, base = _average(ours, family.rule.scale), _average(theirs, family.rule.scale)
+    one = Paired(*(part[i] for part in family.summary))
+    difference = float(one.mean)
+    return {
+        "pairs": differences.size,
+        "value": _known(value),
+        "baseline_value": _known(base),
+        "difference": _known(difference),
+        "low": _known(family.low[i]),
+        "high": _known(family.high[i]),
+        "percent": _known(_percent(difference, base, family.rule.scale)),
+        "p": _known(family.judged.p[i]),
+        "p_holm": _known(family.judged.p_holm[i]),
+        "family": family.rule.family,
+        "hedges_g": _known(hedges_g(one)),
+        "superiority": _known(superiority(differences, better=family.better)),
+        "sign_flip_p": _known(sign_flip_p(differences)),
+        "pairing": _known(pairing_correlation(ours, theirs)),
+        "seeds_needed": _known(family.seeds[i]),
+        "detectable": _known(family.detectable[i]),
+    }
+
+
+def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
+    if pairing.problem is not None:
+        return {"verdict": "no verdict", "reason": pairing.problem}
+    word = str(family.judged.words[i])
+    found = Finding(
+        word,
+        float(family.summary.mean[i]),
+        float(family.low[i]),
+        float(family.high[i]),
+        pairing.differences.size,
+        float(family.judged.p_holm[i]),
+        sign_flip_p(pairing.differences),
+        float(family.seeds[i]),
+        float(family.seeds_worst[i]),
+    )
+    sentence = reason(found, family.rule)
+    return {"verdict": word, "reason": f"{pairing.note}; {sentence}" if pairing.note else sentence}
+
+
+def _average(side: Floats, scale: Scale) -> float:
+    if side.size == 0:
+        return math.nan
+    mean = float(side.mean())
+    return float(np.exp(mean)) if scale == "log" else mean
+
+
+def _percent(difference: float, base: float, scale: Scale) -> float:
+    if scale == "log":
+        return float(np.expm1(min(difference, 700.0))) * 100
+    return difference / abs(base) * 100 if base else math.nan
+
+
+def _known(value: float | Floats) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,65 @@
+"""From p values to words for a whole family of comparisons.
+
+Three questions are asked of every comparison: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*?
+Each question is one family, judged with Holm's step-down procedure over all comparisons, so for each question the
+chance of any false yes is at most alpha, whatever the true differences are. Comparing a Holm-adjusted p with alpha is
+the same as asking for the interval at the level that Holm gives this comparison: alpha / m for the smallest p of m,
+alpha / (m - 1) for the next, and so on until one fails. `docs/statistics.md` says why the intervals of one common
+step-down cannot be shared between the three questions.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.statistics.paired import Floats, Paired, p_beyond, p_within, p_zero
+
+MIN_PAIRS: Final = 3
+"""Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""
+
+VERDICTS: Final = ("better", "worse", "equivalent", "tiny but real", "undecided", "no verdict")
+"""Every word a verdict can be."""
+
+Better = Literal["lower", "higher"]
+
+
+class Judged(NamedTuple):
+    """Verdict words, raw and Holm-adjusted p of "the difference is zero"; arrays of one shape."""
+
+    words: NDArray[np.str_]
+    p: Floats
+    p_holm: Floats
+
+
+def holm(p: Floats) -> Floats:
+    """Holm-adjusted p (Holm 1979); the last axis is the family.
+
+    NaN marks a comparison that was planned and cannot be tested: it stays NaN and counts in the size of the family,
+    so a family cannot shrink because of what the data looked like.
+    """
+    m = p.shape[-1]
+    filled = np.where(np.isnan(p), 1.0, p)
+    order = np.argsort(filled, axis=-1, kind="stable")
+    stepped = np.take_along_axis(filled, order, -1) * np.arange(m, 0, -1)
+    adjusted = np.empty_like(filled)
+    np.put_along_axis(adjusted, order, np.minimum(np.maximum.accumulate(stepped, axis=-1), 1.0), -1)
+    return np.where(np.isnan(p), np.nan, adjusted)
+
+
+def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judged:
+    """One verdict word per comparison; arrays [..., m] whose last axis is the family of m comparisons.
+
+    A comparison with fewer than three pairs, NaN or no spread gets "no verdict" and still counts in the family.
+    """
+    tested = (pairs.n >= MIN_PAIRS) & (pairs.sd > 0)
+    pairs = Paired(*(np.where(tested, part, np.nan) for part in pairs))
+    p = p_zero(pairs)
+    zero, beyond, within = holm(p), holm(p_beyond(pairs, rope)), holm(p_within(pairs, rope))
+    improved = pairs.mean < 0 if better == "lower" else pairs.mean > 0
+    words = np.select(
+        [~tested, (beyond <= alpha) & improved, beyond <= alpha, zero <= alpha, within <= alpha],
+        ["no verdict", "better", "worse", "tiny but real", "equivalent"],
+        "undecided",
+    )
+    return Judged(words, p, zero)

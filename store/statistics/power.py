@@ -1,0 +1,63 @@
+"""How many seeds a difference needs, and which difference the seeds at hand can find.
+
+Power of the two-sided paired t test by the noncentral t distribution. The standard deviation is the observed one, and
+from few seeds it is itself rough: at 5 pairs the needed number is known within about a factor of five. It is a guide
+for planning, not a promise. The level is that of the hardest Holm step, alpha over the size of the family.
+"""
+
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from store.statistics.family import MIN_PAIRS
+from store.statistics.paired import Floats
+
+TARGET_POWER: Final = 0.8
+MAX_SEEDS: Final = 1_000_000
+
+
+def power(difference: Floats, sd: Floats, n: Floats, *, alpha: float) -> Floats:
+    """Chance that a two-sided t test at level alpha on n pairs finds a true `difference` of seeds with this `sd`."""
+    freedom = np.where(n >= 2, n - 1, np.nan)
+    centre = np.abs(difference) * np.sqrt(n) / sd
+    critical = special.stdtrit(freedom, 1 - alpha / 2)
+    return 1 - _cdf(critical, freedom, centre) + _cdf(-critical, freedom, centre)
+
+
+def _cdf(t: Floats, freedom: Floats, centre: Floats) -> Floats:
+    found = special.nctdtr(freedom, centre, t)
+    # scipy answers NaN for finite arguments when the probability is below about 1e-17: the mass is far above t
+    return np.where(np.isnan(found) & np.isfinite(freedom + centre), 0.0, found)
+
+
+def seeds_needed(difference: float, sd: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
+    """Smallest number of pairs (>= 3) whose power for `difference` reaches `target`; shape of `sd`.
+
+    NaN where the sd is zero or unknown, where the difference is zero, and beyond a million seeds.
+    """
+    sd = np.asarray(sd, dtype=np.float64)
+    usable = np.isfinite(sd) & (sd > 0) & (difference != 0)
+    spread = np.where(usable, sd, 1.0)
+    low = np.full(sd.shape, float(MIN_PAIRS - 1))  # not enough (or not allowed)
+    high = np.full(sd.shape, float(MAX_SEEDS))  # enough, if anything is
+    size = np.full(sd.shape, float(difference))
+    usable &= power(size, spread, high, alpha=alpha) >= target
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        enough = power(size, spread, np.maximum(middle, MIN_PAIRS), alpha=alpha) >= target
+        high, low = np.where(enough, middle, high), np.where(enough, low, middle)
+    return np.where(usable, np.maximum(high, MIN_PAIRS), np.nan)
+
+
+def detectable(sd: Floats, n: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
+    """Smallest difference that n pairs find with power `target`; shape of `sd`; NaN below three pairs or without sd."""
+    usable = np.isfinite(sd) & (sd > 0) & (n >= MIN_PAIRS)
+    pairs = np.where(usable, n, float(MIN_PAIRS))
+    one = np.ones_like(pairs)
+    low, high = np.zeros_like(pairs), special.stdtrit(pairs - 1, 1 - alpha / 2) * 2 + 10  # in standard errors
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = power(middle / np.sqrt(pairs), one, pairs, alpha=alpha) >= target
+        high, low = np.where(enough, middle, high), np.where(enough, low, middle)
+    return np.where(usable, high * np.where(usable, sd, 1.0) / np.sqrt(pairs), np.nan)

@@ -1,0 +1,94 @@
+"""One human sentence per verdict: what was found, how sure it is, and what would settle it."""
+
+import math
+from typing import NamedTuple
+
+from store.statistics.arms import Scale
+
+
+class Finding(NamedTuple):
+    """What a sentence may speak about; differences in analysis units."""
+
+    word: str
+    difference: float
+    low: float
+    high: float
+    pairs: int
+    p_holm: float
+    sign_flip_p: float
+    seeds: float
+    seeds_worst: float
+
+
+class Rule(NamedTuple):
+    """By what the family is judged."""
+
+    scale: Scale
+    rope: float
+    alpha: float
+    family: int
+
+
+def size(difference: float, scale: Scale) -> str:
+    """A difference in words: '12 % lower', 'higher by a factor of 5.2', '0.013 higher'."""
+    if difference == 0:
+        return "no different"
+    direction = "lower" if difference < 0 else "higher"
+    if scale == "linear":
+        return f"{abs(difference):.3g} {direction}"
+    if abs(difference) >= math.log(2):
+        return f"{direction} by a factor of {_rounded(math.exp(min(abs(difference), 700)))}"
+    return f"{abs(math.expm1(difference)) * 100:.2g} % {direction}"
+
+
+def _rounded(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}" if factor < 1e6 else f"{factor:.1e}"
+
+
+def margin(rope: float, scale: Scale) -> str:
+    """The ROPE in words: '5 %' or '0.005'."""
+    return f"{math.expm1(rope) * 100:.2g} %" if scale == "log" else f"{rope:g}"
+
+
+def reason(found: Finding, rule: Rule) -> str:
+    """The sentence of a verdict that is not "no verdict"."""
+    level = f"{(1 - rule.alpha) * 100:g} %"
+    span = f"{level} interval {size(found.low, rule.scale)} to {size(found.high, rule.scale)}, {found.pairs} pairs"
+    amount = size(found.difference, rule.scale)
+    if found.word in ("better", "worse"):
+        return f"{amount} ({span}){_beyond(rule)}{_caution(found, rule)}"
+    if found.word == "tiny but real":
+        return (
+            f"{amount} ({span}): not zero{_family(rule)}, but not shown to exceed the {margin(rule.rope, rule.scale)} "
+            f"that counts as equal{_caution(found, rule)}"
+        )
+    if found.word == "equivalent":
+        return f"{amount} ({span}): within the {margin(rule.rope, rule.scale)} that counts as equal{_family(rule)}"
+    return f"{amount} ({span}), Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found, rule)}"
+
+
+def _beyond(rule: Rule) -> str:
+    if rule.rope == 0:
+        return f": not zero{_family(rule)}"
+    return f": beyond the {margin(rule.rope, rule.scale)} that counts as equal{_family(rule)}"
+
+
+def _family(rule: Rule) -> str:
+    return "" if rule.family == 1 else f" in a family of {rule.family} comparisons"
+
+
+def _caution(found: Finding, rule: Rule) -> str:
+    if not found.sign_flip_p > rule.alpha:
+        return ""
+    return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this leans on normal noise"
+
+
+def _decide(found: Finding, rule: Rule) -> str:
+    if rule.rope == 0:
+        return "give the measure a rope above 0 to learn how many seeds would decide"
+    # with the ROPE already resolvable, the truth may lie between: half the ROPE is the hardest place to tell apart
+    seeds = found.seeds if found.seeds > found.pairs else found.seeds_worst
+    if math.isnan(seeds):
+        return "no affordable number of seeds would decide"
+    seeds = max(seeds, found.pairs + 1)
+    return f"about {seeds:,.0f} seeds ({seeds - found.pairs:,.0f} more) would decide"
