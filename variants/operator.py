@@ -129,7 +129,7 @@ def attend(
     mask = causal(q.shape[-2], k.shape[-2], q.device) if mask is None else mask
     value = _by_stage(operator.at_init() if numbers is None else numbers)
     semantic = q.shape[-1] - operator.gate.channels
-    count = mask.sum(-1, keepdim=True)  # K_i
+    count = mask.sum(-1, keepdim=True, dtype=torch.promote_types(q.dtype, torch.float32))  # K_i
 
     z = operator.signals.logits(q[..., :semantic], k[..., :semantic]).masked_fill(~mask, 0)
     gamma = operator.normaliser.relevance(**value["normaliser"])

@@ -43,7 +43,7 @@ class Signals(Spec):
         """The mean over slices, as printed in the paper."""
         width = len(q) // self.count
         signals = [
-            sum(a * b for a, b in zip(q[s : s + width], k[s : s + width], strict=True)) / width**0.5
+            sum(a * b for a, b in zip(q[s : s + width], k[s : s + width], strict=True)) / math.sqrt(width)
             for s in range(0, len(q), width)
         ]
         return sum(signals) / self.count

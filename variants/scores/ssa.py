@@ -6,6 +6,7 @@
 It concentrates polynomially, so one large logit does not silence all other keys.
 """
 
+import math
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -44,4 +45,4 @@ class SSA(Score):
         return n * torch.where(a >= 0, rising, -falling)  # this form keeps the slope n*b at a = 0
 
     def oracle(self, a: float, *, n: float, b: float) -> float:
-        return (1 + b * abs(a)) ** (n if a >= 0 else -n)
+        return math.pow(1 + b * abs(a), n if a >= 0 else -n)

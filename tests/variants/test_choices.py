@@ -1,0 +1,155 @@
+"""Laws of the choices themselves: names, sources, identities, ranges."""
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+import variants
+from variants import (
+    SSA,
+    Gate,
+    Ground,
+    GroundValue,
+    Margin,
+    Normaliser,
+    Number,
+    Operator,
+    Placement,
+    Readout,
+    Score,
+    Suppress,
+    Vector,
+    gpt2,
+    integral,
+    llama2,
+    principled,
+    softmax,
+)
+from variants.positions.scheme import Positions
+
+FOLDERS = {"scores": Score, "normalisers": Normaliser, "readouts": Readout}
+ORACLES = [
+    pytest.param(member, id=f"{family.__name__}-{kind}")
+    for family in (Margin, Gate, Score, Normaliser, Readout)
+    for kind, member in family.members().items()
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_is_one_choice_named_like_its_kind(folder: str) -> None:
+    files = {path.stem for path in (Path(variants.__file__).parent / folder).glob("*.py")} - {"__init__"}
+    own = {kind for kind, member in FOLDERS[folder].members().items() if member.__module__.startswith("variants.")}
+    assert own == files
+
+
+@pytest.mark.parametrize("member", ORACLES)
+def test_an_oracle_knows_only_floats_and_math(member: type) -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(member.oracle)))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert not names & {"torch", "F", "Tensor"}
+
+
+@pytest.mark.parametrize(
+    ("member", "identity"),
+    [
+        pytest.param(member, identity, id=f"{kind}-tends-to-{identity.to}")
+        for kind, member in Score.members().items()
+        for identity in member.identities
+    ],
+)
+def test_a_score_tends_to_what_it_says(member: type[Score], identity: variants.Tends) -> None:
+    a = torch.linspace(-6, 6, 101, dtype=torch.float64)
+    numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in identity.numbers.items()}
+    found = member().log_score(a, **numbers).exp()
+    expected = Score.members()[identity.to]().log_score(a).exp()
+    assert ((found - expected).abs() / expected).max() < identity.within
+
+
+def test_ssa_keeps_its_slope_at_zero() -> None:
+    a = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    SSA().log_score(a, n=torch.tensor(1.5), b=torch.tensor(2.0)).sum().backward()
+    assert (a.grad == 3.0).all()
+
+
+REFUSED = {
+    "unknown kind": (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
+    "ground value without ground": (lambda: Operator(readout=GroundValue()), "needs a normaliser with a ground state"),
+    "granularity of a vector": (lambda: Vector(init=0.0, per="query"), "varies along one of"),
+    "unknown granularity": (lambda: Number(init=0.0, per="token"), "constant, layer, head, query"),
+    "fixed but varying": (lambda: Number(init=0.0, per="head", learned=False), "use per='constant'"),
+    "trained outside its range": (lambda: Number(init=1.0, per="head", link="at_least_one"), "starts over 1"),
+    "slope of ssa": (lambda: SSA(b=Number(init=-1.0)), "positive"),
+    "exponent of ssa": (lambda: SSA(n=Number(init=0.5)), "at least 1"),
+    "link of ssa": (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
+    "no signals": (lambda: integral(0), "greater than 0"),
+    "share of nothing": (lambda: Placement(share=0.0), "greater than 0"),
+    "a rest that no layer gets": (lambda: Placement(rest=principled()), "no layer is left"),
+    "heads that do not divide": (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
+    "no gate": (lambda: Suppress(width=0), "greater than 0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
+    build, words = REFUSED[case]
+    with pytest.raises(ValidationError, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("operator", "width", "rotary", "words"),
+    [
+        (integral(3), 16, False, "nearest is 2"),
+        (integral(8), 8, True, "even number of channels"),
+        (principled(gate_width=16, gate_dims="split"), 16, False, "leaves none"),
+        (integral(2, rotary="before_split"), 16, False, "says nothing without rotary"),
+    ],
+)
+def test_a_head_that_cannot_carry_the_operator_is_refused(
+    operator: Operator, width: int, rotary: bool, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        operator.check(head_width=width, rotary=rotary)
+
+
+def test_specs_of_equal_meaning_have_equal_keys() -> None:
+    pairs = [
+        (Number(init=0.0, per="head"), Number(init=0.0, per=("head", "layer"), learned=True)),
+        (Number(init=0.0), Number(init=-0.0, learned=False)),
+        (integral(1, rotary="before_split"), integral(1)),
+        (Placement(share=1.0, side="bottom"), Placement()),
+        (softmax(), Operator(name="mine")),
+    ]
+    assert all(a.key == b.key for a, b in pairs)
+    assert Number(init=0.0).key != Number(init=0.0, learned=True).key
+
+
+@pytest.mark.parametrize(
+    ("share", "side", "layers", "expected"),
+    [
+        (0.5, "top", 20, range(10, 20)),
+        (0.5, "top", 22, range(11, 22)),
+        (0.25, "top", 5, range(3, 5)),
+        (0.5, "bottom", 4, range(2)),
+        (1.0, "top", 3, range(3)),
+        (0.3, "top", 10, range(7, 10)),
+    ],
+)
+def test_placement_counts_layers_from_its_side(share: float, side: str, layers: int, expected: range) -> None:
+    found = Placement(share=share, side=side).operators(integral(2), layers)
+    assert [layer for layer, each in enumerate(found) if each == integral(2)] == list(expected)
+    assert len(found) == layers
+
+
+def test_every_position_scheme_is_known_by_its_kind() -> None:
+    assert sorted(Positions.members()) == ["learned", "none", "rotary"]
+    assert llama2(layers=1, heads=1, width=4, feedforward_width=4).positions == Positions.members()["rotary"]()
+
+
+def test_ground_is_the_only_normaliser_that_says_it_has_a_ground_state() -> None:
+    assert [kind for kind, member in Normaliser.members().items() if member.has_ground] == [Ground().kind]
