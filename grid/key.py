@@ -1,7 +1,7 @@
 """Canonical JSON and the 128-bit content key: the identity of a spec for ever.
 
-    canonical   UTF-8 JSON, object keys sorted, no spaces, shortest float form, -0.0 written 0.0, no NaN or infinity
-    key         blake2b-128 of  {"schema": SPEC_SCHEMA, "spec": canonical}  as 32 hexadecimal digits
+canonical   UTF-8 JSON, object keys sorted, no spaces, shortest float form, -0.0 written 0.0, no NaN or infinity
+key         blake2b-128 of  {"schema": SPEC_SCHEMA, "spec": canonical}  as 32 hexadecimal digits
 """
 
 import json
@@ -14,29 +14,49 @@ from grid.errors import SpecError
 SPEC_SCHEMA = 1
 """Raised only when the meaning of stored specs changes; every key changes with it."""
 
+_written = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def canonical_json(data: object) -> str:
-    """The one way to write `data` (mappings, sequences, strings, numbers, booleans, None) as JSON."""
+    """The one way to write `data` (mappings, sequences, strings, numbers, booleans, None) as JSON.
+
+    Raises `SpecError` for anything else, for numbers that are not finite and for mappings whose keys are not strings.
+    """
     if data is None or isinstance(data, bool | str | int):
-        return json.dumps(data, ensure_ascii=False)
+        return _written(data)
     if isinstance(data, float):
         return canonical_float(data)
     if isinstance(data, Mapping):
-        parts = (f"{json.dumps(name, ensure_ascii=False)}:{canonical_json(data[name])}" for name in sorted(data))
-        return "{" + ",".join(parts) + "}"
+        return "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in _sorted(data)) + "}"
     if isinstance(data, list | tuple):
         return "[" + ",".join(map(canonical_json, data)) + "]"
-    raise SpecError(f"a spec holds plain data only; {type(data).__name__} has no canonical JSON")
+    raise SpecError(f"a spec holds plain data only; {type(data).__name__} has no canonical JSON, write it as a number,"
+                    f" a string, a tuple or a spec of its own")  # fmt: skip
+
+
+def canonical_name(name: str) -> str:
+    """The name of a field or an entry, as JSON."""
+    return _written(name)
 
 
 def canonical_float(value: float) -> str:
     """Shortest text that reads back as `value`; -0.0 is 0.0."""
     if not math.isfinite(value):
         raise SpecError(f"a spec holds finite numbers only; got {value}")
-    return repr(value + 0.0)
+    return repr(float(value) + 0.0)
 
 
 def content_key(canonical: str) -> str:
     """128-bit key of a canonical JSON text, as 32 hexadecimal digits."""
     text = f'{{"schema":{SPEC_SCHEMA},"spec":{canonical}}}'
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    try:
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"a spec holds Unicode text only; {error.object[error.start]!r} is half a character") from error
+
+
+def _sorted(data: Mapping[str, object]) -> list[str]:
+    for name in data:
+        if not isinstance(name, str):
+            raise SpecError(f"the entries of a mapping in a spec are named by strings; got {name!r}")
+    return sorted(data)

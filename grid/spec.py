@@ -5,16 +5,18 @@ accepts every concrete member, and writes *all* of that member's fields. Nobody 
 is enough, in this package or in a user's own spec file.
 """
 
-import json
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from grid.errors import SpecError
-from grid.key import canonical_float, canonical_json, content_key
+from grid.frozen import FROZEN
+from grid.key import canonical_float, canonical_json, canonical_name, content_key
+from grid.validation import spec_error
 
 
 class OutsideKey:
@@ -26,48 +28,130 @@ Label = Annotated[str, OutsideKey()]
 
 
 class Spec(BaseModel):
-    """Frozen, closed, plain data. Unknown fields are errors, equal meaning is an equal key."""
+    """Frozen, closed, plain data. Unknown fields are errors, equal meaning is an equal key.
+
+    A field typed with a concrete spec holds exactly that class; a field that may hold several is typed with a `Choice`.
+    Raises pydantic's ValidationError when built from wrong data; `spec_error` turns it into one sentence.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     @cached_property
     def canonical(self) -> str:
         """Canonical JSON of every field that is part of the identity, defaults included."""
-        parts = [f"{json.dumps(name)}:{_canonical(getattr(self, name))}" for name in _identity_fields(type(self))]
-        return "{" + ",".join(parts) + "}"
+        return _canonical_without(self, "")
 
     @cached_property
     def key(self) -> str:
         """The 128-bit content key, 32 hexadecimal digits."""
         return content_key(self.canonical)
 
+    @property
+    def label(self) -> str:
+        """The name for tables and charts: the kind of a choice, the class name of another spec."""
+        return str(getattr(self, "kind", type(self).__name__))
+
+    def data(self) -> dict[str, Any]:
+        """All fields, labels included, as plain JSON data; `model_validate` reads it back."""
+        return self.model_dump(mode="json")
+
     def changed(self, **fields: Any) -> Self:
-        """A validated copy with `fields` replaced."""
-        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
+        """A validated copy with `fields` replaced; raises `SpecError`."""
+        try:
+            return rebuilt(self, fields)
+        except ValidationError as error:
+            raise spec_error(error, type(self).__name__) from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Like `changed`: pydantic's own copy validates nothing and would keep the old key."""
+        del deep  # a frozen value shares its parts
+        return self.changed(**update) if update else self
 
     def __eq__(self, other: object) -> bool:
         """Equal when the types and all fields, labels included, are equal."""
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+        return all(self.__dict__[name] == other.__dict__[name] for name in field_names(type(self)))
 
     def __hash__(self) -> int:
         return hash((type(self), self.canonical))
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            _check_field(f"{cls.__name__}.{name}", field.annotation, field.metadata)
 
-_FIELDS: dict[type[Spec], tuple[str, ...]] = {}
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(cls._admit, handler(source))
+
+    @classmethod
+    def _admit(cls, value: object) -> object:
+        """Refuse what pydantic would accept and then write without its own fields, and name unknown fields well."""
+        if type(value) is cls:
+            return value
+        if isinstance(value, cls):
+            words = {"cls": cls.__name__, "got": type(value).__name__}
+            raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
+        unknown = value.keys() - cls.model_fields.keys() if isinstance(value, dict) else ()
+        for name in sorted(map(str, unknown)):
+            raise PydanticCustomError("field", "{told}", {"told": not_a_field(name, cls)})
+        return value
 
 
-def _identity_fields(cls: type[Spec]) -> tuple[str, ...]:
-    if cls not in _FIELDS:
-        _FIELDS[cls] = tuple(
-            sorted(
-                name
-                for name, field in cls.model_fields.items()
-                if not any(isinstance(mark, OutsideKey) for mark in field.metadata)
-            )
-        )
-    return _FIELDS[cls]
+S = TypeVar("S", bound=Spec)
+
+_NAMES: dict[type[Spec], tuple[str, ...]] = {}
+_IDENTITY: dict[type[Spec], tuple[tuple[str, str], ...]] = {}
+
+
+def field_names(cls: type[Spec]) -> tuple[str, ...]:
+    """The fields of a spec class, in order of declaration."""
+    if cls not in _NAMES:
+        _NAMES[cls] = tuple(cls.model_fields)
+    return _NAMES[cls]
+
+
+def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
+    """`spec` with `fields` replaced, validated; the other fields are shared. Raises pydantic's ValidationError."""
+    values = spec.__dict__
+    return type(spec).model_validate({**{name: values[name] for name in field_names(type(spec))}, **fields})
+
+
+def cell_key(spec: Spec) -> str:
+    """The key of a trial without its `seed`: trials with this key in common are replicates of one cell."""
+    return content_key(_canonical_without(spec, "seed"))
+
+
+def not_a_field(name: str, owner: type[Spec]) -> str:
+    """The sentence for a field that does not exist: what there is, and the nearest."""
+    known = sorted(field_names(owner))
+    return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{did_you_mean(name, known)}"
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """`"; did you mean 'x'?"` for the nearest of `known`, or nothing."""
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def is_outside_key(cls: type[Spec], name: str) -> bool:
+    """Whether a field is recorded without being identity."""
+    return any(isinstance(mark, OutsideKey) for mark in cls.model_fields[name].metadata)
+
+
+def _canonical_without(spec: Spec, skipped: str) -> str:
+    values = spec.__dict__
+    parts = [start + _canonical(values[name]) for name, start in _identity(type(spec)) if name != skipped]
+    return "{" + ",".join(parts) + "}"
+
+
+def _identity(cls: type[Spec]) -> tuple[tuple[str, str], ...]:
+    if cls not in _IDENTITY:
+        names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
+        _IDENTITY[cls] = tuple((name, f"{canonical_name(name)}:") for name in names)
+    return _IDENTITY[cls]
 
 
 def _canonical(value: object) -> str:
@@ -80,17 +164,44 @@ def _canonical(value: object) -> str:
     return canonical_json(value)
 
 
+def _check_field(where: str, annotation: Any, metadata: list[Any]) -> None:
+    """Refuse at definition what would make a key untrue later."""
+    origin = get_origin(annotation) or annotation
+    if origin in (list, set, dict, Mapping) and FROZEN not in metadata:
+        remedy = "Annotated[dict[...], FROZEN]" if origin in (dict, Mapping) else "tuple[..., ...]"
+        raise SpecError(
+            f"a spec holds nothing that can be changed in place; {where} is a {origin.__name__}, use {remedy}"
+        )
+    for inner in () if origin is Literal else get_args(annotation):
+        if isinstance(inner, OutsideKey):
+            raise SpecError(f"OutsideKey marks a whole field; {where} has it inside its type, move it to the outside")
+        _check_field(where, inner, metadata if origin is Annotated else [])
+
+
 def _kind_of(cls: type[BaseModel]) -> str | None:
     field = cls.model_fields.get("kind")
-    values = get_args(field.annotation) if field is not None else ()
-    return str(values[0]) if len(values) == 1 else None
+    if field is None:
+        return None
+    if get_args(field.annotation) != (field.default,) or not isinstance(field.default, str):
+        raise SpecError(f'the kind of a choice is one fixed name, kind: Literal["x"] = "x"; {cls.__name__} has another')
+    return field.default
+
+
+def _refuse_second(known: "type[Choice] | None", cls: "type[Choice]", kind: str) -> None:
+    """A spec file may be loaded twice; two different classes may not share a kind."""
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise SpecError(
+            f"kind {kind!r} is already {known.__module__}.{known.__qualname__}; "
+            f"give {cls.__module__}.{cls.__qualname__} another kind"
+        )
 
 
 class Choice(Spec):
-    """A family of specs told apart by `kind`.
+    """A family of specs told apart by `kind: Literal["..."] = "..."`.
 
     An abstract member of the family (no `kind` field) used as a field type stands for the union of all concrete
-    members defined so far; an instance keeps its own class and writes all its fields.
+    members defined so far; an instance keeps its own class and writes all its fields. Raises `SpecError` when a class
+    is defined whose kind another class of the family has.
     """
 
     _members: ClassVar[dict[str, type["Choice"]]] = {}
@@ -102,13 +213,13 @@ class Choice(Spec):
         if kind is None:
             cls._members = {}
             return
-        known = cls._members.get(kind)
-        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise SpecError(
-                f"kind {kind!r} is already {known.__module__}.{known.__qualname__}; "
-                f"give {cls.__module__}.{cls.__qualname__} another kind"
-            )
-        cls._members[kind] = cls
+        families: list[type[Choice]] = [
+            family for family in cls.__mro__ if issubclass(family, Choice) and "_members" in vars(family)
+        ]
+        for family in families[:-1]:  # the last is Choice itself, which is not a family
+            _refuse_second(family._members.get(kind), cls, kind)
+        for family in families[:-1]:
+            family._members[kind] = cls
 
     @classmethod
     def members(cls) -> dict[str, type[Self]]:
@@ -118,34 +229,21 @@ class Choice(Spec):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
         if _kind_of(cls) is not None:
-            return handler(source)
+            return super().__get_pydantic_core_schema__(source, handler)
         return core_schema.no_info_plain_validator_function(cls._choose)
 
     @classmethod
     def _choose(cls, value: object) -> "Choice":
         if isinstance(value, cls):
             return value
-        if not isinstance(value, dict):
-            raise PydanticCustomError(
-                "choice", "{family} expects one of its specs, got {got}", {"family": cls.__name__, "got": repr(value)}
-            )
-        kind = value.get("kind")
-        member = cls._members.get(kind) if isinstance(kind, str) else None
-        if member is None:
-            raise PydanticCustomError(
-                "choice",
-                "{family} has no kind {kind}; it has {known}{hint}",
-                {
-                    "family": cls.__name__,
-                    "kind": repr(kind),
-                    "known": ", ".join(sorted(cls._members)),
-                    "hint": did_you_mean(str(kind), list(cls._members)),
-                },
-            )
-        return member.model_validate(value)
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """`"; did you mean 'x'?"` for the nearest of `known`, or nothing."""
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+        kind = value.get("kind") if isinstance(value, dict) else value
+        member = cls._members.get(kind) if isinstance(kind, str) and isinstance(value, dict) else None
+        if member is not None:
+            return member.model_validate(value)
+        known = ", ".join(sorted(cls._members)) or "none yet"
+        told = (
+            f"{cls.__name__} has no kind {kind!r}; it has {known}{did_you_mean(str(kind), list(cls._members))}"
+            if isinstance(value, dict)
+            else f"expected a {cls.__name__} spec (kinds: {known}), got {value!r}"
+        )
+        raise PydanticCustomError("choice", "{told}", {"told": told})

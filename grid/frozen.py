@@ -1,0 +1,25 @@
+"""Mappings inside frozen specs: `Annotated[dict[str, float], FROZEN]` is read like a dict and cannot be changed."""
+
+from typing import Any, Never
+
+from pydantic import AfterValidator
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses to change, so that the key of the spec that holds it stays true."""
+
+    def _refuse(self, *_args: object, **_named: object) -> Never:
+        raise TypeError("a mapping inside a spec cannot be changed; build another spec with spec.changed(...)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[type["FrozenDict"], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
+
+
+FROZEN = AfterValidator(FrozenDict)
+"""Marks a mapping field of a spec: the validated value is a `FrozenDict`."""

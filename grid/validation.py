@@ -1,0 +1,47 @@
+"""One sentence out of a pydantic ValidationError: where, what is expected, what came."""
+
+from reprlib import Repr
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from grid.errors import SpecError
+
+_short = Repr()
+_short.maxstring = _short.maxother = 60
+
+
+def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecError:
+    """`error` as a `SpecError`: `where` (a file, a cell, a line), the dotted path, the rule, and what came.
+
+    `under` is the dotted path of the validated spec inside the one the reader knows. Further problems are counted.
+    """
+    details = error.errors(include_url=False)
+    told: dict[str, str] = {}
+    for detail in sorted(details, key=lambda detail: detail["type"] == "none_required"):
+        path = ".".join(filter(None, (under, dotted(detail["loc"]))))
+        told.setdefault(path, _sentence(path or error.title, detail))
+    first, *others = told.values()
+    more = f" (and {len(others)} more)" if others else ""
+    return SpecError(f"{where}: {first}{more}" if where else f"{first}{more}")
+
+
+def dotted(location: tuple[int | str, ...]) -> str:
+    """A pydantic location as a dotted path; the marks it adds for the branches of a union are left out."""
+    return ".".join(str(step) for step in location if isinstance(step, int) or step.isidentifier())
+
+
+def _sentence(path: str, detail: ErrorDetails) -> str:
+    message, kind = detail["msg"], detail["type"]
+    if kind == "missing":
+        return f"{path} is missing and has no default"
+    if kind in {"choice", "field"}:
+        return f"{path}: {message}"
+    if kind in {"value_error", "assertion_error"}:
+        return f"{path}: {message.partition(', ')[2] or message}"
+    return f"{path} {message.removeprefix('Input ')}, got {_seen(detail['input'])}"
+
+
+def _seen(value: Any) -> str:
+    return _short.repr(value)
