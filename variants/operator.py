@@ -10,6 +10,7 @@ Every operator is a point in this space; a combination that has no meaning is re
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import torch
@@ -144,9 +145,11 @@ def attend(
     return Attended(output, weights.keys, weights.ground)
 
 
+@lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+    """The causal mask, shared between callers: do not write into it. Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i."""
+    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+        return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def _by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:

@@ -27,9 +27,11 @@ class NumberParameters(nn.Module):
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
-            if not number.trained:
-                continue
             table = _table(number, shape)
+            if not number.trained:
+                fixed = torch.full_like(table, number.init)
+                self.register_buffer(_attribute(name), fixed, persistent=False)
+                continue
             if "layer" not in number.per:
                 table = shared.setdefault(f"{name} {number.key}", table)
             self.table[_attribute(name)] = table
@@ -42,7 +44,7 @@ class NumberParameters(nn.Module):
 
     def _value(self, name: str, number: Number, query: Tensor) -> Tensor:
         if not number.trained:
-            return torch.full((1, 1, 1, 1), number.init, dtype=torch.float32, device=query.device)
+            return self.get_buffer(_attribute(name))
         raw = self.table[_attribute(name)]
         if "query" in number.per:
             raw = raw + torch.einsum("bhtd,hd->bht", query.float(), self.projection[_attribute(name)])[..., None]

@@ -134,3 +134,14 @@ def test_tokens_share_the_read_out_when_tied() -> None:
     model = build(softmax(), inputs=Tokens(11))
     assert model(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)
     assert model.read_out.weight is model.read_in.weight
+
+
+@pytest.mark.parametrize(
+    "backbone", [TINY, llama2(layers=1, heads=2, width=16, feedforward_width=16)], ids=["gpt2", "llama2"]
+)
+def test_a_model_first_seen_in_an_evaluation_can_be_trained(backbone: Backbone) -> None:
+    model, x = build(ssa(), backbone), torch.ones(1, 23, 1)  # a length no other test uses
+    with torch.inference_mode():
+        model(x)
+    model(x).sum().backward()
+    assert model.read_in.weight.grad is not None

@@ -39,6 +39,7 @@ class Rotary(Positions):
 
 @lru_cache(maxsize=16)
 def _angles(base: float, length: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-    return angle.cos().float().to(device), angle.sin().float().to(device)
+    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+        frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+        return angle.cos().float().to(device), angle.sin().float().to(device)
