@@ -147,7 +147,7 @@ def attend(
 
 @lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """The causal mask, shared between callers: do not write into it. Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i."""
+    """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i. Shared: do not write into it."""
     with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
         return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 

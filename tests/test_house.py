@@ -1,0 +1,198 @@
+"""Rules of the house, each with a case that makes it fail."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 50, 6
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def sources() -> list[Path]:
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def complaints(name: str, text: str) -> list[str]:
+    """What a source file does that the house forbids."""
+    tree = ast.parse(text)
+    found = []
+    if len(text.splitlines()) > LONGEST_FILE:
+        found.append(f"{name} is longer than {LONGEST_FILE} lines")
+    if Path(name).stem in FORBIDDEN_NAMES:
+        found.append(f"{name} has a name that says nothing")
+    if ast.get_docstring(tree) is None:
+        found.append(f"{name} does not say what it is")
+    for function in functions(tree):
+        where = f"{name}:{function.lineno} {function.name}"
+        if function.end_lineno - function.lineno >= LONGEST_FUNCTION:
+            found.append(f"{where} is longer than {LONGEST_FUNCTION} lines")
+        found += [f"{where} takes **{function.args.kwarg.arg} and never reads it" for _ in ignored_keywords(function)]
+        if not function.name.startswith("_") and public(function, tree) and ast.get_docstring(function) is None:
+            found.append(f"{where} has no docstring")
+    return found
+
+
+def ignored_keywords(function: Function) -> list[str]:
+    keywords = function.args.kwarg
+    if keywords is None or any("abstractmethod" in ast.unparse(each) for each in function.decorator_list):
+        return []
+    if len(function.body) == 2 and ast.unparse(function.body[1]) == "return None":
+        return []  # a family's default answer
+    read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    return [] if keywords.arg in read else [keywords.arg]
+
+
+def public(function: Function, tree: ast.AST) -> bool:
+    """Top-level functions; methods that override a documented one need no second docstring."""
+    return function in getattr(tree, "body", [])
+
+
+def test_every_source_file_keeps_the_rules() -> None:
+    found = [
+        line for path in sources() for line in complaints(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("grid/long.py", '"""x"""\n' + "a = 1\n" * 400, "longer than 400 lines"),
+        ("grid/utils.py", '"""x"""\n', "says nothing"),
+        ("grid/silent.py", "a = 1\n", "does not say"),
+        ("grid/big.py", '"""x"""\ndef _f():\n' + "    a = 1\n" * 50, "longer than 50 lines"),
+        ("grid/deaf.py", '"""x"""\ndef _f(**options):\n    pass\n', "never reads"),
+        ("grid/mute.py", '"""x"""\ndef f():\n    pass\n', "no docstring"),
+    ],
+)
+def test_the_rules_can_be_broken(name: str, text: str, words: str) -> None:
+    assert any(words in line for line in complaints(name, text))
+
+
+BREACHES = {
+    "grid/_breach.py": "import torch",
+    "store/_breach.py": "import variants",
+    "variants/_breach.py": "import runners",
+    "dashboards/_breach.py": "import grid",
+    "runners/_breach.py": "import dashboards",
+}
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    return subprocess.run(
+        [sys.executable, "-P", "-c", program, "--no-cache"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def copied(tmp_path: Path) -> Path:
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_rooms_import_in_the_agreed_directions(tmp_path: Path) -> None:
+    result = lint_imports(copied(tmp_path))
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("path", BREACHES)
+def test_an_import_against_the_direction_is_found(path: str, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    (root / path).write_text(f"{BREACHES[path]}\n", encoding="utf-8")
+    result = lint_imports(root)
+    assert result.returncode == 1
+    assert path.removesuffix(".py").replace("/", ".") in result.stdout
+
+
+LIGHT = {
+    "grid": ("torch", "duckdb", "polars", "plotly", "pyarrow"),
+    "store": ("torch", "duckdb", "polars", "plotly"),
+    "store.shards": ("torch", "duckdb", "polars", "plotly"),
+    "store.store": ("torch", "plotly"),
+    "dashboards.report": ("torch",),
+    "runners.cli": ("torch", "duckdb", "polars", "plotly"),
+    "runners.worker": ("duckdb", "polars", "plotly"),
+}
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_a_module_loads_only_what_it_needs(module: str) -> None:
+    program = f"import sys, {module}; print(*(sys.modules.keys() & {set(LIGHT[module])!r}))"
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+def test_the_check_for_heavy_modules_can_fail() -> None:
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", "import sys, variants; print('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == "True"
+
+
+@pytest.mark.slow
+def test_the_wheel_made_from_the_sdist_holds_every_room(tmp_path: Path) -> None:
+    def run(*command: str, cwd: Path = ROOT, **env: str) -> str:
+        result = subprocess.run(
+            command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT))
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    site = tmp_path / "site"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel))
+    program = (
+        "import pkgutil, importlib, importlib.util\n"
+        f"for room in {ROOMS!r}:\n"
+        "    package = importlib.import_module(room)\n"
+        "    print(package.__file__)\n"
+        "    [importlib.import_module(m.name) for m in pkgutil.walk_packages(package.__path__, room + '.')]\n"
+    )
+    printed = run(sys.executable, "-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(site))
+    assert len(printed.splitlines()) == len(ROOMS)
+    assert all(line.startswith(str(site)) for line in printed.splitlines())
+    packed = {
+        path.relative_to(site).as_posix()
+        for path in site.rglob("*")
+        if path.suffix in {".sql", ".css", ".js", ".typed"}
+    }
+    owned = {
+        path.relative_to(ROOT).as_posix()
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in {".sql", ".css", ".js", ".typed"}
+    }
+    assert owned <= packed
+
+
+def test_the_project_speaks_of_itself_only() -> None:
+    foreign = re.compile(r"/work/|\.\./shared|sub-?agent|this session|slurm-lab", re.IGNORECASE)
+    texts = [*sources(), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "specs").rglob("*.py")]
+    found = [path for path in texts if foreign.search(path.read_text(encoding="utf-8"))]
+    assert not found
