@@ -50,31 +50,35 @@ def margin(rope: float, scale: Scale) -> str:
     return f"{math.expm1(rope) * 100:.2g} %" if scale == "log" else f"{rope:g}"
 
 
+def span(low: float, high: float, scale: Scale) -> str:
+    """An interval in words, the common part said once: '23 to 28 % lower', '0.01 lower to 0.02 higher'."""
+    near, far = sorted((low, high), key=abs)
+    (short, *rest), (long, *other) = size(near, scale).split(" "), size(far, scale).split(" ")
+    if rest == other:
+        return " ".join((short, "to", long, *rest))
+    if rest[:-1] == other[:-1] and short == long and long in ("lower", "higher"):
+        return " ".join((long, *other[:-1], rest[-1], "to", other[-1]))
+    return f"{size(low, scale)} to {size(high, scale)}"
+
+
 def reason(found: Finding, rule: Rule) -> str:
     """The sentence of a verdict that is not "no verdict"."""
     level = f"{(1 - rule.alpha) * 100:g} %"
-    span = f"{level} interval {size(found.low, rule.scale)} to {size(found.high, rule.scale)}, {found.pairs} pairs"
-    amount = size(found.difference, rule.scale)
+    interval = f"{level} interval {span(found.low, found.high, rule.scale)}, {found.pairs} pairs"
+    amount = f"{size(found.difference, rule.scale)} ({interval})"
+    equal = f"the {margin(rule.rope, rule.scale)} that counts as equal"
     if found.word in ("better", "worse"):
-        return f"{amount} ({span}){_beyond(rule)}{_caution(found, rule)}"
+        beyond = f"beyond {equal}" if rule.rope else "not zero"
+        return f"{amount}: {beyond}{_family(rule)}{_caution(found, rule)}"
     if found.word == "tiny but real":
-        return (
-            f"{amount} ({span}): not zero{_family(rule)}, but not shown to exceed the {margin(rule.rope, rule.scale)} "
-            f"that counts as equal{_caution(found, rule)}"
-        )
+        return f"{amount}: not zero{_family(rule)}, but not shown to exceed {equal}{_caution(found, rule)}"
     if found.word == "equivalent":
-        return f"{amount} ({span}): within the {margin(rule.rope, rule.scale)} that counts as equal{_family(rule)}"
-    return f"{amount} ({span}), Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found, rule)}"
-
-
-def _beyond(rule: Rule) -> str:
-    if rule.rope == 0:
-        return f": not zero{_family(rule)}"
-    return f": beyond the {margin(rule.rope, rule.scale)} that counts as equal{_family(rule)}"
+        return f"{amount}: within {equal}{_family(rule)}"
+    return f"{amount}; Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found, rule)}"
 
 
 def _family(rule: Rule) -> str:
-    return "" if rule.family == 1 else f" in a family of {rule.family} comparisons"
+    return "" if rule.family == 1 else f", over all {rule.family} comparisons"
 
 
 def _caution(found: Finding, rule: Rule) -> str:

@@ -1,0 +1,270 @@
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from grid.errors import NotFoundError, SpecError, StoreError
+from store.statistics import VERDICTS, compare
+from store.statistics.compare import SCHEMA
+
+BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
+NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])
+RULES = {"baseline": "key of softmax", "scale": "log", "better": "lower", "rope": 0.05}
+
+
+def times(factor: float, base: list[float] = BASE) -> list[float]:
+    return [float(b * factor * math.exp(e)) for b, e in zip(base, np.resize(NOISE, len(base)), strict=True)]
+
+
+def only(values: pl.DataFrame, **rules) -> dict:
+    found = compare(values, **{**RULES, **rules})
+    assert found.height == 1
+    return found.row(0, named=True)
+
+
+def test_a_cell_a_third_lower_is_better_and_the_numbers_agree_with_each_other(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": times(2 / 3)}))
+    assert (row["cell"], row["label"], row["planned"], row["pairs"]) == ("key of SSA", "SSA", 5, 5)
+    assert row["verdict"] == "better"
+    assert row["value"] == pytest.approx(math.exp(np.log(times(2 / 3)).mean()))
+    assert row["difference"] == pytest.approx(math.log(row["value"] / row["baseline_value"]))
+    assert row["percent"] == pytest.approx(100 * (row["value"] / row["baseline_value"] - 1))
+    assert row["low"] < row["difference"] < row["high"] < 0
+    assert row["hedges_g"] < 0
+    assert row["superiority"] == 1.0
+    assert row["sign_flip_p"] is None
+    assert row["pairing"] > 0.9
+    assert row["reason"].startswith("33 % lower (95 % interval 32 to 35 % lower, 5 pairs): beyond the 5.1 %")
+
+
+def test_the_linear_scale_speaks_in_plain_means_and_differences(frame) -> None:
+    values = frame({"softmax": [0.5, 0.6, 0.55, 0.52], "SSA": [0.7, 0.81, 0.74, 0.72]})
+    row = only(values, scale="linear", better="higher", rope=0.01)
+    assert row["verdict"] == "better"
+    assert row["difference"] == pytest.approx(np.mean([0.2, 0.21, 0.19, 0.2]))
+    assert row["percent"] == pytest.approx(100 * row["difference"] / np.mean([0.5, 0.6, 0.55, 0.52]))
+    assert only(values, scale="linear", better="lower", rope=0.01)["verdict"] == "worse"
+
+
+def test_swapping_the_roles_mirrors_the_row_on_the_log_scale(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": times(0.8)})
+    there, back = only(values), only(values, baseline="key of SSA")
+    assert back["difference"] == pytest.approx(-there["difference"])
+    assert (back["low"], back["high"]) == pytest.approx((-there["high"], -there["low"]))
+    assert back["p"] == pytest.approx(there["p"])
+    assert {there["verdict"], back["verdict"]} == {"better", "worse"}
+
+
+def test_six_decades_do_not_let_the_largest_seed_decide_on_the_log_scale(frame) -> None:
+    base = [1e-4, 1e-2, 1.0, 1e1, 1e2]
+    assert only(frame({"softmax": base, "SSA": times(0.7, base)}))["verdict"] == "better"
+    assert only(frame({"softmax": base, "SSA": times(0.7, base)}), scale="linear")["verdict"] == "undecided"
+
+
+def test_every_word_comes_with_a_reason_and_the_family_is_every_planned_comparison(frame) -> None:
+    wild = [0.6, 1.9, 0.7, 1.2, 0.9]
+    arms = {"softmax": BASE, "a": times(0.5), "b": times(1.7), "c": times(1.0), "d": times(0.955), "e": wild, "f": BASE}
+    found = compare(frame(arms), **RULES)
+    assert found["verdict"].to_list() == ["better", "worse", "equivalent", "tiny but real", "undecided", "no verdict"]
+    assert set(found["verdict"]) == set(VERDICTS)
+    assert found["reason"].str.len_chars().min() > 20
+    assert found["family"].to_list() == [6] * 6
+    assert found.schema == pl.Schema(SCHEMA)
+
+
+def test_holm_over_more_comparisons_can_only_weaken_a_verdict(frame) -> None:
+    cell = [float(b * 0.88 * math.exp(3 * e)) for b, e in zip(BASE, NOISE, strict=True)]
+    assert only(frame({"softmax": BASE, "SSA": cell}))["verdict"] == "better"
+    crowd = {f"other {i}": times(1.0) for i in range(40)}
+    crowded = compare(frame({"softmax": BASE, "SSA": cell, **crowd}), **RULES).row(0, named=True)
+    assert crowded["verdict"] != "better"
+    assert "over all 41 comparisons" in crowded["reason"]
+
+
+# -- no verdict -----------------------------------------------------------------------------------------------------
+
+
+def test_two_pairs_give_numbers_and_no_verdict(frame) -> None:
+    row = only(frame({"softmax": [1.0, 2.0], "SSA": [0.1, 0.21]}))
+    assert (row["verdict"], row["pairs"], row["p"], row["p_holm"]) == ("no verdict", 2, None, None)
+    assert row["reason"] == "2 pairs of 2 planned; a verdict needs at least 3"
+    assert row["difference"] < 0
+
+
+def test_a_failure_in_one_arm_only_forbids_a_verdict_and_shows_the_numbers(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], None]}, {("SSA", 4): "failed"}))
+    assert row["verdict"] == "no verdict"
+    assert row["reason"].startswith("failures differ between the arms (1 failed only here)")
+    assert row["difference"] == pytest.approx(math.log(0.5), abs=0.02)
+    other = only(frame({"softmax": [*BASE[:4], None], "SSA": times(0.5)}, {("softmax", 4): "failed"}))
+    assert "1 failed only in the baseline" in other["reason"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_value_that_is_not_finite_is_a_failure_and_not_a_gap(frame, value: float) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], value]}))
+    assert (row["verdict"], row["pairs"]) == ("no verdict", 4)
+    assert "1 failed only here" in row["reason"]
+
+
+def test_a_failure_whose_partner_has_not_ended_is_not_yet_a_difference(frame) -> None:
+    values = frame(
+        {"softmax": [*BASE[:4], None], "SSA": [*times(0.5)[:4], None]},
+        {("softmax", 4): "running", ("SSA", 4): "failed"},
+    )
+    row = only(values)
+    assert row["verdict"] == "better"
+    assert row["reason"].startswith("preliminary: 4 of 5 seeds; ")
+
+
+def test_a_seed_that_failed_in_both_arms_is_said_and_does_not_forbid_a_verdict(frame) -> None:
+    status = {("softmax", 4): "failed", ("SSA", 4): "failed"}
+    row = only(frame({"softmax": [*BASE[:4], None], "SSA": [*times(0.5)[:4], None]}, status))
+    assert row["verdict"] == "better"
+    assert row["reason"].startswith("1 seed of 5 failed in both arms; ")
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.1])
+def test_the_log_scale_has_no_verdict_for_a_value_that_is_not_positive(frame, bad: float) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], bad]}))
+    assert (row["verdict"], row["difference"], row["value"]) == ("no verdict", None, None)
+    assert "log scale" in row["reason"]
+    assert only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], bad]}), scale="linear")["difference"] is not None
+
+
+def test_unequal_budgets_forbid_a_verdict(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": times(0.5)}).with_columns(
+        budget=pl.when(pl.col("label") == "SSA").then(2000).otherwise(1000)
+    )
+    row = only(values)
+    assert row["verdict"] == "no verdict"
+    assert row["reason"] == "unequal budgets: seed 0 has 2000 here and 1000 in the baseline"
+
+
+def test_mixed_code_forbids_a_verdict_and_unknown_code_throughout_does_not(frame) -> None:
+    arms = {"softmax": BASE, "SSA": times(0.5)}
+    row = only(frame(arms, code={("SSA", 2): "other"}))
+    assert row["verdict"] == "no verdict"
+    assert "2 versions of the code" in row["reason"]
+    assert only(frame(arms).with_columns(code=pl.lit(None, pl.String)))["verdict"] == "better"
+    assert only(frame(arms, code={("SSA", 2): None}))["verdict"] == "no verdict"
+
+
+def test_code_and_budget_of_runs_that_are_not_paired_do_not_matter(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": [*times(0.5)[:4], None]}, {("SSA", 4): "pending"}, code={("SSA", 4): None})
+    assert only(values)["verdict"] == "better"
+
+
+def test_values_equal_to_the_baselines_give_no_fake_certainty(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": BASE}))
+    assert (row["verdict"], row["difference"], row["low"], row["p"]) == ("no verdict", 0.0, None, None)
+    assert "did not reach the measure" in row["reason"]
+
+
+@pytest.mark.parametrize(("scale", "cell"), [("log", [3.3 * b for b in BASE]), ("linear", [b + 0.7 for b in BASE])])
+def test_a_difference_constant_up_to_rounding_gives_no_fake_certainty(frame, scale: str, cell: list[float]) -> None:
+    row = only(frame({"softmax": BASE, "SSA": cell}), scale=scale)
+    assert (row["verdict"], row["low"], row["p"], row["hedges_g"]) == ("no verdict", None, None, None)
+    assert "same on every seed" in row["reason"]
+
+
+# -- preliminary, undecided, caution --------------------------------------------------------------------------------
+
+
+def test_fewer_pairs_than_planned_are_called_preliminary(frame) -> None:
+    status = {("SSA", 3): "running", ("SSA", 4): "pending"}
+    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:3], None, None]}, status))
+    assert (row["planned"], row["pairs"]) == (5, 3)
+    assert row["reason"].startswith("preliminary: 3 of 5 seeds; ")
+
+
+def test_a_finished_run_without_a_value_is_a_gap(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], None]}))
+    assert row["pairs"] == 4
+    assert row["reason"].startswith("preliminary: 4 of 5 seeds; ")
+
+
+def test_undecided_says_how_many_seeds_would_decide(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}))
+    assert row["verdict"] == "undecided"
+    assert row["seeds_needed"] > 5
+    assert f"about {row['seeds_needed']} seeds ({row['seeds_needed'] - 5} more) would decide" in row["reason"]
+    assert row["detectable"] > 0.05
+
+
+def test_undecided_never_asks_for_fewer_seeds_than_there_are(frame) -> None:
+    values = frame(
+        {"softmax": BASE, "SSA": [float(b * math.exp(0.03 + e)) for b, e in zip(BASE, 2 * NOISE, strict=True)]}
+    )
+    row = only(values)
+    assert row["verdict"] == "undecided"
+    assert row["seeds_needed"] <= 9
+    assert int(row["reason"].split("about ")[1].split(" ")[0]) > 5
+
+
+def test_without_a_rope_undecided_asks_for_one(frame) -> None:
+    row = only(frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}), rope=0.0)
+    assert row["seeds_needed"] is None
+    assert "give the measure a rope" in row["reason"]
+
+
+def test_a_verdict_that_the_sign_flip_test_does_not_share_carries_a_caution(frame) -> None:
+    base = [1.0, 1.3, 0.8, 1.1, 0.9, 1.2]
+    logs = [0.001, 0.5, 0.55, 0.6, 0.62, -0.01]
+    row = only(
+        frame({"softmax": base, "SSA": [float(b * math.exp(e)) for b, e in zip(base, logs, strict=True)]}), rope=0.0
+    )
+    assert row["verdict"] == "worse"
+    assert row["sign_flip_p"] > 0.05
+    assert "caution: the sign-flip test gives p" in row["reason"]
+
+
+# -- input ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_the_baseline_gives_an_empty_table_with_all_columns(frame) -> None:
+    found = compare(frame({"softmax": BASE}), **RULES)
+    assert found.height == 0
+    assert found.schema == pl.Schema(SCHEMA)
+
+
+def test_a_grid_where_nothing_has_run_gives_a_row_without_numbers(frame) -> None:
+    status = {(label, seed): "pending" for label in ("softmax", "SSA") for seed in range(5)}
+    row = only(frame({"softmax": [None] * 5, "SSA": [None] * 5}, status))
+    assert (row["verdict"], row["planned"], row["pairs"], row["value"]) == ("no verdict", 5, 0, None)
+    assert row["reason"] == "0 pairs of 5 planned; a verdict needs at least 3"
+
+
+def test_the_order_of_the_rows_does_not_matter(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": times(0.7), "Integral": times(1.1)})
+    straight = compare(values, **RULES)
+    shuffled = compare(values.sample(fraction=1, shuffle=True, seed=1), **RULES)
+    assert straight.sort("cell").equals(shuffled.sort("cell"))
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"scale": "ln"}, r"scale is one of \['log', 'linear'\]; got 'ln'"),
+        ({"better": "up"}, r"better is one of \['lower', 'higher'\]; got 'up'"),
+        ({"rope": -1.0}, "rope is a finite number >= 0; got -1.0"),
+        ({"rope": math.nan}, "rope is a finite number >= 0; got nan"),
+        ({"alpha": 1.0}, "alpha lies between 0 and 1; got 1.0"),
+    ],
+)
+def test_a_rule_without_meaning_is_named(frame, rules: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        only(frame({"softmax": BASE, "SSA": BASE}), **rules)
+
+
+def test_unusable_runs_are_named(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": BASE})
+    with pytest.raises(NotFoundError, match="'softmax' is not among the 2 cells; did you mean 'key of softmax'"):
+        only(values, baseline="softmax")
+    with pytest.raises(StoreError, match="'softmax' has seed 0 twice"):
+        only(pl.concat([values, values]))
+    with pytest.raises(StoreError, match="'SSA' seed 1: 'done'"):
+        only(frame({"softmax": BASE, "SSA": BASE}, {("SSA", 1): "done"}))
+    with pytest.raises(SpecError, match=r"\['status'\] are missing"):
+        only(values.drop("status"))

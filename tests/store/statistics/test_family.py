@@ -1,0 +1,97 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.statistics import VERDICTS, Paired, holm, judge, p_zero
+
+P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
+
+
+@given(P_VALUES)
+def test_holm_is_the_closed_test_of_bonferroni(p: list[float]) -> None:
+    everyone = range(len(p))
+    subsets = [s for size in range(1, len(p) + 1) for s in combinations(everyone, size)]
+    closed = [max(min(1.0, len(s) * min(p[j] for j in s)) for s in subsets if i in s) for i in everyone]
+    assert holm(np.array(p)) == pytest.approx(closed)
+
+
+@given(P_VALUES, st.randoms(use_true_random=False))
+def test_holm_does_not_depend_on_the_order_of_the_family(p: list[float], random) -> None:
+    order = list(range(len(p)))
+    random.shuffle(order)
+    assert holm(np.array(p)[order]) == pytest.approx(holm(np.array(p))[order])
+
+
+def test_a_comparison_that_cannot_be_tested_stays_nan_and_still_counts_in_the_family() -> None:
+    adjusted = holm(np.array([0.01, np.nan, 0.04]))
+    assert adjusted[[0, 2]] == pytest.approx([0.03, 0.08])
+    assert np.isnan(adjusted[1])
+
+
+def test_holm_works_along_the_last_axis_and_on_an_empty_family() -> None:
+    p = np.random.default_rng(0).random((4, 3, 5))
+    assert holm(p)[2, 1] == pytest.approx(holm(p[2, 1]))
+    assert holm(np.array([])).shape == (0,)
+
+
+def one(mean: float, sd: float = 0.1, n: float = 5, better: str = "lower", rope: float = 0.1) -> str:
+    pairs = Paired(*(np.array([x]) for x in (n, mean, sd)))
+    return str(judge(pairs, rope=rope, alpha=0.05, better=better).words[0])
+
+
+@pytest.mark.parametrize(
+    ("word", "mean", "sd"),
+    [
+        ("better", -1.0, 0.1),
+        ("worse", 1.0, 0.1),
+        ("equivalent", 0.01, 0.05),
+        ("tiny but real", 0.05, 0.01),  # inside the ROPE
+        ("tiny but real", -0.14, 0.07),  # overlapping its edge
+        ("undecided", 0.1, 0.5),
+        ("no verdict", -1.0, 0.0),
+    ],
+)
+def test_each_word_has_its_case(word: str, mean: float, sd: float) -> None:
+    assert one(mean, sd) == word
+    assert word in VERDICTS
+
+
+def test_better_and_worse_change_places_with_the_direction_and_nothing_else_does() -> None:
+    assert one(-1.0, better="higher") == "worse"
+    assert one(1.0, better="higher") == "better"
+    assert one(0.05, 0.01, better="higher") == "tiny but real"
+
+
+def test_without_a_rope_nothing_is_equivalent_or_tiny() -> None:
+    rng = np.random.default_rng(5)
+    pairs = Paired(np.full(2000, 5.0), rng.normal(0, 0.2, 2000), rng.uniform(0.01, 0.3, 2000))
+    assert set(judge(pairs, rope=0.0, alpha=0.05, better="lower").words) <= {"better", "worse", "undecided"}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_fewer_than_three_pairs_never_get_a_verdict(n: int) -> None:
+    assert one(-100.0, 0.001, n) == "no verdict"
+
+
+def test_a_claim_of_a_difference_always_excludes_zero_after_holm() -> None:
+    rng = np.random.default_rng(6)
+    pairs = Paired(np.full((500, 7), 4.0), rng.normal(0, 0.3, (500, 7)), rng.uniform(0.01, 0.3, (500, 7)))
+    judged = judge(pairs, rope=0.1, alpha=0.05, better="lower")
+    claims = np.isin(judged.words, ["better", "worse", "tiny but real"])
+    assert (claims == (judged.p_holm <= 0.05)).all()
+    assert (judged.p == p_zero(pairs)).all()
+    assert claims.any()
+    assert not claims.all()
+
+
+def test_a_wider_rope_never_turns_another_word_into_better_or_worse() -> None:
+    rng = np.random.default_rng(7)
+    pairs = Paired(np.full((500, 4), 5.0), rng.normal(0, 0.3, (500, 4)), rng.uniform(0.01, 0.3, (500, 4)))
+    before = np.ones((500, 4), dtype=bool)
+    for rope in (0.0, 0.05, 0.1, 0.4):
+        now = np.isin(judge(pairs, rope=rope, alpha=0.05, better="lower").words, ["better", "worse"])
+        assert (now <= before).all()
+        before = now

@@ -1,0 +1,131 @@
+"""The promises of the verdicts, measured on simulated grids whose truth is known.
+
+Runs are drawn as they come: a seed effect shared by all cells, noise of each run, one baseline shared by all
+comparisons. A rate is accepted up to the 99.9 % quantile of the binomial distribution of its own simulation.
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from store.statistics import Judged, compare, judge, p_zero, summarise, t_interval
+
+REPS = 4000
+ALPHA = 0.05
+SEEDS = [3, 5, 8]
+VARIANTS = [1, 5, 20]
+CLAIMS = ["better", "worse", "tiny but real"]
+
+
+def grids(n: int, truth: np.ndarray) -> np.ndarray:
+    """Differences from the baseline, [REPS, variants, n]; noise of a difference has the standard deviation 1."""
+    rng = np.random.default_rng([n, len(truth)])
+    seed = rng.normal(0, 3, (REPS, 1, n))
+    runs = seed + rng.normal(0, np.sqrt(0.5), (REPS, len(truth) + 1, n))
+    runs[:, 1:] += truth[:, None]
+    return runs[:, 1:] - runs[:, :1]
+
+
+def judged(differences: np.ndarray, rope: float) -> Judged:
+    return judge(summarise(differences), rope=rope, alpha=ALPHA, better="lower")
+
+
+def within_the_promise(wrong: np.ndarray) -> bool:
+    """Whether the rate of grids with any wrong word, `wrong` [REPS, variants], may be alpha or less."""
+    return wrong.any(-1).sum() <= stats.binom.ppf(0.999, len(wrong), ALPHA)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+@pytest.mark.parametrize("variants", VARIANTS)
+@pytest.mark.parametrize("rope", [0.0, 0.2, 1.0])
+def test_a_grid_without_effects_gets_any_false_verdict_at_most_five_times_in_a_hundred(
+    n: int, variants: int, rope: float
+) -> None:
+    words = judged(grids(n, np.zeros(variants)), rope).words
+    assert within_the_promise(np.isin(words, CLAIMS))
+
+
+def test_the_check_is_not_empty_because_one_comparison_uses_up_its_five_per_cent() -> None:
+    words = judged(grids(5, np.zeros(1)), 0.0).words
+    low, high = stats.binom.ppf([0.0005, 0.9995], REPS, ALPHA)
+    assert low <= np.isin(words, CLAIMS).sum() <= high
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_large_effects_elsewhere_do_not_raise_the_rate_for_the_cells_without_one(n: int) -> None:
+    truth = np.array([40.0] * 5 + [0.0] * 5)
+    words = judged(grids(n, truth), 0.2).words
+    assert within_the_promise(np.isin(words[:, 5:], CLAIMS))
+    if n == 8:
+        assert (words[:, :5] == "worse").all(-1).mean() > 0.9
+
+
+@pytest.mark.parametrize(("n", "variants"), list(product(SEEDS, VARIANTS)))
+def test_an_effect_at_the_edge_of_the_rope_is_rarely_called_equivalent_or_beyond(n: int, variants: int) -> None:
+    rope = 3.0
+    words = judged(grids(n, np.full(variants, rope)), rope).words
+    assert within_the_promise(words == "equivalent")
+    assert within_the_promise(np.isin(words, ["better", "worse"]))
+    if variants == 1:
+        assert within_the_promise(np.isin(words, ["equivalent", "better", "worse"]))
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_the_wrong_sign_is_within_the_promise_for_effects_of_any_size(n: int) -> None:
+    truth = np.array([0.01, 0.1, 0.3, 1.0, 3.0])
+    words = judged(grids(n, truth), 0.0).words
+    assert within_the_promise(words == "better")
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
+    low, high = t_interval(summarise(grids(n, np.array([0.7]))), ALPHA)
+    missed = int(((low > 0.7) | (high < 0.7)).sum())
+    least, most = stats.binom.ppf([0.0005, 0.9995], REPS, ALPHA)
+    assert least <= missed <= most
+
+
+def bootstrap_claims(differences: np.ndarray) -> np.ndarray:
+    """Percentile bootstrap, exact: all n**n resamples."""
+    n = differences.shape[-1]
+    picks = np.array(list(product(range(n), repeat=n)))
+    low, high = np.quantile(differences[..., picks].mean(-1), [0.025, 0.975], axis=-1)
+    return (low > 0) | (high < 0)
+
+
+def uncorrected_claims(differences: np.ndarray) -> np.ndarray:
+    return p_zero(summarise(differences)) <= ALPHA
+
+
+@pytest.mark.parametrize(
+    ("procedure", "n", "variants"),
+    [(bootstrap_claims, 3, 1), (uncorrected_claims, 5, 5), (uncorrected_claims, 5, 20)],
+    ids=["percentile bootstrap of 3 seeds", "no Holm over 5", "no Holm over 20"],
+)
+def test_the_check_rejects_procedures_known_to_be_wrong(
+    procedure: Callable[[np.ndarray], np.ndarray], n: int, variants: int
+) -> None:
+    assert not within_the_promise(procedure(grids(n, np.zeros(variants))))
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
+    truth = np.array([0.0, -2.0, 0.3, 0.0, 5.0])
+    differences = grids(5, truth)[:40]
+    expected = judged(differences, 0.5)
+    for rep in range(40):
+        arms = np.vstack([np.zeros(5), differences[rep]])
+        values = pl.DataFrame(
+            [
+                {"cell": str(c), "label": str(c), "operator": "x", "seed": s, "value": float(v), "status": "ok"}
+                for c, row in enumerate(np.exp(arms) if scale == "log" else arms)
+                for s, v in enumerate(row)
+            ]
+        )
+        found = compare(values, baseline="0", scale=scale, better="lower", rope=0.5)
+        assert found["verdict"].to_list() == expected.words[rep].tolist()
+        assert found["p_holm"].to_numpy() == pytest.approx(expected.p_holm[rep], rel=1e-6)
