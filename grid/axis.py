@@ -1,0 +1,146 @@
+"""Axes: which field varies, over which values, alone, together, or one at a time."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TypeGuard, final
+
+from grid.errors import SpecError
+from grid.key import canonical_json
+from grid.naming import require_name
+from grid.path import Predicate, steps
+from grid.spec import Spec
+
+Scalar = str | int | float | bool | None
+"""What an axis is in a table: a JSON scalar."""
+
+Choices = tuple[tuple[int, ...], ...]
+"""For each choice of a dimension, the index of the value of each of its axes."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A dotted path and the values it takes. Build it with `over`."""
+
+    path: str
+    values: tuple[object, ...]
+    labels: tuple[str, ...]
+    name: str | None = None
+    when: Predicate | None = None
+    named: bool = False
+    """Whether the labels were given rather than derived."""
+
+    @property
+    def axes(self) -> tuple["Axis", ...]:
+        """This axis: a dimension of one."""
+        return (self,)
+
+    @cached_property
+    def choices(self) -> Choices:
+        """One choice per value."""
+        return tuple((index,) for index in range(len(self.values)))
+
+    @cached_property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The values as they appear in tables: scalars as they are, everything else by label."""
+        pairs = zip(self.values, self.labels, strict=True)
+        return self.labels if self.named else tuple(v if is_scalar(v) else label for v, label in pairs)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Several axes that do not vary freely. Build it with `zipped` or `one_at_a_time`."""
+
+    axes: tuple[Axis, ...]
+    choices: Choices
+    when: Predicate | None = None
+
+
+Dimension = Axis | Bundle
+"""One factor of a grid's product."""
+
+
+def over(
+    path: str,
+    values: Iterable[object],
+    *,
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    when: Predicate | None = None,
+) -> Axis:
+    """Vary the field at the dotted `path` over `values`.
+
+    `name` is a column in SQL (default: the shortest telling tail of the path); `labels` name the values in tables
+    and charts (default: a spec's own label, else the value as text), and then stand for the values in SQL too.
+    `when(trial)` says whether the axis applies; where it does not, the axis is null. Raises `SpecError`.
+    """
+    steps(path)
+    if isinstance(values, str | bytes):
+        raise SpecError(f"axis {path!r} takes a sequence of values; got the text {values!r}, write [{values!r}]")
+    taken = tuple(values)
+    given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
+    if not taken:
+        raise SpecError(f"axis {path!r} has no values; give it at least one")
+    if len(given) != len(taken):
+        raise SpecError(f"axis {path!r} takes one label per value; got {len(given)} labels for {len(taken)} values")
+    twice = sorted({label for label in given if given.count(label) > 1}) if len(set(given)) < len(given) else []
+    if twice:
+        raise SpecError(f"axis {path!r} has several values called {twice[0]!r}; tell them apart with labels=[...]")
+    if name is not None:
+        require_name(name)
+    return Axis(path, taken, given, name, when, named=labels is not None)
+
+
+def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
+    """Vary axes together: the first values of all, then the second values, and so on. Raises `SpecError`."""
+    lengths = [len(dimension.choices) for dimension in _unconditional("zipped", dimensions)]
+    if len(set(lengths)) > 1:
+        told = ", ".join(f"{_paths(d)} has {n}" for d, n in zip(dimensions, lengths, strict=True))
+        raise SpecError(f"zipped axes have equally many values; {told}")
+    together = zip(*(dimension.choices for dimension in dimensions), strict=True)
+    return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in together), when)
+
+
+def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
+    """The base and each change alone: the first value of every axis is where it rests. 1 + sum(n - 1) choices."""
+    resting = [dimension.choices[0] for dimension in _unconditional("one_at_a_time", dimensions)]
+    rows = [resting]
+    for place, dimension in enumerate(dimensions):
+        rows += [[*resting[:place], choice, *resting[place + 1 :]] for choice in dimension.choices[1:]]
+    return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in rows), when)
+
+
+def label_of(value: object) -> str:
+    """The name of a value in tables: a spec's label, a tuple's labels, a scalar as it is written in JSON."""
+    if isinstance(value, Spec):
+        return value.label
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return ", ".join(map(label_of, value)) or "none"
+    return "none" if value is None else canonical_json(value)
+
+
+def is_scalar(value: object) -> TypeGuard[Scalar]:
+    """Whether a value is its own name in a table."""
+    return value is None or isinstance(value, str | int | float)
+
+
+def _unconditional(how: str, dimensions: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+    if not dimensions:
+        raise SpecError(f"{how}(...) takes at least one axis")
+    for dimension in dimensions:
+        if dimension.when is not None:
+            raise SpecError(f"axes inside {how} share one condition; move the when= of {_paths(dimension)} to {how}")
+    return dimensions
+
+
+def _axes(dimensions: tuple[Dimension, ...]) -> tuple[Axis, ...]:
+    return tuple(chain.from_iterable(dimension.axes for dimension in dimensions))
+
+
+def _paths(dimension: Dimension) -> str:
+    return " + ".join(repr(axis.path) for axis in dimension.axes)

@@ -1,0 +1,87 @@
+"""How the cells of a grid are named: one column per axis, one label per cell."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from grid.axis import Axis, Scalar
+from grid.errors import SpecError
+from grid.naming import axis_names
+from grid.part import NOT_APPLICABLE, Part
+from grid.spec import Spec
+
+BETWEEN = " · "
+
+
+@final
+class Columns:
+    """The axes of all parts of a grid: axes with the same path and name are one column.
+
+    A cell's label joins the labels of the axes that vary. A label that says nothing alone (a number, or a word two
+    axes share) is written `name=label`.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        found: dict[tuple[str, str | None], list[tuple[int, Axis]]] = {}
+        for number, part in enumerate(parts):
+            for axis in part.axes:
+                uses = found.setdefault((axis.path, axis.name), [])
+                if uses and uses[-1][0] == number:
+                    raise SpecError(f"a grid has one axis per name; {axis.path!r} comes twice, give one another name=")
+                uses.append((number, axis))
+        self.names = tuple(axis_names(list(found)))
+        self._paths = tuple(path for path, _ in found)
+        self._labels = [
+            list(dict.fromkeys(label for _, axis in uses for label in axis.labels)) for uses in found.values()
+        ]
+        varying = [
+            len(labels) > 1 or len(uses) < len(parts) for labels, uses in zip(self._labels, found.values(), strict=True)
+        ]
+        every = [label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels]
+        shared = {label for label in every if every.count(label) > 1} if len(set(every)) < len(every) else set()
+        self._axes = [part.axes for part in parts]
+        place = {identity: at for at, identity in enumerate(found)}
+        columns = [[place[axis.path, axis.name] for axis in part.axes] for part in parts]
+        self._cells = [
+            [
+                (self.names[at], axis.scalars, _texts(axis, self.names[at], shared) if varying[at] else None)
+                for at, axis in zip(places, part.axes, strict=True)
+            ]
+            for places, part in zip(columns, parts, strict=True)
+        ]
+
+    def label(self, part: int, picks: Sequence[int]) -> str:
+        """The name of a cell within the grid; empty when nothing varies."""
+        pairs = zip(self._cells[part], picks, strict=True)
+        return BETWEEN.join([texts[pick] for (_, _, texts), pick in pairs if texts and pick != NOT_APPLICABLE])
+
+    def row(self, part: int, picks: Sequence[int]) -> dict[str, Scalar]:
+        """What a cell has in each column; null where an axis does not apply."""
+        row: dict[str, Scalar] = dict.fromkeys(self.names)
+        for (name, scalars, _), pick in zip(self._cells[part], picks, strict=True):
+            if pick != NOT_APPLICABLE:
+                row[name] = scalars[pick]
+        return row
+
+    def equals(self, part: int, picks: Sequence[int], name: str, wanted: object) -> bool:
+        """Whether a cell has the label or the value `wanted` in column `name`; None is where it does not apply."""
+        for (column, _, _), pick, axis in zip(self._cells[part], picks, self._axes[part], strict=True):
+            if column == name and pick != NOT_APPLICABLE:
+                return wanted in (axis.labels[pick], axis.values[pick], axis.scalars[pick])
+        return wanted is None
+
+    def labels(self, name: str) -> list[str]:
+        """Every label of a column, in order of declaration."""
+        return self._labels[self.names.index(name)]
+
+    def header(self) -> list[dict[str, Any]]:
+        """The `axes` of a grid's header."""
+        zipped = zip(self._paths, self.names, self._labels, strict=True)
+        return [{"path": path, "name": name, "labels": labels} for path, name, labels in zipped]
+
+
+def _texts(axis: Axis, name: str, shared: set[str]) -> tuple[str, ...]:
+    pairs = zip(axis.values, axis.labels, strict=True)
+    return tuple(
+        label if (axis.named or isinstance(value, str | tuple | Spec)) and label not in shared else f"{name}={label}"
+        for value, label in pairs
+    )

@@ -1,0 +1,185 @@
+"""A grid: a base trial, axes, rules and seeds; which trials that makes, and in which order they run."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+from grid.axis import Dimension, Scalar
+from grid.baseline import Baseline
+from grid.cells import Cells, Place
+from grid.columns import Columns
+from grid.errors import SpecError
+from grid.measure import Measure
+from grid.naming import require_slug
+from grid.part import Part
+from grid.rule import Rule
+from grid.spec import Spec
+
+HEADER_SCHEMA = 1
+
+
+class Planned(NamedTuple):
+    """One trial of a grid, as it is written into a plan."""
+
+    trial: Spec
+    key: str
+    cell: str
+    """The key of the trial without its seed."""
+    seed: int
+    label: str
+    """Names the cell within its grid."""
+    operator: str
+    """The label of the trial's operator (of the cell, where a trial has no operator)."""
+    axes: Mapping[str, Scalar]
+    """What the cell has on each axis; None where the axis does not apply."""
+    turn: tuple[int, str]
+    """Sort by it for execution order: the place of the seed, then the cell's key."""
+
+
+class Survey(NamedTuple):
+    """What only a walk over all cells can tell; a key and an address per cell, never a spec."""
+
+    cells: list[tuple[bytes, Place]]
+    pruned: Counter[tuple[int, int]]
+    baseline: str | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A base trial and the changes to it; every cell runs once per seed.
+
+    `name` is part of file names and, with _ for -, of a view in SQL. `axes` multiply; `rules` leave cells out;
+    `baseline` selects the one cell the others are compared with, as {axis name: label or value}; `measure` says what
+    is compared. `a | b` has the cells of both. Raises `SpecError`: at once for what is wrong with the grid itself,
+    during enumeration for what is wrong with a cell.
+    """
+
+    name: str
+    base: Spec
+    axes: Sequence[Dimension] = ()
+    rules: Sequence[Rule] = ()
+    seeds: Iterable[int] = range(5)
+    baseline: Mapping[str, object] | None = None
+    measure: Measure | None = None
+    joined: tuple["Grid", ...] = ()
+    """Further grids of a union; made by `|`."""
+
+    def __post_init__(self) -> None:
+        require_slug(self.name)
+        object.__setattr__(self, "seeds", _distinct(self.name, tuple(self.seeds)))
+        for part in self.parts:
+            part.check()
+        for name in self.baseline or ():
+            if name not in self.columns.names:
+                known = ", ".join(self.columns.names) or "none"
+                raise SpecError(
+                    f"a baseline names axes of its grid; {self.name!r} has no axis {name!r}, it has {known}"
+                )
+
+    def cells(self) -> Iterator[Planned]:
+        """The first trial of every cell, lazily, in order of declaration (the last axis fastest)."""
+        seed = next(iter(self.seeds))
+        for built in self._cells.all(Counter()):
+            yield self._planned(built.place, built.trial, built.key, (0, seed))
+
+    def enumerate(self) -> Iterator[Planned]:
+        """Every trial, lazily, cell by cell in one pass; sorted by `turn` they are in execution order."""
+        for built in self._cells.all(Counter()):
+            for turn in enumerate(self.seeds):
+                trial = self._cells.build(built.place, turn[1]) if turn[0] else built.trial
+                yield self._planned(built.place, trial, built.key, turn)
+
+    def trials(self) -> Iterator[Planned]:
+        """Every trial in execution order: all cells with the first seed, then with the second, and so on.
+
+        Within a seed the cells come in the fixed pseudo-random order of their keys, so a grid that is stopped half
+        way is balanced. Walks over all cells before the first trial; `enumerate` does not.
+        """
+        for turn in enumerate(self.seeds):
+            for key, place in self.survey.cells:
+                yield self._planned(place, self._cells.build(place, turn[1]), key.hex(), turn)
+
+    def header(self) -> dict[str, Any]:
+        """The grid as plain JSON data, with counts: what `grids/<name>.json` holds. Walks over all cells."""
+        seeds = list(self.seeds)
+        return {
+            "schema": HEADER_SCHEMA,
+            "grid": self.name,
+            "cells": len(self.survey.cells),
+            "trials": len(self.survey.cells) * len(seeds),
+            "seeds": seeds,
+            "axes": self.columns.header(),
+            "rules": [
+                {"reason": rule.reason, "count": self.survey.pruned[number, at]}
+                for number, part in enumerate(self.parts)
+                for at, rule in enumerate(part.rules)
+            ],
+            "baseline": self.survey.baseline,
+            "measure": None if self.measure is None else self.measure.data(),
+            "base": self.base.data(),
+        }
+
+    def __or__(self, other: "Grid") -> "Grid":
+        """The cells of both grids, equal ones once; needs the same seeds and measure. Named a-b; see `named`."""
+        for what in ("seeds", "measure"):
+            mine, its = getattr(self, what), getattr(other, what)
+            if mine != its:
+                raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
+        if self.baseline and other.baseline and dict(self.baseline) != dict(other.baseline):
+            raise SpecError(f"a union has one baseline; {self.name!r} and {other.name!r} have two, leave one out")
+        name, baseline = f"{self.name}-{other.name}", self.baseline or other.baseline
+        return replace(self, name=name, baseline=baseline, joined=(*self.joined, other))
+
+    def named(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
+        """The same grid under another name and, when given, with another baseline."""
+        return replace(self, name=name, baseline=baseline or self.baseline)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The products the grid consists of: one, or several for a union."""
+        own = Part(self.base, tuple(self.axes), tuple(self.rules))
+        return (own, *(part for grid in self.joined for part in grid.parts))
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The grid's axes by name, and how cells are labelled."""
+        return Columns(self.parts)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
+        pruned: Counter[tuple[int, int]] = Counter()
+        baseline = Baseline(self.baseline or {})
+        found = []
+        for built in self._cells.all(pruned):
+            found.append((bytes.fromhex(built.key), built.place))
+            if self.baseline:
+                baseline.offer(built.key, self._cells.label(built.place), self._agrees(built.place))
+        return Survey(sorted(found), pruned, baseline.key(self.name) if self.baseline else None)
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return Cells(self.name, self.parts, self.columns, next(iter(self.seeds)))
+
+    def _planned(self, place: Place, trial: Spec, cell: str, turn: tuple[int, int]) -> Planned:
+        label = self._cells.label(place)
+        row = self.columns.row(place.part, self.parts[place.part].picks(place.address))
+        operator = getattr(trial, "operator", None)
+        named = operator.label if isinstance(operator, Spec) else label
+        return Planned(trial, trial.key, cell, turn[1], label or named or self.name, named, row, (turn[0], cell))
+
+    def _agrees(self, place: Place) -> Callable[[str, object], bool]:
+        part = self.parts[place.part]
+        picks = part.picks(place.address)
+        return lambda name, wanted: self.columns.equals(place.part, picks, name, wanted)
+
+
+def _distinct(name: str, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds or len(set(seeds)) < len(seeds) or any(type(seed) is not int for seed in seeds):
+        raise SpecError(
+            f"the seeds of a grid are whole numbers, at least one and all different; {name!r} has {seeds!r}"
+        )
+    return seeds

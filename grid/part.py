@@ -1,0 +1,120 @@
+"""One base with its axes and rules: where its cells are, and how to build the one at an address.
+
+An address is one choice per dimension. Dimensions without a condition come first, so that a condition sees all of
+them; -1 says that a dimension does not apply.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, product
+from typing import Final, final
+
+from grid.axis import Axis, Dimension
+from grid.builder import ABSENT, Builder
+from grid.errors import SpecError
+from grid.path import require_spec, value_at
+from grid.rule import Rule, verdict
+from grid.spec import Spec
+
+Address = tuple[int, ...]
+
+NOT_APPLICABLE: Final = -1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A product of dimensions over one base trial; a grid is one part, a union of grids several."""
+
+    base: Spec
+    dimensions: tuple[Dimension, ...]
+    rules: tuple[Rule, ...]
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """Every axis, in order of declaration."""
+        return tuple(chain.from_iterable(dimension.axes for dimension in self.dimensions))
+
+    @cached_property
+    def builder(self) -> Builder:
+        """What builds this part's trials."""
+        return Builder(self.base, [axis.path for axis in self.axes])
+
+    def check(self) -> None:
+        """Raise `SpecError` for a base without a seed and for a path that leads nowhere in any cell."""
+        require_spec(self.base, "seed", "seed")
+        free = [axis.path for dimension in self.dimensions if dimension.when is None for axis in dimension.axes]
+        for axis in self.axes:
+            if axis.path == "seed":
+                raise SpecError("seeds are replicates of a cell, not an axis; give them as Grid(seeds=...)")
+        for path in free:
+            if not any(path.startswith(f"{other}.") for other in free):
+                value_at(self.base, path)
+
+    def addresses(self) -> Iterator[Address]:
+        """Every address whose conditions hold, lazily: a product with the last dimension fastest."""
+        free = [range(len(self.dimensions[at].choices)) for at in self._order[: self._free]]
+        for address in product(*free):
+            yield from self._extended(address) if self._free < len(self._order) else (address,)
+
+    def picks(self, address: Address) -> list[int]:
+        """The index of the value of each axis, or NOT_APPLICABLE."""
+        found = [NOT_APPLICABLE] * len(self.axes)
+        for at, choice in zip(self._order, address, strict=False):
+            if choice != NOT_APPLICABLE:
+                start, dimension = self._starts[at], self.dimensions[at]
+                found[start : start + len(dimension.axes)] = dimension.choices[choice]
+        return found
+
+    def chosen(self, picks: Sequence[int]) -> list[object]:
+        """The value of each axis, or ABSENT."""
+        return [
+            ABSENT if pick == NOT_APPLICABLE else axis.values[pick] for axis, pick in zip(self.axes, picks, strict=True)
+        ]
+
+    def forbidden_by(self, trial: Spec) -> int | None:
+        """The place of the first rule that forbids `trial`."""
+        return next((at for at, rule in enumerate(self.rules) if rule.forbids(trial)), None)
+
+    def conditional(self) -> list[tuple[int, str]]:
+        """The dimensions that have a condition: their place in an address, and the path of their first axis."""
+        dimensions = [self.dimensions[at] for at in self._order]
+        return [(at, d.axes[0].path) for at, d in enumerate(dimensions) if d.when is not None]
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
+        return tuple(sorted(range(len(self.dimensions)), key=lambda at: self.dimensions[at].when is not None))
+
+    @cached_property
+    def _free(self) -> int:
+        return sum(dimension.when is None for dimension in self.dimensions)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        widths = [len(dimension.axes) for dimension in self.dimensions]
+        return tuple(sum(widths[:at]) for at in range(len(widths)))
+
+    def _extended(self, address: Address) -> Iterator[Address]:
+        if len(address) == len(self._order):
+            yield address
+            return
+        dimension = self.dimensions[self._order[len(address)]]
+        count = len(dimension.choices) if self._applies(dimension, address) else 0
+        for choice in range(count) if count else (NOT_APPLICABLE,):
+            yield from self._extended((*address, choice))
+
+    def _applies(self, dimension: Dimension, address: Address) -> bool:
+        if dimension.when is None:
+            return True
+        picks = self.picks(address)
+        try:
+            return verdict(dimension.when, self.builder.draft(self.chosen(picks), 0), "it")
+        except SpecError as error:
+            cell = ", ".join(
+                f"{axis.path}={axis.labels[pick]}"
+                for axis, pick in zip(self.axes, picks, strict=True)
+                if pick != NOT_APPLICABLE
+            )
+            where = f"the condition of axis {dimension.axes[0].path!r} at cell {cell!r}"
+            raise SpecError(f"{where}: {error}") from error

@@ -1,0 +1,58 @@
+"""Dotted paths: "operator.gate.strength.per" names a field of a spec inside a spec."""
+
+from collections.abc import Callable
+
+from grid.errors import SpecError
+from grid.spec import Spec, field_names, not_a_field
+
+Predicate = Callable[..., bool]
+"""Says yes or no of a trial spec. (Its argument is the trial's own class, which this room does not know.)"""
+
+
+def steps(path: str) -> tuple[str, ...]:
+    """The fields a path goes through; raises `SpecError` when it is not a dotted path."""
+    found = tuple(path.split(".")) if isinstance(path, str) else ()
+    if not found or not all(step.isidentifier() for step in found):
+        raise SpecError(f"a path is field names joined by dots, like 'operator.score'; got {path!r}")
+    return found
+
+
+def step(owner: object, name: str, path: str) -> object:
+    """The field `name` of `owner`; raises `SpecError` that says what `owner` has, for the whole `path`."""
+    return getattr(require_spec(owner, name, path), name)
+
+
+def require_spec(owner: object, name: str, path: str) -> Spec:
+    """`owner` when it is a spec with a field `name`; raises `SpecError` otherwise."""
+    if not isinstance(owner, Spec):
+        raise SpecError(
+            f"path {path!r} asks for {name!r} of {owner!r}, which has no fields; shorten the path, or give the axis "
+            f"a condition such as when=has({path!r})"
+        )
+    if name not in field_names(type(owner)):
+        raise SpecError(f"path {path!r}: {not_a_field(name, type(owner))}")
+    return owner
+
+
+def value_at(spec: Spec, path: str) -> object:
+    """The value at `path` in `spec`; raises `SpecError` that names the fields that exist there and the nearest."""
+    value: object = spec
+    for name in steps(path):
+        value = step(value, name, path)
+    return value
+
+
+def has(path: str) -> Predicate:
+    """A condition: the trial has a field at `path`, and it is not None. For `over(..., when=has("operator.gate"))`."""
+    wanted = steps(path)
+
+    def holds(trial: Spec) -> bool:
+        value: object = trial
+        for name in wanted:
+            if not isinstance(value, Spec) or name not in field_names(type(value)):
+                return False
+            value = getattr(value, name)
+        return value is not None
+
+    holds.__name__ = f"has({path!r})"
+    return holds
