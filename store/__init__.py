@@ -1,8 +1,8 @@
 """Results: files with one writer, a database rebuilt from them at any time, SQL, statistics.
 
 Names are imported when they are first used, so that a trial's process, which needs `store.files`, `store.layout`,
-`store.shards` and `store.status` only, loads neither duckdb nor polars. Two functions share the name of their module and are imported from there:
-`from store.ingest import ingest` and `from store.rebuild import rebuild`.
+`store.shards` and `store.status` only, loads neither duckdb nor polars. Two functions share the name of their module
+and are imported from there: `from store.ingest import ingest` and `from store.rebuild import rebuild`.
 """
 
 from importlib import import_module

@@ -71,6 +71,10 @@ class Layout:
         """The file whose flock makes a process the ingester."""
         return self.store / "ingest.lock"
 
+    def exists(self) -> bool:
+        """Whether `root` holds a campaign: a grid, a submission, trials or a store."""
+        return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.store))
+
     def grid_header(self, name: str) -> Path:
         """`grids/<name>.json`."""
         return self.grids / f"{_checked(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"

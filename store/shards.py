@@ -114,7 +114,7 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     if field.type == POINT:
-        values = [None if point is None else list(point.items()) for point in values]
+        values = [None if point is None else sorted(point.items()) for point in values]
     array = pa.array(values, type=field.type)
     if array.null_count and not field.nullable:
         raise SpecError(

@@ -98,7 +98,7 @@ def attempt_state(layout: Layout, key: str, attempt: int) -> AttemptState | None
     if start is None:
         return None
     end = _sound(layout.end(key, attempt))
-    return AttemptState(attempt, start, end, alive=end is None and _alive(layout, key, attempt, start))
+    return AttemptState(attempt, start, end, alive=end is None and is_alive(layout, key, attempt, start))
 
 
 def _sound(path: Path) -> dict[str, Any] | None:
@@ -108,7 +108,8 @@ def _sound(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _alive(layout: Layout, key: str, attempt: int, start: dict[str, Any]) -> bool:
+def is_alive(layout: Layout, key: str, attempt: int, start: dict[str, Any]) -> bool:
+    """Whether the process of an attempt that wrote `start` and no end is at work."""
     pid = start.get("pid")
     if start.get("host") == socket.gethostname() and isinstance(pid, int):
         return process_alive(pid, start.get("pid_started"))

@@ -1,0 +1,111 @@
+"""The live database: opened by one ingester, made if it is missing, refused if another version wrote it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+
+import duckdb
+
+from grid.errors import AblateError, EnvironmentProblem, StoreError
+from store.files import make_directory
+from store.layout import STORE_SCHEMA
+
+
+@contextmanager
+def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A read-write connection to the database at `path`; the caller holds the ingest lock.
+
+    Raises:
+        StoreError: another version wrote it, or it cannot be read.
+        EnvironmentProblem: the disk is full or not writable.
+    """
+    make_directory(path.parent)
+    with engine_errors(path):
+        connection = duckdb.connect(str(path), config={} if threads is None else {"threads": threads})
+        try:
+            _prepare(connection, path)
+            yield connection
+        except BaseException:
+            with suppress(duckdb.Error):  # what broke the connection says more than its refusal to close
+                connection.close()
+            raise
+        connection.close()
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    if _has_tables(connection):
+        check_version(connection, path)
+        return
+    with transaction(connection):
+        connection.execute(files("store").joinpath("schema.sql").read_text())
+        connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
+        connection.execute(files("store").joinpath("views.sql").read_text())
+
+
+def _has_tables(connection: duckdb.DuckDBPyConnection) -> bool:
+    return bool(connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall())
+
+
+def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuse a database that another version of the schema wrote.
+
+    Raises:
+        StoreError: it is newer, older, or not a store at all.
+    """
+    try:
+        found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
+    except duckdb.Error as error:
+        raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
+    version = found[0][0] if found else 0
+    if version > STORE_SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer ablate (store version {version}; this one reads {STORE_SCHEMA}); "
+            "upgrade ablate, or make the store again from the campaign's files with `ablate rebuild`"
+        )
+    if version < STORE_SCHEMA:
+        raise StoreError(
+            f"{path} was written by an older ablate (store version {version}; this one reads {STORE_SCHEMA}); "
+            "make it again from the campaign's files with `ablate rebuild`"
+        )
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All statements inside become visible together, or none does."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):  # a fatal error, such as a full disk, has already ended the transaction
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+@contextmanager
+def engine_errors(path: Path) -> Iterator[None]:
+    """Turn what the engine raises about the file `path` into one sentence."""
+    try:
+        yield
+    except AblateError:
+        raise
+    except duckdb.Error as error:
+        raise translated(error, path) from error
+
+
+def translated(error: duckdb.Error, path: Path) -> AblateError:
+    """The engine's `error` about the database at `path`, as something the user can act on."""
+    text = first_line(error)
+    if "No space left on device" in str(error) or "Disk quota" in str(error):
+        return EnvironmentProblem(f"cannot write {path}: the disk is full; free some space, nothing landed is lost")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EnvironmentProblem(f"cannot write {path}: memory is used up ({text}); free some and try again")
+    if "Permission denied" in str(error) or "Read-only file system" in str(error):
+        return EnvironmentProblem(f"cannot open {path} ({text}); choose a directory you may write to")
+    return StoreError(f"{path} cannot be used ({text}); make it again from the campaign's files with `ablate rebuild`")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,140 @@
+"""Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import final
+
+import duckdb
+import pyarrow as pa
+
+from grid.errors import EnvironmentProblem
+from store.database import first_line, transaction, translated
+from store.layout import Layout
+from store.plans import file_signature
+from store.shards import TABLES, BadShard, ShardInfo, verify_shard
+
+BATCH_ROWS = 2_000_000
+"""Rows that one transaction inserts at most, unless one shard has more: what a kill in the middle can undo."""
+
+
+@final
+class Intake:
+    """Brings the shards of a campaign into the live database."""
+
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
+        self._layout = layout
+        self._connection = connection
+        self.rows = 0
+        self.shards = 0
+        self.bad_shards = 0
+        self.forgotten = 0
+        """Quarantined shards whose file is gone."""
+
+    def run(self) -> None:
+        """Insert every new sound shard; quarantine the others.
+
+        Raises:
+            EnvironmentProblem: the disk is full; what was inserted before stays.
+        """
+        files = {path.name: path for path in self._layout.shards()}
+        quarantined = self._quarantined()
+        self._forget(name for name in quarantined if name not in files)
+        ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
+        batch: list[ShardInfo] = []
+        for name, path in files.items():
+            if name in ledger or quarantined.get(name) == file_signature(path):
+                continue
+            info = self._verified(path, known=set(ledger.values()) | {found.blake2b for found in batch})
+            if info is None:
+                continue
+            if batch and sum(found.rows for found in batch) + info.rows > BATCH_ROWS:
+                self._insert(batch)
+                ledger.update((found.path.name, found.blake2b) for found in batch)
+                batch = []
+            batch.append(info)
+        self._insert(batch)
+
+    def _quarantined(self) -> dict[str, str]:
+        return dict(self._connection.execute("SELECT file, signature FROM bad_shard").fetchall())
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in list(names):
+            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+            self.forgotten += 1
+
+    def _verified(self, path: Path, *, known: set[str]) -> ShardInfo | None:
+        signature = file_signature(path)
+        try:
+            info = verify_shard(path)
+        except BadShard as error:
+            self._quarantine(path.name, error.reason, signature)
+            return None
+        if info.blake2b in known:
+            self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)
+            return None
+        return info
+
+    def _quarantine(self, name: str, reason: str, signature: str) -> None:
+        row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
+        with transaction(self._connection):
+            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+            self._connection.execute("INSERT INTO bad_shard VALUES ($file, $reason, $signature, $found)", row)
+        self.bad_shards += 1
+
+    def _insert(self, batch: Sequence[ShardInfo]) -> None:
+        """Insert the shards of `batch` in one transaction, or, if the engine refuses one of them, one by one."""
+        if not batch:
+            return
+        try:
+            self._insert_together(batch)
+        except duckdb.Error as error:
+            problem = translated(error, self._layout.live)
+            if isinstance(problem, EnvironmentProblem):
+                raise problem from error
+            if len(batch) > 1:
+                for info in batch:
+                    self._insert([info])
+                return
+            path = batch[0].path
+            self._quarantine(path.name, f"the engine cannot read it ({first_line(error)})", file_signature(path))
+
+    def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
+        connection = self._connection
+        with transaction(connection):
+            for table, schema in TABLES.items():
+                paths = [str(info.path) for info in batch if info.table == table]
+                if paths:
+                    columns = ", ".join(schema.names)
+                    connection.execute(
+                        f"INSERT INTO {table} ({columns}) SELECT {columns} FROM read_parquet($paths)", {"paths": paths}
+                    )
+                    connection.execute(
+                        "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM read_parquet($paths) "
+                        "ANTI JOIN recorded USING (trial, attempt)",
+                        {"paths": paths},
+                    )
+            self._enter(batch)
+        self.rows += sum(info.rows for info in batch)
+        self.shards += len(batch)
+
+    def _enter(self, batch: Sequence[ShardInfo]) -> None:
+        now = time.time()
+        ledger = pa.table(
+            {
+                "blake2b": [info.blake2b for info in batch],
+                "file": [info.path.name for info in batch],
+                "table": [info.table for info in batch],
+                "rows": [info.rows for info in batch],
+                "bytes": [info.bytes for info in batch],
+                "schema": [info.schema for info in batch],
+                "submission": [info.submission for info in batch],
+                "worker": [info.worker for info in batch],
+                "sequence": [info.sequence for info in batch],
+                "ingested": [now] * len(batch),
+            }
+        )
+        self._connection.register("incoming", ledger)
+        self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming")
+        self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
+        self._connection.unregister("incoming")

@@ -1,0 +1,44 @@
+"""The database made again from the campaign's files: the remedy for an older version and for a damaged store."""
+
+from pathlib import Path
+
+from grid.errors import NotFoundError
+from store.database import open_live
+from store.files import environment_problem, sync_directory, temporary_name
+from store.ingest import Ingested, ingest_into
+from store.layout import Layout
+from store.locking import ingest_lock
+from store.snapshot import publish, sweep
+
+
+def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
+    """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
+
+    Readers are served from the old snapshot until the new one is complete.
+
+    Raises:
+        NotFoundError: there is no campaign.
+        EnvironmentProblem: the disk is full or not writable; the old database stays.
+    """
+    layout = root if isinstance(root, Layout) else Layout(root)
+    if not layout.exists():
+        raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
+    with ingest_lock(layout, wait=True):
+        sweep(layout)
+        fresh = layout.store / temporary_name("live.duckdb")
+        with open_live(fresh, threads=threads) as connection:
+            found = ingest_into(layout, connection)
+            connection.execute("CHECKPOINT")
+        _replace(layout, fresh)
+        publish(layout)
+    return found._replace(published=True)
+
+
+def _replace(layout: Layout, fresh: Path) -> None:
+    try:
+        # the old log must go first: replayed into the new database it would damage it
+        Path(f"{layout.live}.wal").unlink(missing_ok=True)
+        fresh.rename(layout.live)
+        sync_directory(layout.store)
+    except OSError as error:
+        raise environment_problem("write", layout.live, error) from error

@@ -1,0 +1,167 @@
+-- The tables of the store. Everything in them is read from files of the campaign; nothing is written here first.
+
+CREATE TABLE meta (name VARCHAR NOT NULL, value VARCHAR NOT NULL);
+
+-- What was planned -------------------------------------------------------------------------------------------------
+
+CREATE TABLE grid (
+    grid VARCHAR NOT NULL,
+    cells BIGINT NOT NULL,
+    trials BIGINT NOT NULL,
+    seeds BIGINT[] NOT NULL,
+    baseline VARCHAR,               -- key of the cell that the others are compared with
+    measure JSON,
+    rules JSON,
+    base JSON,
+    header JSON NOT NULL            -- the whole grids/<name>.json
+);
+
+CREATE TABLE axis (
+    grid VARCHAR NOT NULL,
+    position INTEGER NOT NULL,
+    name VARCHAR NOT NULL,
+    path VARCHAR NOT NULL,
+    labels VARCHAR[] NOT NULL,
+    type VARCHAR NOT NULL           -- of the column in grid_<name>: BIGINT, DOUBLE, BOOLEAN or VARCHAR
+);
+
+CREATE TABLE grid_trial (
+    grid VARCHAR NOT NULL,
+    trial VARCHAR NOT NULL,
+    cell VARCHAR NOT NULL,
+    label VARCHAR NOT NULL,
+    operator VARCHAR NOT NULL,
+    seed BIGINT NOT NULL,
+    axes JSON NOT NULL,
+    position BIGINT NOT NULL        -- in execution order, from 0
+);
+
+-- Trial lines of every grid and every submission; `trial` below is made from them.
+CREATE TABLE planned (
+    source VARCHAR NOT NULL,        -- 'grids/<name>' or 'submissions/<id>'
+    trial VARCHAR NOT NULL,
+    cell VARCHAR NOT NULL,
+    operator VARCHAR NOT NULL,
+    seed BIGINT NOT NULL,
+    spec JSON NOT NULL
+);
+
+-- What happened ----------------------------------------------------------------------------------------------------
+
+CREATE TABLE trial (
+    trial VARCHAR NOT NULL,
+    cell VARCHAR,                   -- null when no readable plan holds the trial
+    operator VARCHAR,
+    seed BIGINT,
+    task VARCHAR,
+    spec JSON,
+    status VARCHAR NOT NULL,        -- ok, failed, running, pending; as of the last ingest
+    reason VARCHAR,                 -- of the failure that counts
+    attempts INTEGER NOT NULL,
+    step BIGINT,                    -- reached by the attempt that counts: the one that is ok, or the last that ended
+    wall_s DOUBLE,                  -- of all ended attempts
+    parameters BIGINT,
+    operator_parameters BIGINT
+);
+
+CREATE TABLE attempt (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    submission VARCHAR,
+    worker INTEGER,
+    host VARCHAR,
+    pid BIGINT,
+    started DOUBLE,                 -- seconds since the epoch
+    resumed_attempt INTEGER,
+    resumed_step BIGINT,
+    path VARCHAR,                   -- execution path
+    device VARCHAR,
+    threads INTEGER,
+    code VARCHAR,
+    versions JSON,
+    data JSON,
+    alive BOOLEAN NOT NULL,         -- had not ended and its process was there, as of the last ingest
+    status VARCHAR,                 -- ok, failed, stopped; null until it ends
+    reason VARCHAR,
+    message VARCHAR,
+    traceback VARCHAR,
+    fingerprint VARCHAR,            -- equal for failures of the same kind
+    step BIGINT,
+    wall_s DOUBLE,
+    train_s DOUBLE,
+    evaluate_s DOUBLE,
+    ended DOUBLE,
+    parameters BIGINT,
+    operator_parameters BIGINT,
+    memory_bytes BIGINT
+);
+
+CREATE TABLE metric (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    step BIGINT NOT NULL,
+    name VARCHAR NOT NULL,
+    value DOUBLE NOT NULL,
+    wall_s DOUBLE NOT NULL          -- since the attempt's start
+);
+
+CREATE TABLE evaluation (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    step BIGINT NOT NULL,
+    name VARCHAR NOT NULL,
+    point MAP(VARCHAR, DOUBLE) NOT NULL,
+    value DOUBLE NOT NULL,
+    items BIGINT NOT NULL,
+    se_items DOUBLE
+);
+
+CREATE TABLE probe (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    step BIGINT NOT NULL,
+    name VARCHAR NOT NULL,
+    layer SMALLINT,
+    head SMALLINT,
+    point MAP(VARCHAR, DOUBLE) NOT NULL,
+    value DOUBLE NOT NULL
+);
+
+-- Attempts that recorded rows: only trials with several of them need the search for the latest.
+CREATE TABLE recorded (trial VARCHAR NOT NULL, attempt INTEGER NOT NULL);
+
+-- What was read ----------------------------------------------------------------------------------------------------
+
+-- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.
+CREATE TABLE shard (
+    blake2b VARCHAR PRIMARY KEY,
+    file VARCHAR NOT NULL,
+    "table" VARCHAR NOT NULL,
+    rows BIGINT NOT NULL,
+    bytes BIGINT NOT NULL,
+    schema INTEGER NOT NULL,
+    submission VARCHAR NOT NULL,
+    worker INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    ingested DOUBLE NOT NULL
+);
+
+-- Shards that are not served. A good delivery under the same name removes the row.
+CREATE TABLE bad_shard (file VARCHAR NOT NULL, reason VARCHAR NOT NULL, signature VARCHAR NOT NULL, found DOUBLE NOT NULL);
+
+-- JSON files and lines that could not be read; the rest of the file is served.
+CREATE TABLE bad_record (file VARCHAR NOT NULL, reason VARCHAR NOT NULL, found DOUBLE NOT NULL);
+
+-- Plan files as they were when they were read: inode, size and time of change.
+CREATE TABLE plan_file (source VARCHAR NOT NULL, signature VARCHAR NOT NULL);
+
+-- Two-sided 95 % quantiles of Student's t; a sample between two rows takes the larger quantile.
+CREATE TABLE t_quantile (df INTEGER NOT NULL, q DOUBLE NOT NULL);
+INSERT INTO t_quantile VALUES
+    (1, 12.706205), (2, 4.302653), (3, 3.182446), (4, 2.776445), (5, 2.570582), (6, 2.446912),
+    (7, 2.364624), (8, 2.306004), (9, 2.262157), (10, 2.228139), (11, 2.200985), (12, 2.178813),
+    (13, 2.160369), (14, 2.144787), (15, 2.131450), (16, 2.119905), (17, 2.109816), (18, 2.100922),
+    (19, 2.093024), (20, 2.085963), (21, 2.079614), (22, 2.073873), (23, 2.068658), (24, 2.063899),
+    (25, 2.059539), (26, 2.055529), (27, 2.051831), (28, 2.048407), (29, 2.045230), (30, 2.042272),
+    (40, 2.021075), (50, 2.008559), (60, 2.000298), (80, 1.990063), (100, 1.983972), (120, 1.979930),
+    (200, 1.971896), (500, 1.964720), (1000, 1.962339), (1000000, 1.959966);

@@ -1,0 +1,189 @@
+"""Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import duckdb
+import polars as pl
+
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from grid.spec import did_you_mean
+from store import queries
+from store.content import content_hash
+from store.database import check_version, engine_errors, first_line
+from store.ingest import ingest
+from store.layout import Layout
+
+_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+
+
+@final
+class Store:
+    """The results of one campaign as they were when it was opened; nothing can be changed through it."""
+
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, stale: str | None) -> None:
+        self.layout = layout
+        self._connection = connection
+        self.stale = stale
+        """Why the newest files may be missing, in words; None when all of them are in."""
+
+    @classmethod
+    def open(cls, root: Path, *, refresh: bool = True) -> Self:
+        """Open the newest snapshot of the campaign `root`.
+
+        Args:
+            root: the campaign directory.
+            refresh: whether to ingest what is new first, unless another process is doing so.
+
+        Raises:
+            NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet.
+            StoreError: the store has another version or cannot be read; says what to do.
+            EnvironmentProblem: there is no snapshot and none can be written.
+        """
+        layout = Layout(root)
+        if not layout.exists():
+            raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
+        stale = _refresh(layout) if refresh else "it was opened as it is"
+        if not layout.snapshot.exists():
+            raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
+        return cls(layout, _connect(layout.snapshot), stale)
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def sql(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> pl.DataFrame:
+        """The result of one reading SQL statement over the tables and views of the store.
+
+        Raises:
+            SpecError: the statement has an error (the engine's own words), or would change something.
+        """
+        try:
+            self._check_reads(query)
+            found: pl.DataFrame = self._connection.sql(query, params=parameters).pl()
+        except duckdb.Error as error:
+            raise SpecError(f"SQL: {first_line(error)}") from error
+        return found
+
+    def _check_reads(self, query: str) -> None:
+        statements = self._connection.extract_statements(query)
+        if len(statements) != 1:
+            raise SpecError(f"one SQL statement at a time; got {len(statements)}")
+        if statements[0].type not in _READING:
+            raise SpecError(f"the store is read-only: write SELECT ...; got a {statements[0].type.name} statement")
+
+    def grids(self) -> list[str]:
+        """Names of the campaign's grids, sorted."""
+        return [str(name) for name in self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"]]
+
+    def grid(self, name: str) -> dict[str, Any]:
+        """The header of the grid `name`, as in grids/<name>.json.
+
+        Raises:
+            NotFoundError: there is no such grid; names those that exist.
+        """
+        found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
+        if found.is_empty():
+            known = self.grids()
+            raise NotFoundError(f"there is no grid {name!r}; there are {known}{did_you_mean(name, known)}")
+        header: dict[str, Any] = json.loads(found["header"][0])
+        return header
+
+    def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
+        """What every planned trial of `grid` ended with: the value of `name` at `point`, null unless it is ok.
+
+        `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary.
+
+        Returns:
+            grid, cell, label, operator, trial, seed, status, value, se_items; in execution order.
+
+        Raises:
+            SpecError: several points match; names the coordinates that tell them apart.
+        """
+        self.grid(grid)
+        return queries.final(self.sql, grid, name, point or {})
+
+    def evaluation(self, grid: str, name: str, where: Mapping[str, float] | None = None) -> pl.DataFrame:
+        """The final values of the evaluation `name` at every point that agrees with `where`, one row per ok trial.
+
+        Returns:
+            cell, label, operator, trial, seed, step, one column per coordinate of the points, value, items, se_items.
+        """
+        self.grid(grid)
+        return queries.evaluation(self.sql, grid, name, where or {})
+
+    def curves(self, grid: str, name: str, *, buckets: int = 400) -> pl.DataFrame:
+        """The metric `name` of every trial by step, in at most `buckets` buckets of equal width.
+
+        Returns:
+            cell, label, operator, trial, seed, step (the bucket's first), mean, low, high (least and greatest) over
+            its finite values, n, and n_finite.
+        """
+        self.grid(grid)
+        return queries.curves(self.sql, grid, name, buckets)
+
+    def progress(self, grid: str) -> pl.DataFrame:
+        """How far each cell of `grid` is: cell, label, operator, planned, ok, failed, running, pending."""
+        self.grid(grid)
+        return queries.progress(self.sql, grid)
+
+    def failures(self, grid: str | None = None) -> pl.DataFrame:
+        """The failed trials by kind: fingerprint, reason, n, example, labels, message, traceback; commonest first."""
+        if grid is not None:
+            self.grid(grid)
+        return queries.failures(self.sql, grid)
+
+    def bad_shards(self) -> pl.DataFrame:
+        """Shards that are not served: file, reason."""
+        return self.sql("SELECT file, reason FROM bad_shard ORDER BY file")
+
+    def bad_records(self) -> pl.DataFrame:
+        """JSON files and lines that could not be read: file, reason."""
+        return self.sql("SELECT file, reason FROM bad_record ORDER BY file, reason")
+
+    def content_hash(self) -> str:
+        """32 hexadecimal digits, equal for stores that hold the same rows."""
+        return content_hash(self._connection)
+
+
+def _refresh(layout: Layout) -> str | None:
+    """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
+    waits = not layout.snapshot.exists()
+    try:
+        found = ingest(layout, wait=waits)
+    except EnvironmentProblem as problem:
+        if waits:
+            raise
+        return f"the newest files are not in ({problem})"
+    return "another process is ingesting; its next snapshot has the newest files" if found.busy else None
+
+
+def _connect(snapshot: Path) -> duckdb.DuckDBPyConnection:
+    """A locked, read-only connection to this very file.
+
+    It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
+    the file it opened first, even when another has been renamed over it.
+    """
+    with engine_errors(snapshot):
+        connection = duckdb.connect(":memory:", config={"temp_directory": tempfile.gettempdir()})
+        quoted = str(snapshot).replace("'", "''")
+        connection.execute(f"ATTACH '{quoted}' AS store (READ_ONLY)")
+        connection.execute("USE store")
+        check_version(connection, snapshot)
+        # without this a query could read the caller's variables by name, and a misspelt table would be one of them
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    return connection

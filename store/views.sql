@@ -1,0 +1,90 @@
+-- The public interface. One row per what the comment says; the columns are stable.
+
+-- Trials whose rows come from several attempts: the only ones in which a step can have been recorded twice.
+CREATE OR REPLACE VIEW v_repeated AS
+SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1;
+
+-- measurement that counts
+CREATE OR REPLACE VIEW v_metric AS
+SELECT * FROM metric WHERE trial NOT IN (FROM v_repeated)
+UNION ALL
+SELECT * FROM metric WHERE trial IN (FROM v_repeated)
+QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
+
+-- measurement that counts
+CREATE OR REPLACE VIEW v_evaluation AS
+SELECT * FROM evaluation WHERE trial NOT IN (FROM v_repeated)
+UNION ALL
+SELECT * FROM evaluation WHERE trial IN (FROM v_repeated)
+QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
+
+-- measurement that counts
+CREATE OR REPLACE VIEW v_probe AS
+SELECT * FROM probe WHERE trial NOT IN (FROM v_repeated)
+UNION ALL
+SELECT * FROM probe WHERE trial IN (FROM v_repeated)
+QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, layer, head, point);
+
+-- grid, trial that is ok, source, name, point: the value at the last step
+CREATE OR REPLACE VIEW v_final AS
+WITH ended AS (
+    (SELECT trial, 'evaluation' AS source, name, point, step, value, items, se_items FROM v_evaluation
+     QUALIFY step = max(step) OVER (PARTITION BY trial, name))
+    UNION ALL
+    SELECT trial, 'metric', name, MAP {}::MAP(VARCHAR, DOUBLE), max(step), arg_max(value, step), NULL, NULL
+    FROM v_metric GROUP BY trial, name
+)
+SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
+       e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
+FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
+WHERE t.status = 'ok';
+
+-- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
+CREATE OR REPLACE VIEW v_cell_stats AS
+WITH scaled AS (
+    SELECT *, max(CASE WHEN isfinite(value) THEN abs(value) END)
+        OVER (PARTITION BY grid, cell, source, name, point) AS scale      -- squares of large losses overflow without
+    FROM v_final
+),
+summed AS (
+    SELECT grid, cell, label, operator, source, name, point, count(*) AS n, avg(value) AS mean,
+           CASE WHEN count(*) > 1 AND bool_and(isfinite(value))
+                THEN coalesce(any_value(scale) * stddev_samp(value / nullif(scale, 0)), 0) END AS sd,
+           CASE WHEN bool_and(value > 0) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END AS geometric_mean
+    FROM scaled GROUP BY grid, cell, label, operator, source, name, point
+)
+SELECT s.grid, s.cell, s.label, s.operator, s.source, s.name, s.point, s.n, s.mean, s.sd,
+       s.mean - q.q * s.sd / sqrt(s.n) AS low, s.mean + q.q * s.sd / sqrt(s.n) AS high, s.geometric_mean
+FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df;
+
+-- grid, cell other than the baseline, seed, source, name, point: the value beside the baseline's of the same seed
+CREATE OR REPLACE VIEW v_pair AS
+SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
+       b.value AS baseline_value, f.value - b.value AS difference,
+       CASE WHEN f.value > 0 AND b.value > 0 THEN
+            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
+FROM v_final f
+JOIN grid g ON g.grid = f.grid AND f.cell <> g.baseline
+JOIN v_final b ON b.grid = f.grid AND b.cell = g.baseline AND b.seed = f.seed
+    AND b.source = f.source AND b.name = f.name AND b.point = f.point;
+
+-- kind of failure, over the trials that count as failed
+CREATE OR REPLACE VIEW v_failure AS
+WITH counted AS (
+    SELECT a.* FROM attempt a JOIN trial t USING (trial)
+    WHERE t.status = 'failed' AND a.status IS NOT NULL
+    QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
+)
+SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
+       arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
+FROM counted GROUP BY fingerprint;
+
+-- grid, cell: how far it is
+CREATE OR REPLACE VIEW v_progress AS
+SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
+       count(*) FILTER (WHERE t.status = 'ok') AS ok,
+       count(*) FILTER (WHERE t.status = 'failed') AS failed,
+       count(*) FILTER (WHERE t.status = 'running') AS running,
+       count(*) FILTER (WHERE t.status = 'pending') AS pending
+FROM grid_trial g JOIN trial t USING (trial)
+GROUP BY g.grid, g.cell, g.label, g.operator;
