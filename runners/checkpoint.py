@@ -1,0 +1,163 @@
+"""Checkpoints: the state of a trial at a step, as a file whose name carries its own hash.
+
+    <attempt>/checkpoint/step-000000400.<blake2b>.pt
+
+One rename publishes state and hash together. A damaged file is found before it is parsed, and the one before it is
+used instead. The state is tensors and plain data; loading never runs code from the file.
+"""
+
+import io
+import re
+import shutil
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grid.errors import EnvironmentProblem, StoreError
+from store.files import environment_problem, is_temporary, write_atomic
+from store.layout import Layout
+
+CHECKPOINT_SCHEMA = 1
+"""Version of the checkpoint files; a reader refuses others."""
+
+KEEP = 2
+"""Checkpoints kept per attempt: the newest, and the one to fall back to."""
+
+_NAME = re.compile(r"step-(?P<step>[0-9]+)\.(?P<blake2b>[0-9a-f]{32})\.pt")
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+class CheckpointError(StoreError):
+    """A checkpoint that must not be used: altered, torn, of another version, or of another trial."""
+
+
+class Checkpoint(NamedTuple):
+    """A state read back: where it came from, and what it holds."""
+
+    attempt: int
+    step: int
+    state: dict[str, Any]
+
+
+def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, Any]) -> Path:
+    """Publish the state of `trial` at `step` and forget all but the newest `KEEP` checkpoints of the directory.
+
+    Raises:
+        TypeError: the state holds something other than tensors and plain data; the text says where.
+        EnvironmentProblem: the disk is full or not writable; the checkpoints that are there stay.
+    """
+    import torch  # here: a process that only reads campaigns does not pay for torch
+
+    _require_plain(state, "state")
+    sink = io.BytesIO()
+    torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
+    data = sink.getvalue()
+    path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
+    for old in _files(directory)[:-KEEP]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
+    """The (step, state) in `path`, which must be a sound checkpoint of `trial`.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    import torch
+
+    data = _verified_bytes(path)
+    try:
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # the bytes are as written, so whatever the unpickler dislikes was put there by a writer
+        raise CheckpointError(f"{path} holds more than tensors and plain data ({error}); it is not used") from error
+    if not isinstance(found, dict) or found.get("schema") != CHECKPOINT_SCHEMA:
+        raise CheckpointError(f"{path} is not a checkpoint of version {CHECKPOINT_SCHEMA}; it is not used")
+    if found["trial"] != trial:
+        raise CheckpointError(f"{path} belongs to trial {found['trial']}, not to {trial}; it is not used")
+    return int(found["step"]), dict(found["state"])
+
+
+def newest_checkpoint(layout: Layout, trial: str) -> tuple[Checkpoint | None, list[CheckpointError]]:
+    """The sound checkpoint of `trial` that is furthest, of any attempt; and what was wrong with those passed over."""
+    refused: list[CheckpointError] = []
+    for step, attempt, path in sorted(_candidates(layout, trial), reverse=True):
+        try:
+            _, state = load_checkpoint(path, trial)
+        except CheckpointError as error:
+            refused.append(error)
+            continue
+        return Checkpoint(attempt, step, state), refused
+    return None, refused
+
+
+def checkpointed_step(layout: Layout, trial: str) -> int:
+    """The furthest step any checkpoint of `trial` claims, or 0; nothing is loaded."""
+    return max((step for step, _, _ in _candidates(layout, trial)), default=0)
+
+
+def discard_checkpoints(layout: Layout, trial: str) -> None:
+    """Delete the checkpoints of `trial`, which has ended well and will not be resumed."""
+    for attempt in layout.attempts(trial):
+        directory = layout.checkpoint(trial, attempt)
+        if directory.is_dir():
+            shutil.rmtree(directory, ignore_errors=True)  # what cannot be deleted costs space and nothing else
+
+
+def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:
+    return [
+        (_step(path), attempt, path)
+        for attempt in layout.attempts(trial)
+        for path in _files(layout.checkpoint(trial, attempt))
+    ]
+
+
+def _files(directory: Path) -> list[Path]:
+    """Checkpoints in `directory`, by step."""
+    try:
+        found = [path for path in directory.iterdir() if not is_temporary(path) and _NAME.fullmatch(path.name)]
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda path: (_step(path), path.name))
+
+
+def _step(path: Path) -> int:
+    named = _NAME.fullmatch(path.name)
+    assert named is not None
+    return int(named["step"])
+
+
+def _verified_bytes(path: Path) -> bytes:
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        raise CheckpointError(f"{path} is not named step-<step>.<blake2b>.pt; it is not used")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} has gone; the one before it is used") from error
+    except OSError as error:
+        problem: EnvironmentProblem = environment_problem("read", path, error)
+        raise problem from error
+    if _hash(data) != named["blake2b"]:
+        raise CheckpointError(f"{path} does not have the hash in its name: it was torn or altered; it is not used")
+    return data
+
+
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _require_plain(value: object, where: str) -> None:
+    """A state that could not be read back is refused when it is written, not when it is needed."""
+    import torch
+
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            _require_plain(name, f"a key of {where}")
+            _require_plain(part, f"{where}[{name!r}]")
+    elif isinstance(value, list | tuple):
+        for position, part in enumerate(value):
+            _require_plain(part, f"{where}[{position}]")
+    elif not isinstance(value, torch.Tensor) and type(value) not in _PLAIN:
+        raise TypeError(f"a checkpoint holds tensors and plain data only; {where} is a {type(value).__name__}")

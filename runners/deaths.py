@@ -1,0 +1,67 @@
+"""When to give up on a trial whose worker keeps dying: after several deaths without a step gained."""
+
+import socket
+from typing import final
+
+from grid.errors import EnvironmentProblem
+from runners.campaign import Taken, claim, record_death
+from runners.checkpoint import checkpointed_step
+from runners.failure import killed
+from runners.manifest import Manifest
+from runners.worker import Job, Outcome
+from store.layout import Layout
+from store.status import trial_state
+
+MOST_DEATHS = 3
+"""Deaths without progress after which a trial has failed."""
+
+
+@final
+class Deaths:
+    """Counts the deaths of workers, by what they were doing."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._layout = Layout(job.root)
+        self._manifest = Manifest(self._layout, job.submission)
+        self._at_start = 0
+        self._at_work: dict[int, tuple[int, int]] = {}
+
+    def at_start(self, how: str) -> None:
+        """A worker died before it could take a row.
+
+        Raises:
+            EnvironmentProblem: that keeps happening.
+        """
+        self._at_start += 1
+        if self._at_start >= MOST_DEATHS:
+            raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
+
+    def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
+        """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again."""
+        trial = self._manifest.line(row)["trial"]
+        step = checkpointed_step(self._layout, trial)
+        furthest, times = self._at_work.get(row, (step, 0))
+        times = times + 1 if step <= furthest else 1
+        self._at_work[row] = (step, times)
+        if times < MOST_DEATHS:
+            return None
+        failure = killed(times, how)
+        number = self._attempt(trial, pid)
+        if number is None:  # somebody else has it now, or has done it
+            return Outcome(row, "held")
+        record_death(self._layout, trial, number, step, failure)
+        return Outcome(row, "failed", number, failure)
+
+    def _attempt(self, trial: str, pid: int) -> int | None:
+        """The attempt that the dead worker left without an end; if it left none, one made for the record."""
+        state = trial_state(self._layout, trial)
+        if state.status in ("ok", "running"):
+            return None
+        for found in reversed(state.attempts):
+            if found.end is None and found.start["pid"] == pid and found.start["host"] == socket.gethostname():
+                return found.attempt
+        unknown = dict.fromkeys(("worker", "path", "device", "threads"))
+        about = {"submission": self._job.submission, "code": self._job.code, **unknown}
+        mine = claim(self._layout, trial, about, retry=True)
+        return None if isinstance(mine, Taken) else mine.number

@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM during a run: the first asks for a clean stop, the second ends it at once."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, final
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@final
+class Interrupts:
+    """While entered, signals set `requested` and call `told`; the second raises KeyboardInterrupt.
+
+    Outside the main thread, where Python delivers no signals, it changes nothing. A signal that the process was
+    started to ignore stays ignored.
+    """
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.requested = False
+        self._told = told
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            for name in _SIGNALS:
+                if signal.getsignal(name) is not signal.SIG_IGN:
+                    self._before[name] = signal.signal(name, self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._told()

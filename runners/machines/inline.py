@@ -1,0 +1,40 @@
+"""The machine that is this process: for small grids, debuggers and tests."""
+
+from collections.abc import Sequence
+from typing import final
+
+from runners.machines.machine import Machine, Overseer
+from runners.worker import Job, Worker
+
+
+@final
+class Inline(Machine):
+    """Trains one trial after another in this process."""
+
+    @property
+    def workers(self) -> int:
+        """One."""
+        return 1
+
+    def run(self, job: Job, rows: Sequence[int], overseer: Overseer) -> None:
+        """Train `rows` here; the number of threads is each trial's own."""
+        number = overseer.worker_number()
+        worker = Worker(job, number, _Here(number, overseer), own_process=False)
+        for row in rows:
+            if overseer.stop_requested():
+                return
+            overseer.ended(worker.run(row))
+
+
+@final
+class _Here:
+    """Passes what a worker in this process says straight on."""
+
+    def __init__(self, number: int, overseer: Overseer) -> None:
+        self._number = number
+        self._overseer = overseer
+        self.stop_requested = overseer.stop_requested
+        self.stepped = overseer.stepped
+
+    def started(self, row: int, attempt: int, step: int) -> None:
+        self._overseer.started(row, self._number, attempt, step)

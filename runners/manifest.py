@@ -1,0 +1,167 @@
+"""Grids and submissions as files: one JSON line per trial, written before any work starts.
+
+The index beside a manifest holds the byte offset of each line, so a worker reads its row and nothing else.
+"""
+
+import json
+import mmap
+import os
+import secrets
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, final
+
+from grid import Grid
+from grid.errors import StoreError
+from store.files import (
+    environment_problem,
+    make_directory,
+    parse_object,
+    sync_directory,
+    temporary_name,
+    write_atomic,
+    write_json,
+)
+from store.layout import Layout
+
+
+def submission_id() -> str:
+    """A new name for a submission: the time (UTC) and six random hexadecimal digits."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+def trial_lines(grid: Grid) -> Iterator[dict[str, Any]]:
+    """The trials of `grid` in execution order, as they are written to files."""
+    for planned in grid.trials():
+        yield {
+            "trial": planned.key,
+            "cell": planned.cell,
+            "seed": planned.seed,
+            "grid": grid.name,
+            "label": planned.label,
+            "operator": planned.operator,
+            "axes": dict(planned.axes),
+            "spec": planned.trial.data(),
+        }
+
+
+def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Publish the grid's trials, then its header; files that already say the same are left alone.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    _write_lines(layout.grid_trials(grid.name), lines)
+    header = grid.header()
+    path = layout.grid_header(grid.name)
+    if not path.exists() or json.loads(path.read_bytes()) != json.loads(json.dumps(header)):
+        write_json(path, header)
+
+
+def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Lines `numbers` (ascending, counted from 0) of the file `path`.
+
+    Raises:
+        StoreError: it has fewer lines, or one of them is not whole.
+    """
+    wanted = iter(numbers)
+    following = next(wanted, None)
+    with path.open("rb") as file:
+        for number, data in enumerate(file):
+            if number == following:
+                yield parse_object(data, f"{path}, line {number + 1}")
+                following = next(wanted, None)
+    if following is not None:
+        raise StoreError(f"{path} ends before line {following + 1}; run the same command again")
+
+
+def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Publish the manifest of a submission and its index, complete, under its name.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    place = layout.submission(submission)
+    draft = place.with_name(temporary_name(place.name))
+    make_directory(draft)
+    try:
+        offsets = _write_lines(draft / "manifest.jsonl", lines)
+        write_atomic(draft / "manifest.idx", struct.pack(f"<{len(offsets)}Q", *offsets))
+        draft.rename(place)
+        sync_directory(place.parent)
+    except OSError as error:
+        raise environment_problem("write", place, error) from error
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Stream `lines` to `path` atomically; a file with the same bytes keeps its age. Returns each line's offset."""
+    make_directory(path.parent)
+    draft = path.with_name(temporary_name(path.name))
+    offsets: list[int] = []
+    digest = blake2b()
+    at = 0
+    try:
+        with draft.open("xb") as file:
+            for line in lines:
+                data = json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+                offsets.append(at)
+                at += file.write(data)
+                digest.update(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if not _holds(path, at, digest.digest()):
+            draft.rename(path)
+            sync_directory(path.parent)
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return offsets
+
+
+def _holds(path: Path, size: int, digest: bytes) -> bool:
+    try:
+        if path.stat().st_size != size:
+            return False
+        found = blake2b()
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    except FileNotFoundError:
+        return False
+    return found.digest() == digest
+
+
+@final
+class Manifest:
+    """The rows of one submission, read one at a time.
+
+    Raises:
+        StoreError: manifest and index do not fit together: one of them was torn or altered.
+    """
+
+    def __init__(self, layout: Layout, submission: str) -> None:
+        self._path = layout.manifest(submission)
+        try:
+            index = layout.manifest_index(submission).read_bytes()
+            with self._path.open("rb") as file:
+                self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self._path} cannot be read ({error}); run the same command again") from error
+        if len(index) % 8 or not index:
+            raise StoreError(f"the index of {self._path} was torn or altered; run the same command again")
+        self._offsets = (*struct.unpack(f"<{len(index) // 8}Q", index), len(self._lines))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def line(self, row: int) -> dict[str, Any]:
+        """Row `row`, counted from 0.
+
+        Raises:
+            StoreError: it is not whole.
+        """
+        return parse_object(self._lines[self._offsets[row] : self._offsets[row + 1]], f"{self._path}, row {row}")

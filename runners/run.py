@@ -1,0 +1,241 @@
+"""Running a campaign: what is missing is trained, once, and lands in the store while it does."""
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from grid import Grid
+from grid.errors import EnvironmentProblem
+from runners.code import code_hash
+from runners.interrupts import Interrupts
+from runners.landing import Landing
+from runners.machines import Inline, Machine
+from runners.manifest import submission_id, write_submission
+from runners.progress import Progress
+from runners.survey import Survey, publish
+from runners.tally import Member, Tally, tally
+from runners.worker import Entry, Job, Outcome
+from store.files import make_directory
+from store.layout import Layout
+from store.status import trial_state
+
+_LOOK_EVERY_S = 0.5
+"""How often the state of a trial that another run works on is looked up."""
+
+_LEAST_BYTES = 64 << 20
+
+
+@final
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run; none of it changes a measured number."""
+
+    retry: bool = False
+    """Try trials again that failed before."""
+    files: tuple[Path, ...] = ()
+    """The spec files the grids came from, for workers in other processes."""
+    entry: Entry = field(default_factory=Entry)
+    land_every_s: float | None = 3.0
+    """Seconds between snapshots while running; None leaves the store alone, at the end too."""
+    progress: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class RunResult:
+    """Trials of the grids by what became of them; each trial is counted once."""
+
+    ok: int
+    """Trained to the end, by this run or by another at the same time."""
+    failed: int
+    """Failed in this run."""
+    stopped: int
+    """Not finished, because the run was interrupted; the same run goes on with them."""
+    skipped: int
+    """Were ok before."""
+    skipped_failed: int
+    """Failed before and were not tried again."""
+    interrupted: bool
+    submission: str | None
+    """The submission's name; None where there was nothing to do."""
+    problems: tuple[str, ...] = ()
+    """What went wrong beside the trials: the store could not be brought up to date, for one."""
+
+
+def run_campaign(
+    root: Path | str, grids: Iterable[Grid], machine: Machine | None = None, options: RunOptions | None = None
+) -> RunResult:
+    """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
+
+    Grids and manifest are written before any work begins. A trial that several grids share is trained once; one that
+    another run is working on is left to it and waited for. Ctrl-C and SIGTERM stop at the next step boundary.
+
+    Raises:
+        SpecError: a grid is invalid, or two have the same name.
+        EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
+    """
+    options = options or RunOptions()
+    layout = Layout(Path(root).resolve())
+    make_directory(layout.root)
+    _require_space(layout)
+    survey = publish(layout, list(grids), retry=options.retry)
+    return _Run(layout, survey, machine or Inline(), options).result()
+
+
+def _require_space(layout: Layout) -> None:
+    free = shutil.disk_usage(layout.root).free
+    if free < _LEAST_BYTES:
+        raise EnvironmentProblem(
+            f"a run needs {_LEAST_BYTES >> 20} MB of free disk and {layout.root} has {free >> 20} MB; "
+            "free some space, or choose another campaign directory"
+        )
+
+
+@final
+class _Run:
+    """One submission; the overseer of its machine."""
+
+    def __init__(self, layout: Layout, survey: Survey, machine: Machine, options: RunOptions) -> None:
+        self._layout = layout
+        self._survey = survey
+        self._machine = machine
+        self._options = options
+        self._to_do = survey.to_do
+        self._tally = _begin(survey)
+        self._progress = Progress(self._tally, shown=options.progress and bool(self._to_do))
+        self._interrupts = Interrupts(self._say_stopping)
+        self._outcomes: dict[int, Outcome] = {}
+        self._held: list[int] = []
+        self._workers = 0
+
+    def result(self) -> RunResult:
+        """Run, and say what became of each trial."""
+        submission = self._submit() if self._to_do else None
+        problems: tuple[str, ...] = ()
+        killed = False
+        with ExitStack() as stack:
+            stack.enter_context(self._interrupts)
+            landing = self._landing(stack)
+            try:
+                if submission is not None:
+                    with self._progress:
+                        self._work(submission)
+            except KeyboardInterrupt:
+                killed = True
+            if landing is not None and not killed:
+                landing.once(wait=True)
+                problems = landing.problems
+        return self._count(submission, problems)
+
+    def _landing(self, stack: ExitStack) -> Landing | None:
+        if self._options.land_every_s is None:
+            return None
+        return stack.enter_context(Landing(self._layout.root, self._options.land_every_s, self.note))
+
+    def _submit(self) -> str:
+        submission = submission_id()
+        write_submission(self._layout, submission, self._survey.lines(self._to_do))
+        return submission
+
+    def _work(self, submission: str) -> None:
+        options = self._options
+        files = tuple(Path(file).resolve() for file in options.files)
+        job = Job(self._layout.root, submission, options.entry, files, options.retry, code_hash())
+        rows: Sequence[int] = range(len(self._to_do))
+        while rows and not self.stop_requested():
+            self._machine.run(job, rows, self)
+            rows = self._wait_for_others()
+
+    def _wait_for_others(self) -> list[int]:
+        """Rows that another run had and gave up; returns when there are some, or none is left with another run."""
+        if self._held and not self.stop_requested():
+            self.note(f"waiting for {len(self._held)} trials that another run is working on")
+        while self._held and not self.stop_requested():
+            free = list(self._given_up())
+            if free:
+                return free
+            time.sleep(_LOOK_EVERY_S)
+        return []
+
+    def _given_up(self) -> Iterator[int]:
+        held, self._held = self._held, []
+        for row in held:
+            status = trial_state(self._layout, self._to_do[row].key).status
+            if status == "pending":
+                yield row
+            elif status == "running":
+                self._held.append(row)
+            else:
+                self.ended(Outcome(row, "was_ok" if status == "ok" else "was_failed"))
+
+    def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
+        found = [outcome.status for outcome in self._outcomes.values()]
+        ok = sum(status in ("ok", "was_ok") for status in found)
+        failed = sum(status in ("failed", "was_failed") for status in found)
+        return RunResult(
+            ok=ok,
+            failed=failed,
+            stopped=len(self._to_do) - ok - failed,
+            skipped=self._survey.count("ok"),
+            skipped_failed=0 if self._options.retry else self._survey.count("failed"),
+            interrupted=self._interrupts.requested,
+            submission=submission,
+            problems=problems,
+        )
+
+    # What the machine tells, and asks:
+
+    def stop_requested(self) -> bool:
+        """Whether a signal asked for the end."""
+        self._progress.tick()
+        return self._interrupts.requested
+
+    def worker_number(self) -> int:
+        """Numbers count from 0 and are never given twice."""
+        self._workers += 1
+        return self._workers - 1
+
+    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+        """A worker claimed a row."""
+        del worker, attempt
+        self._tally.started(row, step)
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """A trial got on."""
+        self._tally.stepped(row, step, steps, loss)
+
+    def ended(self, outcome: Outcome) -> None:
+        """A row came back."""
+        self._tally.came_back(outcome)
+        if outcome.status == "held":
+            self._held.append(outcome.row)
+            return
+        self._outcomes[outcome.row] = outcome
+        if outcome.failure is not None:
+            self.note(f"{self._name(outcome.row)} failed: {outcome.failure.reason}: {outcome.failure.message}")
+
+    def note(self, text: str) -> None:
+        """Pass a remark to the display."""
+        self._progress.note(text)
+
+    def _name(self, row: int) -> str:
+        found = self._to_do[row]
+        return f"{found.label}, seed {found.seed} ({found.key[:8]})"
+
+    def _say_stopping(self) -> None:
+        self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")
+
+
+def _begin(survey: Survey) -> Tally:
+    members = [Member((found.grid, found.label), found.seed) for found in survey.to_do]
+    begun = tally(((found.grid, found.label) for found in survey.trials), members)
+    for found in survey.trials:
+        if found.status == "ok":
+            begun.ok[(found.grid, found.label)] += 1
+        elif found.status == "failed" and not survey.retry:
+            begun.failed[(found.grid, found.label)] += 1
+    return begun

@@ -1,0 +1,98 @@
+"""A user's spec file: Python that defines grids, loaded by its path.
+
+The file becomes a module with a name derived from its path, so worker processes load it under the same name. Neither
+its directory nor the working directory is put on the import path.
+"""
+
+import importlib.util
+import re
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+
+from grid import Grid
+from grid.errors import EnvironmentProblem, SpecError
+
+
+def load_spec_file(path: Path | str) -> dict[str, Grid]:
+    """Run the spec file and return the grids it defines, by name; names that begin with `_` are the file's own.
+
+    Raises:
+        SpecError: there is no such file, it raises (the text says at which of its lines), it defines no grid, or two
+            of its grids share a name.
+    """
+    path = Path(path)
+    module = import_spec_file(path)
+    found: dict[str, Grid] = {}
+    for variable, value in vars(module).items():
+        if variable.startswith("_") or not isinstance(value, Grid):
+            continue
+        if found.setdefault(value.name, value) is not value:
+            raise SpecError(f"{path}: two grids are named {value.name!r}; give one of them another name")
+    if not found:
+        raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
+    return found
+
+
+def import_spec_file(path: Path | str) -> ModuleType:
+    """Run the spec file as the module `spec_module_name(path)`, replacing what an earlier run of it left.
+
+    Raises:
+        SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
+    """
+    path = Path(path)
+    source = _source(path)
+    name = spec_module_name(path)
+    module = ModuleType(name)
+    module.__file__ = str(path.resolve())
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
+    try:
+        # Compiled here and not by the import system, whose cache would miss an edit within the same second.
+        exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    except (Exception, SystemExit) as error:
+        _put_back(name, before)
+        raise SpecError(_explain(path, module.__file__, error)) from error
+    except BaseException:
+        _put_back(name, before)
+        raise
+    return module
+
+
+def spec_module_name(path: Path | str) -> str:
+    """The module name of a spec file: the same in every process, different for every path."""
+    path = Path(path).resolve()
+    stem = re.sub(r"\W", "_", path.stem)
+    return f"ablate_spec_{stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
+
+
+def _put_back(name: str, before: ModuleType | None) -> None:
+    if before is None:
+        del sys.modules[name]
+    else:
+        sys.modules[name] = before
+
+
+def _source(path: Path) -> str:
+    try:
+        return importlib.util.decode_source(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SpecError(f"there is no spec file {path}; give the path of a Python file that defines a Grid") from error
+    except IsADirectoryError as error:
+        raise SpecError(f"{path} is a directory; give the path of a Python file that defines a Grid") from error
+    except (UnicodeDecodeError, SyntaxError) as error:
+        raise SpecError(f"{path} is not Python text ({error}); save it as UTF-8") from error
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check its permissions") from error
+
+
+def _explain(path: Path, file: str, error: BaseException) -> str:
+    """`path:line: what happened`, the line being the innermost one of the file itself."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"{path}:{error.lineno}: {error.msg}"
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
+    where = f"{path}:{lines[-1]}" if lines else str(path)
+    text = str(error) or "no message"
+    return f"{where}: {text}" if isinstance(error, SpecError) else f"{where}: {type(error).__name__}: {text}"

@@ -1,0 +1,75 @@
+"""How long a trial would take, from training it for a moment with everything it says thrown away."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+from grid import Spec
+from runners.surroundings import Finished, Surroundings
+
+
+def seconds_of(trial: Spec, train: Callable[[Spec, Surroundings], Finished], *, watched_s: float = 1.0) -> float | None:
+    """Seconds the training steps of `trial` take on this machine; evaluation is not counted.
+
+    None where no pace can be told: training fails, or is over at once.
+    """
+    watch = Stopwatch(watched_s)
+    try:
+        train(trial, watch)
+    except Exception:  # noqa: BLE001  # an estimate is no place to fail: the run will record why
+        return None
+    return watch.seconds
+
+
+@final
+class Stopwatch:
+    """Surroundings that only watch the clock, and ask training to stop after `watched_s` seconds of steps."""
+
+    def __init__(self, watched_s: float) -> None:
+        self._watched_s = watched_s
+        self._first: tuple[float, int] | None = None
+        self._last: tuple[float, int] | None = None
+        self._steps = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """For all steps, at the pace after the first step, which pays for what is done once."""
+        if self._first is None or self._last is None or self._last[1] <= self._first[1]:
+            return None
+        pace = (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+        return pace * self._steps
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Thrown away."""
+
+    def evaluation(
+        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
+    ) -> None:
+        """Thrown away."""
+
+    def probe(
+        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
+    ) -> None:
+        """Thrown away."""
+
+    def progress(self, step: int, steps: int, loss: float) -> None:
+        """Note when the step was."""
+        del loss
+        self._steps = steps
+        self._last = (time.monotonic(), step)
+        self._first = self._first or self._last
+
+    def stop_requested(self) -> bool:
+        """Whether enough was seen."""
+        return self._first is not None and time.monotonic() - self._first[0] >= self._watched_s
+
+    def checkpoint_due(self) -> bool:
+        """Never."""
+        return False
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        """Thrown away."""
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Nothing: every watch begins at the beginning."""
+        return None

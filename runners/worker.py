@@ -1,0 +1,226 @@
+"""A worker: one process that trains trials of a submission, one after another, and stays warm in between.
+
+Whatever training raises becomes a record with a reason; only a campaign that takes no more records ends the worker.
+"""
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, final
+
+from grid import Spec
+from grid.errors import SpecError
+from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim
+from runners.failure import Failure, failure_of
+from runners.manifest import Manifest
+from runners.memory import reset_peak_memory
+from runners.specfile import import_spec_file
+from runners.surroundings import Finished, Surroundings
+from store.layout import Layout
+from store.shards import ShardBuffer
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """What a worker trains and how, as references "module:name" that any process can import."""
+
+    trial: str = "runners.trial:Trial"
+    """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
+    train: str = "runners.training:train"
+    """Called as `train(trial, surroundings)`; returns a Finished."""
+    preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training")
+    """Modules that are imported once, before workers are made."""
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know of a submission; small, and plain enough to send anywhere."""
+
+    root: Path
+    submission: str
+    entry: Entry = field(default_factory=Entry)
+    files: tuple[Path, ...] = ()
+    """Spec files that define choices of their own; every worker loads them."""
+    retry: bool = False
+    """Whether trials that failed before are tried again."""
+    code: str | None = None
+    """Hash of the code that runs, recorded with each attempt."""
+
+
+Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
+
+_FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
+
+
+class Outcome(NamedTuple):
+    """What became of one row of the manifest.
+
+    `status`: "ok", "failed" and "stopped" are this worker's doing; "was_ok" and "was_failed" were found so; "held" is
+    being worked on by somebody else.
+    """
+
+    row: int
+    status: Came
+    attempt: int | None = None
+    failure: Failure | None = None
+
+
+class Listener(Protocol):
+    """Whoever runs a worker."""
+
+    def stop_requested(self) -> bool:
+        """Whether to stop at the next step boundary."""
+
+    def started(self, row: int, attempt: int, step: int) -> None:
+        """The row was claimed and goes on from `step`."""
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Training of the row is at `step`; called every step."""
+
+
+def resolve(reference: str) -> Any:
+    """The object that "module:name" refers to.
+
+    Raises:
+        SpecError: there is no such module or name.
+    """
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
+
+
+@final
+class Worker:
+    """Trains rows of a submission's manifest; `number` is unique within the submission.
+
+    Raises:
+        SpecError: a spec file or the entry cannot be loaded.
+    """
+
+    def __init__(self, job: Job, number: int, listener: Listener, *, own_process: bool) -> None:
+        self._job = job
+        self._number = number
+        self._listener = listener
+        self._own_process = own_process
+        self._layout = Layout(job.root)
+        self._manifest = Manifest(self._layout, job.submission)
+        self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
+        if own_process:  # else this process has loaded them already, and classes must not be made twice
+            for file in job.files:
+                import_spec_file(file)
+        self._trial_class: type[Spec] = resolve(job.entry.trial)
+        self._train: Callable[[Spec, Surroundings], Finished] = resolve(job.entry.train)
+
+    def run(self, row: int) -> Outcome:
+        """Train the trial of `row`, unless somebody else has it or it is done.
+
+        Raises:
+            CampaignUnwritable: a record could not be written.
+        """
+        line = self._manifest.line(row)
+        mine = claim(self._layout, line["trial"], self._about(line["spec"]), retry=self._job.retry)
+        if isinstance(mine, Taken):
+            return Outcome(row, _FOUND[mine.status])
+        return self._attempt(row, line, mine)
+
+    def _about(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        execution = spec.get("execution") or {}
+        return {
+            "submission": self._job.submission,
+            "worker": self._number,
+            "path": execution.get("path"),
+            "device": execution.get("device"),
+            "threads": execution.get("threads"),
+            "code": self._job.code,
+        }
+
+    def _attempt(self, row: int, line: dict[str, Any], mine: Claim) -> Outcome:
+        checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
+        listener = self._listener
+        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
+        attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
+        listener.started(row, attempt.number, attempt.step)
+        del mine  # with it goes the checkpoint, once training has taken it
+        reset_peak_memory()
+        with attempt, self._logged(attempt):
+            return self._outcome(row, line, attempt)
+
+    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt) -> Outcome:
+        try:
+            with _threads(line["spec"]):
+                finished = self._train(self._trial(line), attempt)
+        except CampaignUnwritable:
+            # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
+            with contextlib.suppress(CampaignUnwritable):
+                attempt.abandon("the campaign directory could not be written")
+            raise
+        except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
+            return self._failed(row, attempt, failure_of(error))
+        except BaseException:
+            attempt.abandon("interrupted")
+            raise
+        attempt.finish(finished)
+        return Outcome(row, "stopped" if finished.stopped else "ok", attempt.number)
+
+    def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
+        with attempt.log.open("a") as log:
+            log.write(failure.traceback or failure.message)
+        attempt.fail(failure)
+        gc.collect()  # the tensors of a failed trial hang on its traceback
+        return Outcome(row, "failed", attempt.number, failure)
+
+    def _trial(self, line: dict[str, Any]) -> Spec:
+        trial = self._trial_class.model_validate(line["spec"])
+        if trial.key != line["trial"]:
+            raise SpecError(
+                f"the manifest calls this trial {line['trial']} and its spec has the key {trial.key} here: the code or "
+                "the spec file was edited after the run began; run the same command again"
+            )
+        return trial
+
+    @contextlib.contextmanager
+    def _logged(self, attempt: Attempt) -> Iterator[None]:
+        """What the process prints while it trains goes to the attempt's log, where the process is the worker's own."""
+        if not self._own_process:
+            yield
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = os.dup(1), os.dup(2)
+        log = os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, descriptor in zip((1, 2), kept, strict=True):
+                os.dup2(descriptor, stream)
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _threads(spec: Mapping[str, Any]) -> Iterator[None]:
+    """Give torch the trial's number of threads: sums depend on it, so it must not depend on the machine."""
+    torch = sys.modules.get("torch")
+    wanted = (spec.get("execution") or {}).get("threads")
+    if torch is None or wanted is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

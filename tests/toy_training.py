@@ -1,0 +1,102 @@
+"""Training that is small but real: it logs, checkpoints, stops, resumes exactly, and fails in every way on demand.
+
+Worker processes import it by reference: `ENTRY`.
+"""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from grid import Spec
+from grid.spec import Choice, OutsideKey
+from runners.surroundings import Diverged, Finished, Surroundings
+from runners.worker import Entry
+
+
+class Execution(Spec):
+    path: str = "reference"
+    device: str = "cpu"
+    threads: int = 1
+    checkpoint_s: float = 20.0
+    step_s: float = 0.0
+    deaths: str = ""
+    """A file of single characters: one is eaten at every death that is due."""
+
+
+class Toy(Choice):
+    """An operator in name."""
+
+
+class Falling(Toy):
+    kind: Literal["falling"] = "falling"
+    rate: float = 0.9
+
+
+class Rising(Toy):
+    kind: Literal["rising"] = "rising"
+    rate: float = 1.1
+
+
+class ToyTrial(Spec):
+    operator: Toy = Falling()
+    steps: int = 20
+    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "dies"] = "ok"
+    fate_at: int = 10
+    seed: int = 0
+    execution: Annotated[Execution, OutsideKey()] = Execution()
+
+
+ENTRY = Entry(trial="toy_training:ToyTrial", train="toy_training:train", preload=("pyarrow.parquet",))
+
+
+def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """A number that each step multiplies by the rate and shakes by a draw that only seed and step decide."""
+    step, state = surroundings.restore() or (0, {"value": 1.0, "trace": []})
+    value: float = state["value"]
+    trace: list[float] = list(state["trace"])
+    while step < trial.steps:
+        if surroundings.stop_requested():
+            surroundings.save(step, {"value": value, "trace": trace})
+            return _finished(step, stopped=True)
+        step += 1
+        time.sleep(trial.execution.step_s)
+        value = value * trial.operator.rate + random.Random(f"{trial.seed} {step}").random() / 100  # type: ignore[attr-defined]
+        trace.append(value)
+        surroundings.metrics(step, {"loss": value, "rate": step / 100})
+        surroundings.progress(step, trial.steps, value)
+        if surroundings.checkpoint_due():
+            surroundings.save(step, {"value": value, "trace": trace})
+        if step == trial.fate_at:
+            _meet(trial, step, value)
+    surroundings.evaluation(step, "mse", value, point={"sigma": 1.0}, items=3, se_items=0.5)
+    surroundings.probe(step, "number.rate", sum(trace), layer=0, head=None, point={})
+    return _finished(step, stopped=False)
+
+
+def _finished(step: int, *, stopped: bool) -> Finished:
+    return Finished(step, stopped, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01, data={"files": 1})
+
+
+def _meet(trial: ToyTrial, step: int, value: float) -> None:
+    if trial.fate == "diverges":
+        raise Diverged(step, value)
+    if trial.fate == "raises":
+        raise ValueError(f"seed {trial.seed} met its fate")
+    if trial.fate == "needs_memory":
+        raise MemoryError
+    if trial.fate == "cannot_allocate":
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes")
+    if trial.fate == "dies":
+        _die(Path(trial.execution.deaths))
+
+
+def _die(deaths: Path) -> None:
+    """Kill this process, as often as the file has characters."""
+    left: Any = deaths.read_text() if deaths.name else "x"
+    if left:
+        if deaths.name:
+            deaths.write_text(left[1:])
+        os.kill(os.getpid(), signal.SIGKILL)
