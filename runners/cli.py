@@ -1,0 +1,362 @@
+"""The command `ablate`: it chooses and acts; what an experiment is, the spec file says.
+
+Everything heavy is imported inside the command that needs it.
+"""
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+from cyclopts.exceptions import CycloptsError
+
+from grid.errors import AblateError
+from runners.finding import campaign_for, choose_grid, choose_grids, find_campaign, find_trial, usable_cores
+from runners.output import say, write, write_frame, write_json, write_table
+
+HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
+
+Exit codes: 0 done; 1 internal error; 2 usage or an invalid spec; 3 not found; 4 some trials failed; 5 the environment
+lacks something; 6 stored data cannot be read; 130 interrupted, the same command goes on.
+Results go to stdout, progress to stderr. --debug shows the traceback of an error.
+"""
+
+app = App(name="ablate", help=HELP, version=lambda: version("ablate"), result_action="return_value")
+
+Flag = Annotated[bool, Parameter(negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Csv = Annotated[bool, Parameter(name="--csv", negative="")]
+
+
+@app.command
+def plan(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    workers: int | None = None,
+    as_json: Json = False,
+) -> int:
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Writes nothing.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        One of its grids; default all.
+    campaign
+        Where it would run; default campaigns/<name of the file>.
+    workers
+        For how many worker processes time is estimated; default one per core.
+    as_json
+        Print JSON.
+    """
+    from runners.plan import PlanOptions, plan_campaign
+    from runners.plan_text import plan_data, plan_lines
+    from runners.specfile import load_spec_file
+    from runners.timing import seconds_of
+    from runners.trial import parameters
+
+    grids = choose_grids(load_spec_file(spec), grid, one=False)
+    options = PlanOptions(workers=workers or usable_cores(), parameters=parameters, seconds=seconds_of)
+    found = plan_campaign(campaign_for(spec, campaign), grids, options)
+    if as_json:
+        write_json("plan", plan_data(found))
+    else:
+        write("\n".join(plan_lines(found)))
+    return 0
+
+
+@app.command
+def run(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    on: Literal["local", "inline"] = "local",
+    workers: int | None = None,
+    retry: Flag = False,
+) -> int:
+    """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        Which of its grids, when it has several.
+    campaign
+        Directory of the results; default campaigns/<name of the file>.
+    on
+        local: warm worker processes of one thread each; inline: in this process.
+    workers
+        Worker processes; default one per core.
+    retry
+        Try failed trials again.
+    """
+    from runners.machines import Inline, Local, Machine
+    from runners.run import RunOptions, run_campaign
+    from runners.specfile import load_spec_file
+
+    root = campaign_for(spec, campaign)
+    grids = choose_grids(load_spec_file(spec), grid, one=True)
+    machine: Machine = Inline() if on == "inline" else Local(workers or usable_cores())
+    result = run_campaign(root, grids, machine, RunOptions(retry=retry, files=(spec.resolve(),)))
+    for problem in result.problems:
+        say(f"ablate: {problem}")
+    counted = {
+        "trained": result.ok,
+        "failed": result.failed,
+        "stopped": result.stopped,
+        "were done before": result.skipped,
+        "failed before and were not tried again (--retry does)": result.skipped_failed,
+    }
+    say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
+    if result.interrupted:
+        return 130
+    return 4 if result.failed or result.skipped_failed else 0
+
+
+@app.command
+def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
+    """How far a campaign is, cell by cell, and what failed.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    as_json
+        Print JSON.
+    """
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        names = store.grids() if grid is None else [choose_grid(store, grid)]
+        found = {name: store.progress(name) for name in names}
+        failures = store.failures(grid)
+        bad = store.bad_shards()
+        stale = store.stale
+    if stale is not None:
+        say(f"ablate: the newest results may be missing: {stale}")
+    if as_json:
+        data = {
+            "grids": {name: frame.rows(named=True) for name, frame in found.items()},
+            "failures": failures.rows(named=True),
+            "bad_shards": bad.rows(named=True),
+        }
+        write_json("status", data, [stale] if stale else [])
+        return 0
+    columns = ["label", "planned", "ok", "failed", "running", "pending"]
+    for name, frame in found.items():
+        total = frame.select(columns[1:]).sum().row(0)
+        write(f"{name}: {total[1]} of {total[0]} trials done")
+        write_table(columns, frame.select(columns).rows())
+    for row in failures.rows(named=True):
+        write(f"failed: {row['n']} x {row['reason']}: {row['message']} (trial {str(row['example'])[:12]})")
+    for row in bad.rows(named=True):
+        write(f"quarantined: {row['file']}: {row['reason']}")
+    return 0
+
+
+@app.command
+def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
+    """The verdict table: every cell against the grid's baseline, paired by seed.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from store.store import Store
+    from store.verdicts import verdicts
+
+    with Store.open(find_campaign(campaign)) as store:
+        name = choose_grid(store, grid)
+        header = store.grid(name)
+        found = verdicts(store, name)
+    if not as_json and not as_csv:
+        measure = header["measure"]
+        point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
+        unit = f" in {measure['unit']}" if measure.get("unit") else ""
+        write(f"{name}: {measure['name']}{f' at {point}' if point else ''}{unit}, {measure['better']} is better")
+    shown = {
+        "label": "cell",
+        "pairs": "pairs",
+        "value": measure_heading(header),
+        "percent": "difference %",
+        "low_percent": "low",
+        "high_percent": "high",
+        "p_holm": "p (Holm)",
+        "verdict": "verdict",
+        "reason": "because",
+    }
+    write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
+    return 0
+
+
+def measure_heading(header: dict[str, dict[str, str]]) -> str:
+    """How the values of a grid's measure are averaged over seeds, as a column's heading."""
+    return "geometric mean" if header["measure"]["scale"] == "log" else "mean"
+
+
+@app.command
+def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
+    """Answer one reading SQL statement; docs/sql.md lists tables and views.
+
+    Parameters
+    ----------
+    query
+        For example "select label, mean, n from v_cell_stats where name = 'mse'".
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = store.sql(query)
+        if store.stale is not None:
+            say(f"ablate: the newest results may be missing: {store.stale}")
+    write_frame("sql", found, as_json=as_json, as_csv=as_csv)
+    return 0
+
+
+@app.command
+def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
+    """What differs between two trials: in their specs, then in their results.
+
+    Parameters
+    ----------
+    first
+        A trial's key, or the beginning of one.
+    second
+        Another.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.comparison import compare_trials
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = compare_trials(store, find_trial(store, first), find_trial(store, second))
+    if as_json:
+        write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})
+        return 0
+    write("\n".join(found.spec) or "the specs are equal")
+    write_table(found.results.columns, found.results.rows())
+    return 0
+
+
+@app.command
+def report(*, campaign: Path | None = None, grid: str | None = None, out: Path | None = None) -> int:
+    """Write the campaign's report: one HTML file that works offline.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    out
+        The file to write; default report.html in the campaign.
+    """
+    from dashboards import write_report
+
+    path = write_report(find_campaign(campaign), out, grid)
+    say("ablate: the report is")
+    write(str(path.resolve()))
+    return 0
+
+
+@app.command
+def rebuild(*, campaign: Path | None = None) -> int:
+    """Make the store anew from the campaign's files.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    from store.rebuild import rebuild as rebuild_store
+    from store.store import Store
+
+    root = find_campaign(campaign)
+    found = rebuild_store(root)
+    with Store.open(root, refresh=False) as store:
+        write(f"{store.content_hash()}  {found}")
+    return 0
+
+
+@app.command
+def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Check what this machine offers: Python, torch, devices, cores, disk, browser, scheduler.
+
+    Parameters
+    ----------
+    campaign
+        A directory that must be writable; default campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.doctor import examine
+
+    found = examine(campaign)
+    if as_json:
+        write_json("doctor", [check._asdict() for check in found])
+    else:
+        write_table(["", "what", "found"], [("ok" if check.ok else "!!", check.what, check.found) for check in found])
+    return 0 if all(check.ok or not check.needed for check in found) else 5
+
+
+def main() -> None:
+    """Run the command line and leave with the documented exit code."""
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors are one sentence on stderr (JSON on stdout with --json)."""
+    debug = "--debug" in arguments
+    try:
+        result = app([each for each in arguments if each != "--debug"], exit_on_error=False, print_error=False)
+        return result if isinstance(result, int) else 0
+    except CycloptsError as error:
+        return _refuse(arguments, 2, f"{error}; `ablate --help` lists commands and options")
+    except AblateError as error:
+        if debug:
+            raise
+        return _refuse(arguments, error.exit_code, str(error))
+    except KeyboardInterrupt:
+        return _refuse(arguments, 130, "interrupted; the same command goes on")
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away, as `head` does; Python would complain at exit
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        text = f"internal error, a bug in ablate: {type(error).__name__}: {error}; --debug shows where"
+        return _refuse(arguments, 1, text)
+
+
+def _refuse(arguments: list[str], code: int, text: str) -> int:
+    if "--json" in arguments:
+        write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False))
+    say(f"ablate: {text}")
+    return code

@@ -1,0 +1,82 @@
+"""Which campaign, grid and trial a command means, when the user did not write it all out."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grid.errors import NotFoundError, SpecError
+from grid.spec import did_you_mean
+from store.layout import Layout
+
+if TYPE_CHECKING:
+    from grid import Grid
+    from store.store import Store
+
+CAMPAIGNS = Path("campaigns")
+"""Where `run` puts a campaign when no other directory is named."""
+
+
+def campaign_for(spec: Path, campaign: Path | None) -> Path:
+    """The campaign directory a spec file runs into: the one named, or campaigns/<name of the file>."""
+    return campaign if campaign is not None else CAMPAIGNS / spec.stem
+
+
+def find_campaign(campaign: Path | None) -> Path:
+    """The campaign to read: the one named, the working directory, or the only one below campaigns/."""
+    if campaign is not None:
+        if not Layout(campaign).exists():
+            raise NotFoundError(
+                f"there is no campaign in {campaign}; `ablate run SPEC --campaign {campaign}` makes one"
+            )
+        return campaign
+    if Layout(Path()).exists():
+        return Path()
+    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(f"there is no campaign below {CAMPAIGNS}/; run a spec first, or name one with --campaign")
+    raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
+
+
+def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> "list[Grid]":
+    """The grid called `wanted`; without a name the only one, or all of them unless `one` is asked for."""
+    if wanted is not None:
+        if wanted not in grids:
+            raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{did_you_mean(wanted, list(grids))}")
+        return [grids[wanted]]
+    if one and len(grids) > 1:
+        raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
+    return list(grids.values())
+
+
+def choose_grid(store: "Store", wanted: str | None) -> str:
+    """The grid called `wanted` in the store, or its only one."""
+    names = store.grids()
+    if wanted is not None:
+        store.grid(wanted)
+        return wanted
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
+    raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
+
+
+def find_trial(store: "Store", key: str) -> str:
+    """The full key of the one trial whose key begins with `key`."""
+    found = store.sql(
+        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": key.lower()}
+    )["trial"].to_list()
+    if len(found) == 1:
+        return str(found[0])
+    if not found:
+        raise NotFoundError(
+            f"no trial's key begins with {key!r}; `ablate sql 'select trial, label from grid_trial'` lists them"
+        )
+    raise NotFoundError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
+
+
+def usable_cores() -> int:
+    """Cores this process may use: the default number of workers."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,88 @@
+"""How commands print: tables for people, JSON and CSV for programs; results on stdout, everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SCHEMA = 1
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal, on stderr."""
+    sys.stderr.write(f"{text}\n")
+
+
+def write(text: str) -> None:
+    """A line of the result, on stdout."""
+    sys.stdout.write(f"{text}\n")
+
+
+def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None:
+    """`{"schema": "ablate/<command>/1", "data": ..., "warnings": [...]}`; NaN and infinity become null."""
+    envelope = {"schema": f"ablate/{command}/{SCHEMA}", "data": _plain(data), "warnings": list(warnings)}
+    write(json.dumps(envelope, ensure_ascii=False, allow_nan=False))
+
+
+def write_frame(
+    command: str, frame: "pl.DataFrame", *, as_json: bool, as_csv: bool = False, shown: Mapping[str, str] | None = None
+) -> None:
+    """A frame as JSON rows, as CSV, or as a table of the columns `shown` (column -> heading; default all)."""
+    if as_json:
+        write_json(command, frame.rows(named=True))
+    elif as_csv:
+        sys.stdout.write(_flat(frame).write_csv())
+    else:
+        headings = dict(shown) if shown is not None else {name: name for name in frame.columns}
+        write_table(list(headings.values()), frame.select(list(headings)).rows())
+
+
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as they need to be; numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    numeric = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(headings))]
+    for heading, right in zip(headings, numeric, strict=True):
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict | list):
+        return json.dumps(_plain(value), ensure_ascii=False)
+    return str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def _flat(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Nested columns as JSON text, which CSV can hold."""
+    import polars as pl
+
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    texts: list[Any] = [pl.Series(name, [_cell(value) for value in frame[name].to_list()]) for name in nested]
+    return frame.with_columns(texts) if texts else frame

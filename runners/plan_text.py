@@ -1,0 +1,53 @@
+"""A plan for people and for programs."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from runners.plan import OperatorPlan, Plan
+from runners.tally import duration
+
+SHOWN_TRIALS = 3
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """The plan as a page of text."""
+    for grid in plan.grids:
+        yield f"grid {grid.name}: {grid.cells} cells, {grid.trials} trials"
+        for rule in grid.pruned:
+            yield f"  left out {rule.cells} cells: {rule.reason}"
+        operators = [each for each in plan.operators if each.grid == grid.name]
+        widest = max((len(each.operator) for each in operators), default=0)
+        for each in operators:
+            yield f"  {each.operator:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
+    yield f"campaign {plan.root}"
+    counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
+    yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
+    yield f"  to do: {plan.to_do} trials, {_time(plan)}"
+    for trial in plan.trials[:SHOWN_TRIALS]:
+        yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
+    if len(plan.trials) > SHOWN_TRIALS:
+        yield f"  ... and {len(plan.trials) - SHOWN_TRIALS} more (--json lists all)"
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data."""
+    return {
+        "root": str(plan.root),
+        "grids": [{**each._asdict(), "pruned": [rule._asdict() for rule in each.pruned]} for each in plan.grids],
+        "operators": [each._asdict() for each in plan.operators],
+        "trials": [each._asdict() for each in plan.trials],
+        "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
+        "estimate": plan.estimate._asdict(),
+    }
+
+
+def _parameters(plan: OperatorPlan) -> str:
+    if plan.parameters is None:
+        return ""
+    return f"  {plan.parameters:>12,} parameters, {plan.operator_parameters:,} of them the operator's"
+
+
+def _time(plan: Plan) -> str:
+    seconds, basis = plan.estimate
+    return f"time {basis}" if seconds is None else f"about {duration(seconds)} ({basis})" if plan.to_do else basis
