@@ -41,18 +41,21 @@ class Intake:
         quarantined = self._quarantined()
         self._forget(name for name in quarantined if name not in files)
         ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
+        known = set(ledger.values())
         batch: list[ShardInfo] = []
+        waiting = 0
         for name, path in files.items():
             if name in ledger or quarantined.get(name) == file_signature(path):
                 continue
-            info = self._verified(path, known=set(ledger.values()) | {found.blake2b for found in batch})
+            info = self._verified(path, known)
             if info is None:
                 continue
-            if batch and sum(found.rows for found in batch) + info.rows > BATCH_ROWS:
+            if batch and waiting + info.rows > BATCH_ROWS:
                 self._insert(batch)
-                ledger.update((found.path.name, found.blake2b) for found in batch)
-                batch = []
+                batch, waiting = [], 0
             batch.append(info)
+            known.add(info.blake2b)
+            waiting += info.rows
         self._insert(batch)
 
     def _quarantined(self) -> dict[str, str]:
@@ -63,7 +66,7 @@ class Intake:
             self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
             self.forgotten += 1
 
-    def _verified(self, path: Path, *, known: set[str]) -> ShardInfo | None:
+    def _verified(self, path: Path, known: set[str]) -> ShardInfo | None:
         signature = file_signature(path)
         try:
             info = verify_shard(path)

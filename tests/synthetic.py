@@ -165,7 +165,7 @@ def publish_grid(
         write_atomic(layout.manifest(submission), b"".join(encoded))
 
 
-def write_start(layout: Layout, key: str, attempt: int, **fields: Any) -> None:
+def write_start(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:
     """The start.json of an attempt, with `fields` in place of the usual ones."""
     start = {
         "schema": 1,
@@ -189,7 +189,7 @@ def write_start(layout: Layout, key: str, attempt: int, **fields: Any) -> None:
     write_atomic(layout.heartbeat(key, attempt), b"")
 
 
-def write_end(layout: Layout, key: str, attempt: int, **fields: Any) -> None:
+def write_end(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:
     """The end.json of an attempt, with `fields` in place of the usual ones."""
     end = {
         "schema": 1,

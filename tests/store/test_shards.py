@@ -1,0 +1,195 @@
+import errno
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from grid.errors import EnvironmentProblem, SpecError
+from store.layout import Layout
+from store.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
+
+SUBMISSION = "20260102T030405-0a1b2c"
+KEY = "ab" * 16
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "metric": [(KEY, 1, step, name, math.sin(step), 0.5) for step in range(50) for name in ("loss", "grad_norm")],
+    "evaluation": [
+        (KEY, 1, 7, "mse", {"sigma_x": 1.0, "sigma_f": 2.0}, math.inf, 100, None),
+        (KEY, 1, 7, "validation_loss", {}, math.nan, 3, 0.25),
+    ],
+    "probe": [(KEY, 2, 7, "number.alpha", None, None, {}, 1.0), (KEY, 2, 7, "number.beta", 1, 3, {"q": 1.0}, -2.0)],
+}
+
+
+def shard(layout: Layout, table: str = "metric", **changes: Any) -> Path:
+    columns = dict(zip(TABLES[table].names, map(list, zip(*ROWS[table], strict=True)), strict=True))
+    return write_shard(layout, table, {**columns, **changes}, submission=SUBMISSION, worker=3, sequence=41)
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_a_shard_says_what_it_is_and_reads_back(tmp_path: Path, table: str) -> None:
+    path = shard(Layout(tmp_path), table)
+    found = verify_shard(path)
+    assert (found.table, found.rows, found.bytes) == (table, len(ROWS[table]), path.stat().st_size)
+    assert (found.submission, found.worker, found.sequence) == (SUBMISSION, 3, 41)
+    assert path.name == f"{SUBMISSION}-0003-000041-{table}.{found.blake2b}.parquet"
+    rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
+    assert repr([[*row.values()] for row in rows]) == repr(
+        [[sorted(value.items()) if isinstance(value, dict) else value for value in row] for row in ROWS[table]]
+    )
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+@pytest.mark.parametrize("where", [0, 0.01, 0.3, 0.5, 0.7, 0.99, 1])
+@pytest.mark.parametrize("bit", [0, 7])
+def test_one_flipped_bit_anywhere_is_found(tmp_path: Path, table: str, where: float, bit: int) -> None:
+    path = shard(Layout(tmp_path), table)
+    data = bytearray(path.read_bytes())
+    data[round(where * (len(data) - 1))] ^= 1 << bit
+    path.write_bytes(data)
+    with pytest.raises(BadShard, match="torn or altered") as caught:
+        verify_shard(path)
+    assert caught.value.reason.startswith(f"its {len(data)} bytes do not have the hash in its name")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4, 500, -1])
+def test_a_truncated_shard_is_found(tmp_path: Path, kept: int) -> None:
+    path = shard(Layout(tmp_path))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(BadShard, match="torn or altered"):
+        verify_shard(path)
+
+
+def renamed(path: Path, table: str | None = None) -> Path:
+    """The file under the name that its bytes deserve."""
+    prefix, rest = path.name.rsplit("-", 1)
+    name = f"{prefix}-{table or rest.split('.')[0]}.{content_hash(path.read_bytes())}.parquet"
+    return path.rename(path.with_name(name))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({}, "schema version none"),
+        ({"ablate.schema": "2"}, "schema version 2, and this ablate reads 1"),
+        ({"ablate.schema": "1", "ablate.table": "probe"}, "its name says 'metric' and its footer b'probe'"),
+        ({"ablate.schema": "1", "ablate.table": "metric", "ablate.rows": "3"}, "holds 2 rows and its footer promises"),
+        ({"ablate.schema": "1", "ablate.table": "metric", "ablate.rows": "2"}, "its columns are not those of metric"),
+    ],
+)
+def test_a_file_with_a_right_hash_and_a_wrong_footer_is_refused(
+    tmp_path: Path, metadata: dict[str, str], reason: str
+) -> None:
+    path = tmp_path / f"{SUBMISSION}-0000-000000-metric.x.parquet"
+    pq.write_table(pa.table({"trial": ["a", "b"]}).replace_schema_metadata(metadata), path)
+    with pytest.raises(BadShard, match=reason):
+        verify_shard(renamed(path))
+
+
+def test_a_file_that_is_not_parquet_is_refused_whatever_its_name_says(tmp_path: Path) -> None:
+    path = tmp_path / f"{SUBMISSION}-0000-000000-metric.x.parquet"
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(BadShard, match="not a Parquet file"):
+        verify_shard(renamed(path))
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "-".join((SUBMISSION, "1", "1", "metric.parquet"))])
+def test_a_wrong_name_is_refused(tmp_path: Path, name: str) -> None:
+    path = shard(Layout(tmp_path))
+    with pytest.raises(BadShard, match="its name is not"):
+        verify_shard(path.rename(path.with_name(name)))
+
+
+def test_a_shard_under_the_name_of_another_table_is_refused(tmp_path: Path) -> None:
+    path = shard(Layout(tmp_path))
+    with pytest.raises(BadShard, match="its name says 'probe' and its footer b'metric'"):
+        verify_shard(renamed(path, "probe"))
+    with pytest.raises(BadShard, match="the table 'gossip'"):
+        verify_shard(renamed(next(tmp_path.rglob("*.parquet")), "gossip"))
+
+
+def test_a_missing_shard_is_a_bad_shard(tmp_path: Path) -> None:
+    path = shard(Layout(tmp_path))
+    path.unlink()
+    with pytest.raises(BadShard, match="cannot be read"):
+        verify_shard(path)
+
+
+def test_only_the_columns_of_the_wire_format_are_written(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    with pytest.raises(SpecError, match=r"a metric shard has the columns \['trial'"):
+        shard(layout, colour=["red"] * 100)
+    with pytest.raises(SpecError, match="'gossip' is not a shard table"):
+        write_shard(layout, "gossip", {}, submission=SUBMISSION, worker=0, sequence=0)
+    with pytest.raises(SpecError, match=r"column 'value' .* must have a value in every row; 1 have none"):
+        shard(layout, value=[None, *[0.0] * 99])
+    assert not layout.shards()
+
+
+def filled(layout: Layout) -> ShardBuffer:
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for table, rows in ROWS.items():
+        buffer.extend(table, rows)
+    return buffer
+
+
+def rows_on_disk(layout: Layout) -> int:
+    return sum(verify_shard(path).rows for path in layout.shards())
+
+
+def test_a_flush_publishes_one_shard_per_table_with_rows(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    buffer = filled(layout)
+    assert (len(buffer), buffer.durable) == (104, False)
+    assert sorted(verify_shard(path).table for path in buffer.flush()) == sorted(TABLES)
+    assert (len(buffer), buffer.durable) == (0, True)
+    assert buffer.flush() == []
+    buffer.add("probe", ROWS["probe"][0])
+    assert [verify_shard(path).table for path in buffer.flush()] == ["probe"]
+    assert rows_on_disk(layout) == 105
+
+
+@pytest.mark.parametrize("good_writes", range(3))
+def test_a_full_disk_loses_and_doubles_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_writes: int
+) -> None:
+    layout = Layout(tmp_path)
+    buffer = filled(layout)
+    left = [2 * good_writes]  # a write syncs its file and its directory
+
+    def fsync(_: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(EnvironmentProblem, match="No space left on device; free some space"):
+        buffer.flush()
+    assert not buffer.durable
+    assert len(layout.shards()) == good_writes
+    buffer.add("metric", ROWS["metric"][0])
+    left[0] = 1000
+    buffer.flush()
+    assert buffer.durable
+    assert rows_on_disk(layout) == 105
+
+
+def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(tmp_path)
+    buffer = filled(layout)
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("store.files.sync_directory", refuse)
+        with pytest.raises(EnvironmentProblem):
+            buffer.flush()
+    assert len(layout.shards()) == 1  # visible, but perhaps not after a crash
+    buffer.flush()
+    assert rows_on_disk(layout) == 104

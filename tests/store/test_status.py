@@ -1,0 +1,149 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import Campaign, write_end, write_start
+
+from store.layout import Layout
+from store.status import heartbeat_age, process_alive, process_started, trial_state, trial_states
+
+KEY = "ab" * 16
+GONE = {"pid": 2**22 + 1, "pid_started": 1}
+ELSEWHERE = {"host": "another host", "pid": os.getpid()}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+def age(layout: Layout, attempt: int, seconds: float) -> None:
+    path = layout.heartbeat(KEY, attempt)
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+def test_the_states_of_a_campaign(campaign: Campaign) -> None:
+    states = trial_states(campaign.layout, [line["trial"] for line in campaign.lines])
+    found = {(line["label"], line["seed"]): states[line["trial"]].status for line in campaign.lines}
+    assert {who: status for who, status in found.items() if status != "ok"} == {
+        ("SSA · 8", 1): "failed",
+        ("SSA · 16", 2): "failed",
+        ("softmax · 16", 2): "pending",
+        ("softmax · 8", 2): "running",
+    }
+    resumed = states[campaign.line("softmax · 16", 0)["trial"]]
+    assert [found.attempt for found in resumed.attempts] == [1, 2]
+
+
+def test_a_trial_without_a_directory_is_pending(layout: Layout) -> None:
+    assert trial_state(layout, KEY) == trial_state(layout, KEY)
+    assert trial_state(layout, KEY).status == "pending"
+
+
+def test_an_attempt_that_has_only_a_directory_is_not_there_yet(layout: Layout) -> None:
+    layout.attempt(KEY, 1).mkdir(parents=True)
+    assert trial_state(layout, KEY).attempts == ()
+
+
+def test_a_live_process_runs_and_its_death_leaves_the_trial_pending(layout: Layout) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    write_start(layout, KEY, 1, pid=child.pid, pid_started=process_started(child.pid))
+    state = trial_state(layout, KEY)
+    assert state.status == "running"
+    assert state.live is not None
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert trial_state(layout, KEY).status == "pending"  # a zombie is dead
+    child.communicate()
+    assert trial_state(layout, KEY).status == "pending"
+
+
+def test_a_process_number_that_is_used_again_is_another_process() -> None:
+    started = process_started(os.getpid())
+    assert started is not None
+    assert process_alive(os.getpid(), started)
+    assert process_alive(os.getpid(), None)
+    assert not process_alive(os.getpid(), started - 1)
+    assert not process_alive(GONE["pid"], None)
+
+
+def test_a_command_name_with_parentheses_does_not_confuse_the_start_time(tmp_path: Path) -> None:
+    odd = tmp_path / "a) R (b"
+    odd.symlink_to("/bin/sleep")
+    child = subprocess.Popen([odd, "60"])
+    try:
+        started, own = process_started(child.pid), process_started(os.getpid())
+        assert started is not None
+        assert own is not None
+        assert started >= own
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_an_attempt_on_another_host_lives_while_its_heartbeat_is_young(layout: Layout) -> None:
+    write_start(layout, KEY, 1, **ELSEWHERE)
+    assert trial_state(layout, KEY).status == "running"
+    age(layout, 1, 60)
+    assert trial_state(layout, KEY).status == "running"
+    age(layout, 1, 60)
+    assert trial_state(layout, KEY).status == "pending"
+    found = heartbeat_age(layout, KEY, 1)
+    assert found is not None
+    assert found > 100
+    layout.heartbeat(KEY, 1).unlink()
+    assert heartbeat_age(layout, KEY, 1) is None
+    assert trial_state(layout, KEY).status == "pending"
+
+
+def test_a_young_heartbeat_does_not_outweigh_a_dead_process_on_this_host(layout: Layout) -> None:
+    write_start(layout, KEY, 1, **GONE)
+    assert trial_state(layout, KEY).status == "pending"
+
+
+def test_one_attempt_that_is_ok_is_enough_for_ever(layout: Layout) -> None:
+    for attempt, status in enumerate(["failed", "ok", "failed", "stopped"], start=1):
+        write_start(layout, KEY, attempt)
+        write_end(layout, KEY, attempt, status=status)
+    write_start(layout, KEY, 5)
+    assert trial_state(layout, KEY).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [
+        (["failed"], "failed"),
+        (["stopped"], "pending"),
+        (["stopped", "failed"], "failed"),
+        (["failed", "stopped"], "pending"),
+        (["failed", None], "failed"),
+        (["stopped", None], "pending"),
+    ],
+)
+def test_the_latest_attempt_that_ended_decides(layout: Layout, ends: list[str | None], status: str) -> None:
+    for attempt, end in enumerate(ends, start=1):
+        write_start(layout, KEY, attempt, **GONE)
+        if end is not None:
+            write_end(layout, KEY, attempt, status=end)
+    state = trial_state(layout, KEY)
+    assert state.status == status
+    assert state.ended is not None
+
+
+def test_a_failed_trial_that_is_tried_again_is_running(layout: Layout) -> None:
+    write_start(layout, KEY, 1)
+    write_end(layout, KEY, 1, status="failed")
+    write_start(layout, KEY, 2)
+    assert trial_state(layout, KEY).status == "running"
+
+
+def test_a_torn_end_is_no_end_and_a_torn_start_no_attempt(layout: Layout) -> None:
+    write_start(layout, KEY, 1, **GONE)
+    write_end(layout, KEY, 1)
+    layout.end(KEY, 1).write_bytes(layout.end(KEY, 1).read_bytes()[:30])
+    assert trial_state(layout, KEY).status == "pending"
+    layout.start(KEY, 1).write_bytes(b"{")
+    assert trial_state(layout, KEY).attempts == ()
