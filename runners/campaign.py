@@ -70,7 +70,7 @@ def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool) 
         number = max(layout.attempts(trial), default=0) + 1
         found, refused = newest_checkpoint(layout, trial)
         start = _start_record(trial, number, found, about)
-        if _publish(layout, trial, number, start, refused):
+        if _publish(layout, start, refused):
             return Claim(number, found, start)
 
 
@@ -103,11 +103,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _publish(
-    layout: Layout, trial: str, number: int, start: dict[str, Any], refused: Sequence[CheckpointError]
-) -> bool:
+def _publish(layout: Layout, start: dict[str, Any], refused: Sequence[CheckpointError]) -> bool:
     """Make the attempt's directory, with its first records, appear under its number; False if another was first."""
-    final_place = layout.attempt(trial, number)
+    final_place = layout.attempt(start["trial"], start["attempt"])
     place = final_place.with_name(temporary_name(final_place.name))
     make_directory(place)
     try:
@@ -283,6 +281,3 @@ def record_death(layout: Layout, trial: str, number: int, step: int, failure: Fa
     state = next((found for found in trial_state(layout, trial).attempts if found.attempt == number), None)
     wall_s = time.time() - float(state.start["started"]) if state else 0.0
     write_json(layout.end(trial, number), {**end_record(trial, number, step, wall_s), **failure._asdict()})
-
-
-__all__ = ["Attempt", "CampaignUnwritable", "CheckpointError", "Claim", "Taken", "Watch", "claim", "record_death"]

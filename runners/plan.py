@@ -1,16 +1,21 @@
-"""What a run would do, before it does: counts, what the rules left out, parameters, and how long it takes."""
+"""What a run of a grid would do, before it does: cells, what rules left out, parameters, what is done, how long."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from grid import Grid, Spec
-from runners.survey import Survey, Surveyed, survey
+from runners.estimate import Durations, Estimate, estimate
+from runners.survey import Surveyed, survey
+from runners.tally import duration
 from store.layout import Layout
-from store.status import trial_state
+
+_LINES = 24
+"""Cells or operators that are listed one by one for people; `Plan.data` has all."""
+
+Count = Callable[[Spec], tuple[int, int]]
+"""Parameters of a trial: all, and the operator's own."""
 
 
 class Pruned(NamedTuple):
@@ -20,174 +25,173 @@ class Pruned(NamedTuple):
     cells: int
 
 
-class GridPlan(NamedTuple):
-    """One grid of a plan."""
+class CellPlan(NamedTuple):
+    """One cell: its trials by what they are now."""
 
-    name: str
-    cells: int
+    key: str
+    label: str
+    operator: str
     trials: int
-    pruned: tuple[Pruned, ...]
+    ok: int
+    failed: int
+    running: int
 
 
 class OperatorPlan(NamedTuple):
-    """One operator of a plan."""
+    """One operator of the grid; parameters are None where nobody said how to count them."""
 
-    grid: str
     operator: str
     trials: int
     parameters: int | None
-    """All of the model; None where nobody said how to count them."""
     operator_parameters: int | None
-
-
-class Estimate(NamedTuple):
-    """How long the trials to do take on `workers` workers."""
-
-    seconds: float | None
-    """None: unknown."""
-    basis: str
-    """In words: what it was taken from."""
 
 
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What a run of some grids in a campaign would do; trials that grids share are counted once."""
+    """What a run of one grid in a campaign would do."""
 
-    root: Path
-    grids: tuple[GridPlan, ...]
+    grid: str
+    campaign: str
+    cells: tuple[CellPlan, ...]
+    seeds: tuple[int, ...]
+    baseline: str | None
+    pruned: tuple[Pruned, ...]
     operators: tuple[OperatorPlan, ...]
-    trials: tuple[Surveyed, ...]
+    trials: int
     ok: int
     failed: int
     running: int
     pending: int
     to_do: int
+    workers: int
     estimate: Estimate
+
+    def data(self) -> dict[str, Any]:
+        """The plan as plain JSON data."""
+        return {
+            **asdict(self),
+            "cells": [cell._asdict() for cell in self.cells],
+            "pruned": [rule._asdict() for rule in self.pruned],
+            "operators": [operator._asdict() for operator in self.operators],
+            "estimate": self.estimate._asdict(),
+        }
 
 
 @final
 @dataclass(frozen=True)
 class PlanOptions:
-    """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long a trial takes."""
+    """How to plan."""
 
     workers: int = 1
     retry: bool = False
-    parameters: Callable[[Spec], tuple[int, int]] | None = None
+    parameters: Count | None = None
     seconds: Callable[[Spec], float | None] | None = None
-    """Asked for one trial per operator, where the campaign has no finished trial to go by."""
+    """Asked how long a trial takes, for a few operators, where the campaign has no finished trial to go by."""
 
 
-def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
-    """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
+def make_plan(grid: Grid, root: Path | str, options: PlanOptions | None = None) -> Plan:
+    """Plan `grid` in the campaign at `root`, which need not exist; writes nothing.
+
+    Without `options`, parameters are counted and a few steps are timed as a run on this computer would do them.
 
     Raises:
-        SpecError: a grid is invalid, or two have the same name.
+        SpecError: the grid is invalid.
     """
-    options = options or PlanOptions()
+    options = options or default_options()
     layout = Layout(Path(root).resolve())
-    found = survey(layout, grids, retry=options.retry)
-    examples = _Examples(grids)
+    found = survey(layout, [grid], retry=options.retry)
+    header = grid.header()
+    examples = first_trials(grid)
     return Plan(
-        root=layout.root,
-        grids=tuple(map(_grid_plan, grids)),
-        operators=tuple(_operators(found, examples, options)),
-        trials=found.trials,
+        grid=grid.name,
+        campaign=str(layout.root),
+        cells=tuple(_cells(found.trials)),
+        seeds=tuple(header["seeds"]),
+        baseline=header["baseline"],
+        pruned=tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"]),
+        operators=tuple(_operators(found.trials, examples, options.parameters)),
+        trials=len(found.trials),
         ok=found.count("ok"),
         failed=found.count("failed"),
         running=found.count("running"),
         pending=found.count("pending"),
         to_do=len(found.to_do),
-        estimate=_estimate(found, examples, options),
+        workers=options.workers,
+        estimate=estimate(found.to_do, Durations(found), examples, options.seconds).shared_by(options.workers),
     )
 
 
-def _grid_plan(grid: Grid) -> GridPlan:
-    header = grid.header()
-    rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
-    return GridPlan(grid.name, header["cells"], header["trials"], rules)
+def default_options() -> PlanOptions:
+    """Options for trials of this project on this computer."""
+    from runners.machines.cores import cores
+    from runners.stopwatch import seconds_of
+    from runners.training import train
+    from runners.trial import Trial, parameters
+
+    def count(trial: Spec) -> tuple[int, int]:
+        assert isinstance(trial, Trial)
+        return parameters(trial)
+
+    return PlanOptions(workers=cores(), parameters=count, seconds=lambda trial: seconds_of(trial, train))
 
 
-@final
-class _Examples:
-    """The first trial of each (grid, operator), looked for when it is first needed."""
-
-    def __init__(self, grids: Sequence[Grid]) -> None:
-        self._grids = {grid.name: grid for grid in grids}
-        self._found: dict[str, dict[str, Spec]] = {}
-
-    def of(self, grid: str, operator: str) -> Spec:
-        if grid not in self._found:
-            first: dict[str, Spec] = {}
-            for planned in self._grids[grid].cells():
-                first.setdefault(planned.operator, planned.trial)
-            self._found[grid] = first
-        return self._found[grid][operator]
+def first_trials(grid: Grid) -> dict[str, Spec]:
+    """One trial of each operator of the grid."""
+    found: dict[str, Spec] = {}
+    for planned in grid.cells():
+        found.setdefault(planned.operator, planned.trial)
+    return found
 
 
-def _operators(found: Survey, examples: _Examples, options: PlanOptions) -> Iterator[OperatorPlan]:
-    counts = Counter((trial.grid, trial.operator) for trial in found.trials)
-    for (grid, operator), trials in counts.items():
-        total, own = options.parameters(examples.of(grid, operator)) if options.parameters else (None, None)
-        yield OperatorPlan(grid, operator, trials, total, own)
+def _cells(trials: tuple[Surveyed, ...]) -> Iterator[CellPlan]:
+    members: dict[str, list[Surveyed]] = {}
+    for trial in trials:
+        members.setdefault(trial.cell, []).append(trial)
+    for key, found in sorted(members.items(), key=lambda cell: cell[1][0].label):
+        count = [trial.status for trial in found].count
+        yield CellPlan(
+            key, found[0].label, found[0].operator, len(found), count("ok"), count("failed"), count("running")
+        )
 
 
-def _estimate(found: Survey, examples: _Examples, options: PlanOptions) -> Estimate:
-    if not found.to_do:
-        return Estimate(0.0, "nothing is left to do")
-    known = _Durations(found)
-    total = 0.0
-    measured: dict[tuple[str, str], float | None] = {}
-    for trial in found.to_do:
-        seconds = known.of(trial)
-        place = (trial.grid, trial.operator)
-        if seconds is None and options.seconds is not None:
-            if place not in measured:
-                measured[place] = options.seconds(examples.of(*place))
-            seconds = measured[place]
-        if seconds is None:
-            return Estimate(None, f"unknown: no trial of {trial.operator} has finished in this campaign")
-        total += seconds
-    workers = min(options.workers, len(found.to_do))
-    return Estimate(total / workers, _basis(known.trials, len(measured)))
+def _operators(trials: tuple[Surveyed, ...], examples: dict[str, Spec], count: Count | None) -> Iterator[OperatorPlan]:
+    names = [trial.operator for trial in trials]
+    for operator, example in sorted(examples.items()):
+        total, own = count(example) if count else (None, None)
+        yield OperatorPlan(operator, names.count(operator), total, own)
 
 
-def _basis(finished: int, measured: int) -> str:
-    parts = [f"{finished} finished trials of this campaign"] if finished else []
-    parts += [f"a few steps of {measured} operators"] if measured else []
-    return "from " + " and ".join(parts)
+def plan_lines(plan: Plan) -> list[str]:
+    """The plan for people."""
+    head = f"{plan.grid}: {len(plan.cells)} cells x {len(plan.seeds)} seeds = {plan.trials} trials in {plan.campaign}"
+    done = {"done": plan.ok, "failed": plan.failed, "running": plan.running, "to do": plan.to_do}
+    lines = [head, "  " + ", ".join(f"{count} {what}" for what, count in done.items())]
+    lines += [f"  left out {rule.cells} cells: {rule.reason}" for rule in plan.pruned]
+    lines += _shortened([_cell_line(plan, cell) for cell in plan.cells], "cells")
+    lines += _shortened(
+        [_operator_line(found) for found in plan.operators if found.parameters is not None], "operators"
+    )
+    return [*lines, f"  time: {_time(plan)}"]
 
 
-@final
-class _Durations:
-    """Seconds that finished trials took: of the same cell if there are any, else of the same operator, else grid."""
-
-    def __init__(self, found: Survey) -> None:
-        by_place: dict[tuple[str, ...], list[float]] = {}
-        self.trials = 0
-        for trial in found.trials:
-            seconds = _seconds(found.layout, trial.key) if trial.status == "ok" else None
-            if seconds is not None:
-                self.trials += 1
-                for place in _places(trial):
-                    by_place.setdefault(place, []).append(seconds)
-        self._medians: Mapping[tuple[str, ...], float] = {place: median(all_) for place, all_ in by_place.items()}
-
-    def of(self, trial: Surveyed) -> float | None:
-        return next((self._medians[place] for place in _places(trial) if place in self._medians), None)
+def _cell_line(plan: Plan, cell: CellPlan) -> str:
+    baseline = "  baseline" if cell.key == plan.baseline else ""
+    failed = f", {cell.failed} failed" if cell.failed else ""
+    return f"  {cell.key[:12]}  {cell.ok}/{cell.trials} done{failed}  {cell.label}{baseline}"
 
 
-def _places(trial: Surveyed) -> list[tuple[str, ...]]:
-    return [("cell", trial.cell), ("operator", trial.grid, trial.operator), ("grid", trial.grid)]
+def _operator_line(found: OperatorPlan) -> str:
+    return f"  {found.parameters:,} parameters, {found.operator_parameters:,} of them the operator's: {found.operator}"
 
 
-def _seconds(layout: Layout, key: str) -> float | None:
-    """What the whole trial took, over all its attempts; None where a part of that was not recorded."""
-    attempts = trial_state(layout, key).attempts
-    ended = [found.end for found in attempts if found.end is not None]
-    if len(ended) == len(attempts):
-        return sum(float(end["wall_s"]) for end in ended)
-    last = attempts[-1]  # an attempt was killed: go by the one that finished, if it did all the work itself
-    if last.end is None or last.start.get("resumed_from") is not None:
-        return None
-    return float(last.end["wall_s"])
+def _shortened(lines: list[str], what: str) -> list[str]:
+    if len(lines) <= _LINES:
+        return lines
+    return [*lines[:_LINES], f"  ... and {len(lines) - _LINES} more {what}; --json lists all"]
+
+
+def _time(plan: Plan) -> str:
+    if plan.estimate.seconds is None:
+        return plan.estimate.basis
+    return f"about {duration(plan.estimate.seconds)} on {plan.workers} workers ({plan.estimate.basis})"

@@ -7,9 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
 
@@ -39,6 +39,32 @@ class Exit(NamedTuple):
         return f"exit status {os.WEXITSTATUS(self.status)}"
 
 
+class ServerProcess(Protocol):
+    """The process a fork server runs in, as `subprocess.Popen` has it."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self) -> int:
+        """Its exit status, or minus the signal that ended it."""
+
+
+Start = Callable[[socket.socket, Sequence[str]], ServerProcess]
+"""Starts `server.serve` on a socket, with modules to import, in another process."""
+
+
+def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+    """A fork server in a fresh interpreter: it has nothing of this process but its import path."""
+    arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
+    # -P: the working directory does not come first on the import path
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _START, *arguments],
+        env=_environment(),
+        pass_fds=[control.fileno()],
+        stdin=subprocess.DEVNULL,
+    )
+
+
 @final
 class Forks:
     """A running fork server, which dies with this process at the latest.
@@ -47,17 +73,10 @@ class Forks:
         EnvironmentProblem: it cannot import what workers need; also from every method once it has died.
     """
 
-    def __init__(self, preload: Sequence[str]) -> None:
+    def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
         self._control, theirs = socket.socketpair()
         with theirs:
-            arguments = [json.dumps(sys.path), str(theirs.fileno()), str(os.getpid()), json.dumps(list(preload))]
-            # -P: the working directory does not come first on the import path
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, *arguments],
-                env=_environment(),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
+            self._process = (start or start_interpreter)(theirs, preload)
         self._partial = b""
         self._pending: list[dict[str, Any]] = []
         try:

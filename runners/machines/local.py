@@ -5,14 +5,15 @@ from its last checkpoint, until it has died several times without getting furthe
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import wait
 from typing import Any, final
 
-from grid.errors import EnvironmentProblem
+from grid.errors import SpecError
 from runners.campaign import CampaignUnwritable
 from runners.deaths import Deaths
-from runners.machines.forks import Exit, Forked, Forks
+from runners.machines.cores import cores
+from runners.machines.forks import Exit, Forked, Forks, Start, start_interpreter
 from runners.machines.machine import Machine, Overseer
 from runners.worker import Job, Outcome
 
@@ -22,13 +23,13 @@ _LOOK_EVERY_S = 0.2
 
 @final
 class Local(Machine):
-    """`workers` processes on this computer; `server` starts the process that forks them."""
+    """`workers` processes on this computer (default: one per core); `start` starts the process that forks them."""
 
-    def __init__(self, workers: int = 2, *, server: Callable[[Sequence[str]], Forks] = Forks) -> None:
-        if workers < 1:
-            raise EnvironmentProblem(f"a run needs at least one worker; got {workers}")
-        self._workers = workers
-        self._server = server
+    def __init__(self, workers: int | None = None, *, start: Start = start_interpreter) -> None:
+        self._workers = cores() if workers is None else workers
+        if self._workers < 1:
+            raise SpecError(f"a run needs at least one worker; got {workers}")
+        self._start = start
 
     @property
     def workers(self) -> int:
@@ -37,7 +38,7 @@ class Local(Machine):
 
     def run(self, job: Job, rows: Sequence[int], overseer: Overseer) -> None:
         """Train `rows` in worker processes."""
-        forks = self._server(job.entry.preload)
+        forks = Forks(job.entry.preload, self._start)
         try:
             _Pool(job, rows, overseer, forks).run(min(self._workers, len(rows)))
         finally:

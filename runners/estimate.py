@@ -1,0 +1,90 @@
+"""How long trials will take: from those of the campaign that have finished, else from a few steps of a few of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean, median
+from typing import NamedTuple, final
+
+from grid import Spec
+from runners.survey import Survey, Surveyed
+from store.layout import Layout
+from store.status import trial_state
+
+MOST_TIMED = 4
+"""Operators that are timed at most: a plan is quick, also for a grid of hundreds."""
+
+
+class Estimate(NamedTuple):
+    """A time, and in words what it was taken from."""
+
+    seconds: float | None
+    """None: unknown."""
+    basis: str
+
+    def shared_by(self, workers: int) -> "Estimate":
+        """The same work done by several workers."""
+        return self if self.seconds is None else self._replace(seconds=self.seconds / workers)
+
+
+@final
+class Durations:
+    """Seconds that finished trials took: of the same cell if there are any, else of its operator, else of its grid."""
+
+    def __init__(self, found: Survey) -> None:
+        by_place: dict[tuple[str, ...], list[float]] = {}
+        self.trials = 0
+        for trial in found.trials:
+            seconds = _seconds(found.layout, trial.key) if trial.status == "ok" else None
+            if seconds is not None:
+                self.trials += 1
+                for place in _places(trial):
+                    by_place.setdefault(place, []).append(seconds)
+        self._medians: Mapping[tuple[str, ...], float] = {place: median(all_) for place, all_ in by_place.items()}
+
+    def of(self, trial: Surveyed) -> float | None:
+        """For `trial`; None where nothing like it has finished."""
+        return next((self._medians[place] for place in _places(trial) if place in self._medians), None)
+
+
+def estimate(
+    to_do: Sequence[Surveyed],
+    known: Durations,
+    examples: Mapping[str, Spec],
+    seconds: Callable[[Spec], float | None] | None,
+) -> Estimate:
+    """The time that one worker needs for `to_do`; `examples` has a trial of each operator, `seconds` times one."""
+    if not to_do:
+        return Estimate(0.0, "nothing is left to do")
+    found = [known.of(trial) for trial in to_do]
+    if None not in found:
+        return Estimate(sum(filter(None, found)), f"from {known.trials} finished trials of this campaign")
+    timed = _timed(to_do, examples, seconds) if seconds is not None else {}
+    if not timed:
+        return Estimate(None, "unknown: no trial like these has finished in this campaign")
+    usual = mean(timed.values())
+    total = sum(timed.get(trial.operator, usual) for trial in to_do)
+    return Estimate(total, f"from a few steps of {len(timed)} of {len(examples)} operators, without evaluation")
+
+
+def _timed(
+    to_do: Sequence[Surveyed], examples: Mapping[str, Spec], seconds: Callable[[Spec], float | None]
+) -> dict[str, float]:
+    operators = sorted({trial.operator for trial in to_do})
+    chosen = operators[:: -(-len(operators) // MOST_TIMED)]
+    measured = {operator: seconds(examples[operator]) for operator in chosen}
+    return {operator: found for operator, found in measured.items() if found is not None}
+
+
+def _places(trial: Surveyed) -> list[tuple[str, ...]]:
+    return [("cell", trial.cell), ("operator", trial.grid, trial.operator), ("grid", trial.grid)]
+
+
+def _seconds(layout: Layout, key: str) -> float | None:
+    """What the whole trial took, over all its attempts; None where a part of that was not recorded."""
+    attempts = trial_state(layout, key).attempts
+    ended = [found.end for found in attempts if found.end is not None]
+    if len(ended) == len(attempts):
+        return sum(float(end["wall_s"]) for end in ended)
+    last = attempts[-1]  # an attempt was killed: go by the one that finished, if it did all the work itself
+    if last.end is None or last.start.get("resumed_from") is not None:
+        return None
+    return float(last.end["wall_s"])
