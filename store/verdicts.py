@@ -15,26 +15,18 @@ if TYPE_CHECKING:
     from store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
+_STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
 class Measure(NamedTuple):
-    """What a grid is judged by; see the grid header."""
+    """What a grid is judged by; the fields are those of the grid header's `measure`."""
 
     name: str
     point: Mapping[str, float] = {}
-    scale: Scale = "linear"
+    scale: Scale = "log"
     better: Better = "lower"
-    rope: float = 0.0
+    rope: float = 0.05
     alpha: float = 0.05
-
-
-class Subject(NamedTuple):
-    """A grid ready to be judged."""
-
-    grid: str
-    measure: Measure
-    baseline: str | None
-    axes: Sequence[Mapping[str, Any]]
 
 
 def verdicts(
@@ -43,15 +35,14 @@ def verdicts(
     """One row per cell other than the baseline: the columns of `compare`, then ok, failed, running, pending.
 
     `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
-    such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the 5 %.
+    such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    about = subject(store, grid, measure)
-    values = runs(store, about)
-    rules = about.measure
+    rules = measure_of(store, grid, measure)
+    values = runs(store, grid, rules)
     found = compare(
         values,
-        baseline=baseline_cell(values, about, baseline),
+        baseline=baseline_of(store, grid, baseline),
         scale=rules.scale,
         better=rules.better,
         rope=rules.rope,
@@ -64,141 +55,120 @@ def verdicts(
 
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
-    about = subject(store, grid, None)
-    values = runs(store, about)
-    return failures(values, baseline=baseline_cell(values, about, baseline), alpha=about.measure.alpha)
+    rules = measure_of(store, grid, None)
+    return failures(runs(store, grid, rules), baseline=baseline_of(store, grid, baseline), alpha=rules.alpha)
 
 
 def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
     """Main effects over the axes of the grid: the columns of `main_effects`, axes and levels in the grid's order.
 
-    `factor` is the name of the axis. Raises as `verdicts` does, and SpecError for a zero on the log scale.
+    `factor` is the name of the axis, `level` the label of its value. Raises as `verdicts` does, and SpecError when a
+    value on the log scale is not positive.
     """
-    about = subject(store, grid, measure)
-    values = runs(store, about)
-    names = [str(axis["name"]) for axis in about.axes]
-    levels = [json.loads(text) for text in values["axes"].to_list()]
-    columns = [pl.Series(_AXIS + name, [_level(row.get(name)) for row in levels], pl.String) for name in names]
-    found = main_effects(
-        values.with_columns(columns),
-        [_AXIS + name for name in names],
-        scale=about.measure.scale,
-        alpha=about.measure.alpha,
-    ).with_columns(pl.col("factor").str.strip_prefix(_AXIS))
-    place = {
-        (axis["name"], label): (i, j) for i, axis in enumerate(about.axes) for j, label in enumerate(axis["labels"])
-    }
-    unknown = (len(names), 0)
-    order = sorted(range(found.height), key=lambda i: (*place.get((found["factor"][i], found["level"][i]), unknown), i))
-    return found[order]
+    rules = measure_of(store, grid, measure)
+    values = runs(store, grid, rules)
+    axes = store.grid(grid)["axes"]
+    rows = [json.loads(text) for text in values["axes"]]
+    columns = [
+        pl.Series(_AXIS + axis["name"], [_level(row.get(axis["name"]), axis["labels"]) for row in rows], pl.String)
+        for axis in axes
+    ]
+    factors = [column.name for column in columns]
+    found = main_effects(values.with_columns(columns), factors, scale=rules.scale, alpha=rules.alpha)
+    return _in_order(found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)), axes)
 
 
-def _level(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+def _level(value: object, labels: Sequence[str]) -> str | None:
+    if value is None:
+        return "null" if "null" in labels else None  # a value of the axis, or an axis that does not apply
+    return value if isinstance(value, str) else json.dumps(value)
 
 
-_STATUSES: Final = ("ok", "failed", "running", "pending")
+def _in_order(found: pl.DataFrame, axes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    labels = [(axis["name"], label) for axis in axes for label in axis["labels"]]
+    place = {pair: i for i, pair in enumerate(labels)}
+    rows = zip(found["factor"].to_list(), found["level"].to_list(), strict=True)
+    return found[sorted(range(found.height), key=[place.get(row, len(place)) for row in rows].__getitem__)]
 
 
-def subject(store: "Store", grid: str, measure: Mapping[str, Any] | None) -> Subject:
-    """The grid with its measure, single fields replaced by those of `measure`."""
-    found = store.sql(f"SELECT header FROM grid WHERE grid = {_text(grid)}")["header"].to_list()
-    if not found:
-        known = store.sql("SELECT grid FROM grid ORDER BY grid")["grid"].to_list()
-        raise NotFoundError(f"there is no grid {grid!r}; the campaign has {known}{did_you_mean(grid, known)}")
-    header = json.loads(found[0])
-    return Subject(grid, _measure(grid, header.get("measure") or {}, measure or {}), header["baseline"], header["axes"])
-
-
-def _measure(grid: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> Measure:
-    for name in other:
-        if name not in Measure._fields:
-            known = list(Measure._fields)
+def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> Measure:
+    """The measure of the grid with single fields replaced. Raises SpecError for a field or name that is not there."""
+    known = list(Measure._fields)
+    for name in changes or {}:
+        if name not in known:
             raise SpecError(f"a measure has the fields {known}; got {name!r}{did_you_mean(name, known)}")
-    fields = {name: value for name, value in {**own, **other}.items() if name in Measure._fields and value is not None}
+    both = {**(store.grid(grid)["measure"] or {}), **(changes or {})}
+    fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        raise SpecError(f"grid {grid!r} names no measure; name one, such as measure={{'name': 'loss'}}")
+        raise SpecError(f"grid {grid!r} has no measure; give it one, or name an evaluation such as {{'name': 'loss'}}")
+    for axis, value in fields.get("point", {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
     return Measure(**fields)
 
 
-def baseline_cell(values: pl.DataFrame, about: Subject, wanted: str | None) -> str:
+def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
     """The cell key of the baseline: `wanted` as a key or a label, or the grid's own."""
-    cells = dict(values.select("label", "cell").unique().iter_rows())
-    name = wanted if wanted is not None else about.baseline
+    name = store.grid(grid)["baseline"] if wanted is None else wanted
+    listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
+    cells = dict(listed.iter_rows())
     if name is None:
-        raise SpecError(f"grid {about.grid!r} has no baseline; name one of {sorted(cells)}")
-    if name in cells.values():
-        return name
-    if name not in cells:
-        raise NotFoundError(
-            f"grid {about.grid!r} has no cell {name!r}; it has {sorted(cells)}{did_you_mean(name, list(cells))}"
-        )
-    return str(cells[name])
+        raise SpecError(f"grid {grid!r} has no baseline; name one of {_some(list(cells))}")
+    if name not in cells and name not in cells.values():
+        hint = did_you_mean(name, list(cells))
+        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
+    return str(cells.get(name, name))
 
 
-def runs(store: "Store", about: Subject) -> pl.DataFrame:
-    """Every planned run, in execution order: cell, label, operator, seed, axes, status, value, budget, code.
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
 
-    `value` is that of the measure at the last step, null where the run has none; `budget` the steps it took; `code`
-    the versions of the code that took part in it.
+
+def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
+    """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
+
+    `value` is that of the measure at the last step, null unless the run is ok; `budget` the steps it took; `code` the
+    version of the code, or versions if it was resumed with another. Raises NotFoundError if no run that ended well has
+    the measure, SpecError if its point is ambiguous.
     """
-    found = store.sql(
-        _RUNS.format(grid=_text(about.grid), name=_text(about.measure.name), point=_at(about.measure.point))
+    values = store.final(grid, measure.name, measure.point)
+    if values["value"].null_count() == values.height and (values["status"] == "ok").any():
+        raise NotFoundError(_no_such_measure(store, grid, measure))
+    about = store.sql(_ABOUT, {"grid": grid})
+    found = values.join(about, on="trial", how="left", maintain_order="left")
+    return found.select("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code")
+
+
+def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
+    listed = store.sql(
+        "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid}
     )
-    if found["value"].null_count() == found.height and (found["status"] == "ok").any():
-        raise NotFoundError(_no_such_measure(store, about))
-    return found
-
-
-def _at(point: Mapping[str, float]) -> str:
-    """A condition on the map `point`; maps are compared by entries, as equality of maps would mind their order."""
-    terms = [f"cardinality(point) = {len(point)}"]
-    for axis, value in point.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
-        terms.append(f"point[{_text(axis)}] = {float(value)!r}::DOUBLE")
-    return " AND ".join(terms)
-
-
-def _no_such_measure(store: "Store", about: Subject) -> str:
-    listed = store.sql(f"SELECT DISTINCT name, point FROM v_final WHERE grid = {_text(about.grid)} ORDER BY name")
     names = list(dict.fromkeys(listed["name"].to_list()))
-    measure = about.measure
     if measure.name not in names:
         hint = did_you_mean(measure.name, names)
-        return f"no finished run of grid {about.grid!r} has {measure.name!r}; there are {names}{hint}"
+        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {names}{hint}"
     points = listed.filter(pl.col("name") == measure.name)["point"].to_list()
-    example = {entry["key"]: entry["value"] for entry in points[0]}
     return (
-        f"no finished run of grid {about.grid!r} has {measure.name!r} at {dict(measure.point)}; "
-        f"it has {len(points)} points, such as {example}"
+        f"no finished run of grid {grid!r} has {measure.name!r} at {dict(measure.point)}; "
+        f"they have {len(points)} points, such as {points[0]}"
     )
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-# An evaluation goes before a metric of the same name. The code of a resumed run is that of all attempts up to the one
-# that finished.
-_RUNS: Final = """
-WITH final AS (
-    SELECT trial, arg_min(value, source) AS value FROM v_final
-    WHERE grid = {grid} AND name = {name} AND {point} GROUP BY trial
-),
-finished AS (
-    SELECT trial, arg_min(attempt, attempt) AS attempt, arg_min(resumed_attempt IS NOT NULL, attempt) AS resumed
+# The code of a resumed run is that of all attempts up to the one that finished.
+_ABOUT: Final = """
+WITH finished AS (
+    SELECT trial, min(attempt) AS attempt, arg_min(resumed_attempt IS NOT NULL, attempt) AS resumed
     FROM attempt WHERE status = 'ok' GROUP BY trial
 ),
-code AS (
+version AS (
     SELECT a.trial, string_agg(DISTINCT coalesce(a.code, 'unknown'), ' ' ORDER BY coalesce(a.code, 'unknown')) AS code
     FROM attempt a JOIN finished f ON f.trial = a.trial
         AND (a.attempt = f.attempt OR (f.resumed AND a.attempt < f.attempt))
     GROUP BY a.trial
 )
-SELECT g.cell, g.label, g.operator, g.seed, g.axes::VARCHAR AS axes, coalesce(t.status, 'pending') AS status,
-       final.value, CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget, code.code
-FROM grid_trial g
-LEFT JOIN trial t USING (trial) LEFT JOIN final USING (trial) LEFT JOIN code USING (trial)
-WHERE g.grid = {grid} ORDER BY g.position
+SELECT g.trial, g.axes::VARCHAR AS axes, version.code,
+       CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget
+FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
+WHERE g.grid = $grid
 """

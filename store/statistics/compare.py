@@ -68,16 +68,18 @@ def compare(
     """One row per cell that is not the baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
-    "pending") and optionally budget and code; `baseline` is a cell. On the log scale differences, intervals and
-    `rope` are natural-log ratios and `value` is a geometric mean; on the linear scale they are plain. `low`, `high`
-    are the uncorrected 1 - alpha t interval of one comparison; `p_holm` and `verdict` hold over the whole family.
+    "pending") and optionally budget and code; `baseline` is a cell. On the log scale differences and intervals
+    are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a factor of 1.05 either way);
+    on the linear scale all are plain. `low`, `high` are the uncorrected 1 - alpha t interval of one comparison;
+    `p_holm` and `verdict` hold over the whole family; `detectable` is in the units of `difference`.
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     found = arms(values)
     base = baseline_arm(found, baseline)
     pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
-    family = _judged(pairings, Rule(scale, rope, alpha, len(pairings)), better)
+    margin = math.log1p(rope) if scale == "log" else rope
+    family = _judged(pairings, Rule(scale, margin, alpha, len(pairings)), better)
     rows = [
         {
             **_identity(pairing),

@@ -21,7 +21,7 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """By what the family is judged."""
+    """By what the family is judged; `rope` in analysis units."""
 
     scale: Scale
     rope: float

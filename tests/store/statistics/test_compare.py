@@ -35,7 +35,7 @@ def test_a_cell_a_third_lower_is_better_and_the_numbers_agree_with_each_other(fr
     assert row["superiority"] == 1.0
     assert row["sign_flip_p"] is None
     assert row["pairing"] > 0.9
-    assert row["reason"].startswith("33 % lower (95 % interval 32 to 35 % lower, 5 pairs): beyond the 5.1 %")
+    assert row["reason"].startswith("33 % lower (95 % interval 32 to 35 % lower, 5 pairs): beyond the 5 %")
 
 
 def test_the_linear_scale_speaks_in_plain_means_and_differences(frame) -> None:

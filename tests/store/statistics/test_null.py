@@ -117,6 +117,7 @@ def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
     truth = np.array([0.0, -2.0, 0.3, 0.0, 5.0])
     differences = grids(5, truth)[:40]
     expected = judged(differences, 0.5)
+    rope = np.expm1(0.5) if scale == "log" else 0.5
     for rep in range(40):
         arms = np.vstack([np.zeros(5), differences[rep]])
         values = pl.DataFrame(
@@ -126,6 +127,6 @@ def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
                 for s, v in enumerate(row)
             ]
         )
-        found = compare(values, baseline="0", scale=scale, better="lower", rope=0.5)
+        found = compare(values, baseline="0", scale=scale, better="lower", rope=rope)
         assert found["verdict"].to_list() == expected.words[rep].tolist()
         assert found["p_holm"].to_numpy() == pytest.approx(expected.p_holm[rep], rel=1e-6)

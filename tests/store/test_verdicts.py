@@ -1,0 +1,198 @@
+"""Verdicts of campaigns on disk whose truth is planted (tests/synthetic.py)."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from synthetic import Campaign, write_campaign
+
+from grid.errors import NotFoundError, SpecError
+from store.files import read_json, write_json
+from store.store import Store
+from store.verdicts import effects, failure_rates, verdicts
+
+
+def by_label(found: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    return {row["label"]: row for row in found.iter_rows(named=True)}
+
+
+def judged(campaign: Campaign, **how: Any) -> dict[str, dict[str, Any]]:
+    with Store.open(campaign.root) as store:
+        return by_label(verdicts(store, "quickstart", **how))
+
+
+def planted(axes: Mapping[str, Any]) -> float:
+    return {"softmax": 0.0, "SSA": -0.5, "Integral": 0.4, "Principled": 0.0}[axes["operator"]]
+
+
+def test_planted_effects_get_their_words_and_are_in_their_intervals(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01, seeds=range(6))
+    found = judged(campaign)
+    assert {label: row["verdict"] for label, row in found.items()} == {
+        "SSA": "better",
+        "Integral": "worse",
+        "Principled": "equivalent",
+    }
+    for row in found.values():
+        assert row["low"] - 0.02 < campaign.effects[row["cell"]] < row["high"] + 0.02
+        assert (row["family"], row["planned"], row["ok"], row["failed"]) == (3, 6, 6, 0)
+    assert found["SSA"]["pairing"] > 0.9
+
+
+def test_an_empty_campaign_has_rows_and_no_verdicts(tmp_path: Path) -> None:
+    everything = [(label, seed) for label in ("softmax", "SSA") for seed in range(3)]
+    row = judged(write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), pending=everything))["SSA"]
+    assert (row["verdict"], row["pairs"], row["pending"]) == ("no verdict", 0, 3)
+
+
+def test_failed_running_and_pending_runs_are_counted_and_judged_as_outcomes(tmp_path: Path) -> None:
+    campaign = write_campaign(
+        tmp_path,
+        effect=planted,
+        noise=0.01,
+        failed={("SSA", 1): "diverged"},
+        running=[("Integral", 3)],
+        pending=[("Integral", 4)],
+    )
+    found = judged(campaign)
+    assert (found["SSA"]["verdict"], found["SSA"]["ok"], found["SSA"]["failed"]) == ("no verdict", 4, 1)
+    assert "1 failed only here" in found["SSA"]["reason"]
+    assert found["Integral"]["reason"].startswith("preliminary: 3 of 5 seeds; ")
+    assert (found["Integral"]["running"], found["Integral"]["pending"]) == (1, 1)
+    with Store.open(tmp_path) as store:
+        rates = by_label(failure_rates(store, "quickstart"))
+    assert (rates["SSA"]["failed"], rates["SSA"]["ended"], rates["Integral"]["ended"]) == (1, 5, 3)
+    assert rates["softmax"]["p"] is None
+
+
+def test_another_baseline_is_taken_by_label_or_by_key(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
+    key = campaign.line("SSA", 0)["cell"]
+    found = judged(campaign, baseline="SSA")
+    assert found == judged(campaign, baseline=key)
+    assert found["softmax"]["verdict"] == "worse"
+    assert "SSA" not in found
+
+
+def test_another_point_or_rule_of_the_measure_is_taken(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
+    usual, other = judged(campaign)["SSA"], judged(campaign, measure={"point": {"sigma_x": 2, "sigma_f": 10}})["SSA"]
+    assert other["value"] / usual["value"] == pytest.approx(100 * 5 / (25 * 2))
+    assert other["difference"] == pytest.approx(usual["difference"])
+    assert judged(campaign, measure={"better": "higher"})["SSA"]["verdict"] == "worse"
+    assert judged(campaign, measure={"rope": 1.5})["SSA"]["verdict"] == "tiny but real"
+
+
+def test_a_training_metric_can_be_the_measure(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
+    row = judged(campaign, measure={"name": "loss", "point": {}})["SSA"]
+    assert (row["verdict"], row["pairs"]) == ("better", 5)
+
+
+def rewrite(campaign: Campaign, who: tuple[str, int], record: str, attempt: int = 1, **fields: Any) -> None:
+    """Replace fields of the start.json or end.json of one attempt."""
+    path = getattr(campaign.layout, record)(campaign.line(*who)["trial"], attempt)
+    write_json(path, {**read_json(path), **fields})
+
+
+def test_a_run_by_other_code_forbids_the_verdict_of_its_cell_only(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
+    rewrite(campaign, ("SSA", 2), "start", code="f00d" * 10)
+    found = judged(campaign)
+    assert found["SSA"]["verdict"] == "no verdict"
+    assert "2 versions of the code" in found["SSA"]["reason"]
+    assert found["Integral"]["verdict"] == "worse"
+
+
+def test_a_run_resumed_by_other_code_is_mixed_and_one_begun_again_is_not(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01, resumed=[("SSA", 2), ("Integral", 2)])
+    rewrite(campaign, ("SSA", 2), "start", code="f00d" * 10)
+    rewrite(campaign, ("Integral", 2), "start", code="f00d" * 10)
+    rewrite(campaign, ("Integral", 2), "start", attempt=2, resumed_from=None)
+    found = judged(campaign)
+    assert "2 versions of the code" in found["SSA"]["reason"]
+    assert found["Integral"]["verdict"] == "worse"
+
+
+def test_a_run_of_another_length_forbids_the_verdict(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
+    rewrite(campaign, ("SSA", 2), "end", step=90)
+    assert judged(campaign)["SSA"]["reason"] == "unequal budgets: seed 2 has 90 here and 60 in the baseline"
+
+
+GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
+
+
+def with_gate(axes: Mapping[str, Any]) -> float:
+    return (0.2 if axes["operator"] == "SSA" else 0.0) + sum(GATE.get(level, 0.0) for level in axes.values())
+
+
+def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_are_missing(tmp_path: Path) -> None:
+    campaign = write_campaign(
+        tmp_path,
+        operators=("softmax", "SSA"),
+        factors={"seed": ("head", "constant", "layer")},  # an axis may be called like a column of the statistics
+        effect=with_gate,
+        noise=0.001,
+        pending=[("SSA · head", 0), ("SSA · head", 1)],
+        failed={("softmax · layer", 3): "diverged"},
+    )
+    with Store.open(campaign.root) as store:
+        found = effects(store, "quickstart")
+    assert found.select("factor", "level", "n").rows() == [
+        ("operator", "softmax", 14),
+        ("operator", "SSA", 13),
+        ("seed", "head", 8),
+        ("seed", "constant", 10),
+        ("seed", "layer", 9),
+    ]
+    mean = sum(GATE.values()) / 3
+    expected = [-0.1, 0.1, *(GATE[level] - mean for level in ("head", "constant", "layer"))]
+    assert found["effect"].to_list() == pytest.approx(expected, abs=0.003)
+    assert found["percent"].to_list() == pytest.approx([math.expm1(e) * 100 for e in expected], abs=0.3)
+
+
+def test_levels_that_are_not_text_are_written_as_in_json(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax",), factors={"signals": (8, 4, 2)}, noise=0.01)
+    with Store.open(campaign.root) as store:
+        assert effects(store, "quickstart")["level"].to_list() == ["8", "4", "2"]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ({"baseline": "sofmax"}, NotFoundError, "grid 'quickstart' has no cell 'sofmax'; .*did you mean 'softmax'"),
+        ({"measure": {"nam": "loss"}}, SpecError, "a measure has the fields .*; got 'nam'; did you mean 'name'"),
+        ({"measure": {"name": "mes"}}, NotFoundError, "no finished run .* has 'mes'; .*did you mean 'mse'"),
+        ({"measure": {"point": {"sigma_x": 7}}}, NotFoundError, r"has 'mse' at {'sigma_x': 7}; they have 20 points"),
+        ({"measure": {"point": {"sigma_x": math.nan}}}, SpecError, "finite numbers; got nan for 'sigma_x'"),
+        ({"measure": {"point": {"sigma_x": 1}}}, SpecError, "'mse' has 10 points that agree with"),
+        ({"measure": {"scale": "ln"}}, SpecError, "scale is one of"),
+    ],
+)
+def test_what_is_not_there_or_has_no_meaning_is_named(
+    tmp_path: Path, how: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    with pytest.raises(error, match=message):
+        judged(campaign, **how)
+
+
+def test_a_grid_without_a_baseline_or_a_measure_asks_for_them(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    header = campaign.layout.grid_header("quickstart")
+    write_json(header, {**read_json(header), "baseline": None, "measure": None})
+    with pytest.raises(SpecError, match="grid 'quickstart' has no measure"):
+        judged(campaign)
+    with pytest.raises(SpecError, match="grid 'quickstart' has no baseline; name one of 'SSA', 'softmax'"):
+        judged(campaign, measure={"name": "loss"})
+    assert judged(campaign, measure={"name": "loss"}, baseline="softmax")["SSA"]["pairs"] == 3
+
+
+def test_an_unknown_grid_is_named(tmp_path: Path) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=range(1))
+    with Store.open(tmp_path) as store, pytest.raises(NotFoundError, match=r"'quikstart'.*did you mean 'quickstart'"):
+        verdicts(store, "quikstart")
