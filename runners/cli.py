@@ -12,8 +12,6 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import AblateError
-from runners.finding import campaign_for, choose_grid, choose_grids, find_campaign, find_trial, usable_cores
 from runners.output import say, write, write_frame, write_json, write_table
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
@@ -55,6 +53,7 @@ def plan(
     as_json
         Print JSON.
     """
+    from runners.finding import campaign_for, choose_grids, usable_cores
     from runners.plan import PlanOptions, plan_campaign
     from runners.plan_text import plan_data, plan_lines
     from runners.specfile import load_spec_file
@@ -99,6 +98,7 @@ def run(
     retry
         Try failed trials again.
     """
+    from runners.finding import campaign_for, choose_grids, usable_cores
     from runners.machines import Inline, Local, Machine
     from runners.run import RunOptions, run_campaign
     from runners.specfile import load_spec_file
@@ -135,6 +135,7 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     as_json
         Print JSON.
     """
+    from runners.finding import choose_grid, find_campaign
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -180,6 +181,7 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
     as_csv
         Print CSV.
     """
+    from runners.finding import choose_grid, find_campaign
     from store.store import Store
     from store.verdicts import verdicts
 
@@ -227,6 +229,7 @@ def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, a
     as_csv
         Print CSV.
     """
+    from runners.finding import find_campaign
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -253,6 +256,7 @@ def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json
         Print JSON.
     """
     from runners.comparison import compare_trials
+    from runners.finding import find_campaign, find_trial
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -279,6 +283,7 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
         The file to write; default report.html in the campaign.
     """
     from dashboards import write_report
+    from runners.finding import find_campaign
 
     path = write_report(find_campaign(campaign), out, grid)
     say("ablate: the report is")
@@ -295,6 +300,7 @@ def rebuild(*, campaign: Path | None = None) -> int:
     campaign
         The campaign directory; default the only one below campaigns/.
     """
+    from runners.finding import find_campaign
     from store.rebuild import rebuild as rebuild_store
     from store.store import Store
 
@@ -339,18 +345,18 @@ def execute(arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
         return _refuse(arguments, 2, f"{error}; `ablate --help` lists commands and options")
-    except AblateError as error:
-        if debug:
-            raise
-        return _refuse(arguments, error.exit_code, str(error))
     except KeyboardInterrupt:
         return _refuse(arguments, 130, "interrupted; the same command goes on")
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as `head` does; Python would complain at exit
         return 0
     except Exception as error:
+        from grid.errors import AblateError
+
         if debug:
             raise
+        if isinstance(error, AblateError):
+            return _refuse(arguments, error.exit_code, str(error))
         text = f"internal error, a bug in ablate: {type(error).__name__}: {error}; --debug shows where"
         return _refuse(arguments, 1, text)
 
