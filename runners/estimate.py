@@ -13,6 +13,10 @@ MOST_TIMED = 4
 """Operators that are timed at most: a plan is quick, also for a grid of hundreds."""
 
 
+_Place = tuple[str, str]
+"""Grid and operator."""
+
+
 class Estimate(NamedTuple):
     """A time, and in words what it was taken from."""
 
@@ -48,30 +52,33 @@ class Durations:
 def estimate(
     to_do: Sequence[Surveyed],
     known: Durations,
-    examples: Mapping[str, Spec],
+    example: Callable[[str, str], Spec],
     seconds: Callable[[Spec], float | None] | None,
 ) -> Estimate:
-    """The time that one worker needs for `to_do`; `examples` has a trial of each operator, `seconds` times one."""
+    """The time that one worker needs for `to_do`.
+
+    `example` gives a trial of (grid, operator), and `seconds` times one; a few are timed where nothing has finished.
+    """
     if not to_do:
         return Estimate(0.0, "nothing is left to do")
     found = [known.of(trial) for trial in to_do]
     if None not in found:
         return Estimate(sum(filter(None, found)), f"from {known.trials} finished trials of this campaign")
-    timed = _timed(to_do, examples, seconds) if seconds is not None else {}
+    operators = sorted({(trial.grid, trial.operator) for trial in to_do})
+    timed = _timed(operators, example, seconds) if seconds is not None else {}
     if not timed:
         return Estimate(None, "unknown: no trial like these has finished in this campaign")
     usual = mean(timed.values())
-    total = sum(timed.get(trial.operator, usual) for trial in to_do)
-    return Estimate(total, f"from a few steps of {len(timed)} of {len(examples)} operators, without evaluation")
+    total = sum(timed.get((trial.grid, trial.operator), usual) for trial in to_do)
+    return Estimate(total, f"from a few steps of {len(timed)} of {len(operators)} operators, without evaluation")
 
 
 def _timed(
-    to_do: Sequence[Surveyed], examples: Mapping[str, Spec], seconds: Callable[[Spec], float | None]
-) -> dict[str, float]:
-    operators = sorted({trial.operator for trial in to_do})
+    operators: Sequence[_Place], example: Callable[[str, str], Spec], seconds: Callable[[Spec], float | None]
+) -> dict[_Place, float]:
     chosen = operators[:: -(-len(operators) // MOST_TIMED)]
-    measured = {operator: seconds(examples[operator]) for operator in chosen}
-    return {operator: found for operator, found in measured.items() if found is not None}
+    measured = {place: seconds(example(*place)) for place in chosen}
+    return {place: found for place, found in measured.items() if found is not None}
 
 
 def _places(trial: Surveyed) -> list[tuple[str, ...]]:

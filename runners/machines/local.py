@@ -12,7 +12,6 @@ from typing import Any, final
 from grid.errors import SpecError
 from runners.campaign import CampaignUnwritable
 from runners.deaths import Deaths
-from runners.machines.cores import cores
 from runners.machines.forks import Exit, Forked, Forks, Start, start_interpreter
 from runners.machines.machine import Machine, Overseer
 from runners.worker import Job, Outcome
@@ -23,12 +22,12 @@ _LOOK_EVERY_S = 0.2
 
 @final
 class Local(Machine):
-    """`workers` processes on this computer (default: one per core); `start` starts the process that forks them."""
+    """`workers` processes on this computer; `start` starts the process that forks them."""
 
-    def __init__(self, workers: int | None = None, *, start: Start = start_interpreter) -> None:
-        self._workers = cores() if workers is None else workers
-        if self._workers < 1:
+    def __init__(self, workers: int, *, start: Start = start_interpreter) -> None:
+        if workers < 1:
             raise SpecError(f"a run needs at least one worker; got {workers}")
+        self._workers = workers
         self._start = start
 
     @property
