@@ -1,25 +1,30 @@
-"""Putting values into a base trial: every spec on the way is rebuilt once, everything beside the way is shared.
+"""Putting values into a base trial: every spec on the way is rebuilt, everything beside the way is shared.
 
 Values at `operator` and at `operator.gate.width` may both be set; the longer path goes into the shorter one's value.
-All changes to one spec are made at once, so a check across its fields sees the final combination only.
+All changes to one spec are made at once, so a check across its fields sees the final combination only. What a spec
+below the trial becomes depends on few axes, so it is built once per combination of those.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from operator import itemgetter
+from typing import Any, Final, final
 
 from pydantic import ValidationError
 
+from grid.axis import Axis
 from grid.errors import SpecError
 from grid.path import require_spec, step, steps
 from grid.spec import Spec, rebuilt
 from grid.validation import spec_error
 
-ABSENT: Final = object()
-"""In place of a value: the axis does not apply."""
+NOT_APPLICABLE: Final = -1
+"""In place of the index of a value: the axis does not apply."""
 
 MEMO = 8192
-"""How many rebuilt sub-specs are kept; the inner axes of a product come back to few."""
+"""How many rebuilt sub-specs are kept per path; the inner axes of a product come back to few."""
+
+ABSENT: Final = object()
 
 Make = Callable[[Spec, dict[str, object], str], Spec]
 """A spec with some fields changed; the text is the spec's own path, for errors."""
@@ -28,64 +33,77 @@ Make = Callable[[Spec, dict[str, object], str], Spec]
 @final
 @dataclass(eq=False)
 class Node:
-    """A field that axes set, or that holds fields they set. `slots` are the axes that set it, `below` all inside."""
+    """A field that axes set, or that holds fields they set. Slots are places of axes: of this field, and inside it."""
 
     name: str
     path: str
     slots: list[int] = field(default_factory=list)
     inner: dict[str, "Node"] = field(default_factory=dict)
     below: list[int] = field(default_factory=list)
+    memo: dict[Any, object] = field(default_factory=dict)
+    depends: Callable[[Sequence[int]], Any] = len
+    """The part of the picks that decides what this field becomes."""
 
 
 @final
 class Builder:
-    """Trials from `base`: give it one value (or ABSENT) per path, in the order of `paths`."""
+    """Trials from `base`: give it, for each axis, the index of a value or NOT_APPLICABLE."""
 
-    def __init__(self, base: Spec, paths: Sequence[str]) -> None:
+    def __init__(self, base: Spec, axes: Sequence[Axis]) -> None:
         self._base = base
-        self._root = _tree(paths)
-        self._memo: dict[tuple[object, ...], tuple[object, Spec]] = {}
+        self._values = [axis.values for axis in axes]
+        self._root = _tree([axis.path for axis in axes])
 
-    def trial(self, chosen: Sequence[object], seed: int) -> Spec:
+    def trial(self, picks: Sequence[int], seed: int) -> Spec:
         """The trial, validated; raises `SpecError` with the dotted path of what is wrong."""
-        return self._made(chosen, seed, self._remembered, validated)
-
-    def draft(self, chosen: Sequence[object], seed: int) -> Spec:
-        """A trial to ask questions about, even where it could not be built: what is refused is left unchecked."""
-        return self._made(chosen, seed, drafted, drafted)
-
-    def _made(self, chosen: Sequence[object], seed: int, inner: Make, whole: Make) -> Spec:
-        return whole(self._base, {**self._inside(self._root, self._base, chosen, inner), "seed": seed}, "")
-
-    def _inside(self, node: Node, spec: object, chosen: Sequence[object], make: Make) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for name, child in node.inner.items():
-            value = self._value(child, spec, chosen, make)
+        fields: dict[str, object] = {}
+        for name, node in self._root.inner.items():
+            value = self._remembered(node, self._base, picks)
             if value is not ABSENT:
-                require_spec(spec, name, child.path)
-                found[name] = value
-        return found
+                fields[name] = value
+        fields["seed"] = seed
+        return validated(self._base, fields, "")
 
-    def _value(self, node: Node, owner: object, chosen: Sequence[object], make: Make) -> object:
-        given = [chosen[slot] for slot in node.slots if chosen[slot] is not ABSENT]
+    def draft(self, picks: Sequence[int], seed: int) -> Spec:
+        """A trial to ask questions about, even where it could not be built: what is refused is left unchecked."""
+        fields = self._inside(self._root, self._base, picks, drafted)
+        return drafted(self._base, {**fields, "seed": seed}, "")
+
+    def _remembered(self, node: Node, owner: object, picks: Sequence[int]) -> object:
+        """What a field becomes, once per combination of the axes that decide it."""
+        key = node.depends(picks)
+        try:
+            return node.memo[key]
+        except KeyError:
+            value = self._value(node, owner, picks, validated)
+        if len(node.memo) >= MEMO:
+            node.memo.clear()
+        node.memo[key] = value
+        return value
+
+    def _value(self, node: Node, owner: object, picks: Sequence[int], make: Make) -> object:
+        given = [self._values[slot][picks[slot]] for slot in node.slots if picks[slot] != NOT_APPLICABLE]
         if len(given) > 1:
             raise SpecError(f"a field is set by one axis at a time; {node.path!r} by {len(given)}, narrow their when=")
-        if not any(chosen[slot] is not ABSENT for slot in node.below):
+        if given:
+            require_spec(owner, node.name, node.path)
+        if all(picks[slot] == NOT_APPLICABLE for slot in node.below):
             return given[0] if given else ABSENT
         value = given[0] if given else step(owner, node.name, node.path)
         if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
-            value = getattr(make(_spec(owner), {node.name: value}, node.path.rpartition(".")[0]), node.name)
-        inner = self._inside(node, value, chosen, make)  # refuses a value that has no fields
-        return make(_spec(value), inner, node.path)
+            above = node.path.rpartition(".")[0]
+            value = getattr(make(require_spec(owner, node.name, node.path), {node.name: value}, above), node.name)
+        fields = self._inside(node, value, picks, make)
+        return make(value, fields, node.path)
 
-    def _remembered(self, spec: Spec, changes: dict[str, object], path: str) -> Spec:
-        """`validated`, once per combination; identities stay true because every entry keeps its objects alive."""
-        key = (id(spec), *changes, *map(id, changes.values()))
-        if key not in self._memo:
-            if len(self._memo) >= MEMO:
-                self._memo.clear()
-            self._memo[key] = ((spec, changes), validated(spec, changes, path))
-        return self._memo[key][1]
+    def _inside(self, node: Node, spec: object, picks: Sequence[int], make: Make) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for name, child in node.inner.items():
+            known = make is validated
+            value = self._remembered(child, spec, picks) if known else self._value(child, spec, picks, make)
+            if value is not ABSENT:
+                found[name] = value
+        return found
 
 
 def validated(spec: Spec, changes: dict[str, object], path: str) -> Spec:
@@ -100,7 +118,7 @@ def drafted(spec: Spec, changes: dict[str, object], path: str) -> Spec:
     """`spec` with `changes`, unchecked where the check refuses."""
     try:
         return validated(spec, changes, path)
-    except SpecError:
+    except Exception:  # noqa: BLE001  # a check may stumble over a part that was left unchecked, in any way
         fields = {name: getattr(spec, name) for name in type(spec).model_fields}
         return type(spec).model_construct(**{**fields, **changes})
 
@@ -113,9 +131,12 @@ def _tree(paths: Sequence[str]) -> Node:
             node.below.append(slot)
             node = node.inner.setdefault(name, Node(name, ".".join(steps(path)[: at + 1])))
         node.slots.append(slot)
+    _settle(root, [])
     return root
 
 
-def _spec(value: object) -> Spec:
-    assert isinstance(value, Spec), value
-    return value
+def _settle(node: Node, above: list[int]) -> None:
+    for child in node.inner.values():
+        deciding = [*above, *child.slots, *child.below]
+        child.depends = itemgetter(*deciding)
+        _settle(child, [*above, *child.slots])

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple, final
 
+from grid.builder import NOT_APPLICABLE
 from grid.columns import Columns
 from grid.errors import SpecError
-from grid.part import NOT_APPLICABLE, Address, Part
+from grid.part import Address, Part, Picks
 from grid.spec import Spec, cell_key
 
 
@@ -17,12 +18,18 @@ class Place(NamedTuple):
     address: Address
 
 
-class Built(NamedTuple):
-    """A cell as enumeration comes to it."""
+class Cell(NamedTuple):
+    """A cell as enumeration comes to it: where, which value of each axis, its name, its first trial, its key."""
 
     place: Place
+    picks: Picks
+    label: str
     trial: Spec
     key: str
+
+
+Pruned = Counter[tuple[int, int]]
+"""How many cells each rule forbade, by (part, rule)."""
 
 
 @final
@@ -32,96 +39,92 @@ class Cells:
     def __init__(self, name: str, parts: tuple[Part, ...], columns: Columns, seed: int) -> None:
         self._name, self._parts, self._columns, self._seed = name, parts, columns, seed
 
-    def all(self, pruned: Counter[tuple[int, int]]) -> Iterator[Built]:
-        """Every cell once, lazily, in order of declaration; `pruned` counts by (part, rule).
+    def all(self, pruned: Pruned) -> Iterator[Cell]:
+        """Every cell once, lazily, in order of declaration; counts in `pruned`.
 
         Raises `SpecError` at a cell that cannot be built, at the second of two equal cells of a part or of two cells
         with one label, at a rule or condition that cannot be asked, and in the end when there was no cell or an axis
         never applied.
         """
         seen: dict[bytes, Place] = {}
-        labels: dict[str, Place] = {}
+        labels: set[str] = set()
         for number, part in enumerate(self._parts):
             applied: set[int] = set()
             for address in part.addresses():
-                place = Place(number, address)
-                applied.update(at for at, choice in enumerate(address) if choice != NOT_APPLICABLE)
-                trial = self._kept(place, pruned)
-                if trial is None:
-                    continue
-                key = cell_key(trial)
-                if self._is_new(seen, bytes.fromhex(key), place):
-                    self._require_own_label(labels, place)
-                    yield Built(place, trial, key)
+                applied.update(at for at in part.conditional if address[at] != NOT_APPLICABLE)
+                cell = self._cell(Place(number, address), pruned)
+                if cell is not None and self._is_new(seen, cell):
+                    self._require_own_label(labels, cell.label)
+                    yield cell
             self._require_use(part, applied)
         if not seen:
             raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{self._why(pruned)}")
 
-    def build(self, place: Place, seed: int) -> Spec:
-        """The trial of the cell at `place` with `seed`, validated; raises `SpecError` naming the cell."""
-        part = self._parts[place.part]
+    def build(self, part: int, picks: Picks, seed: int) -> Spec:
+        """The trial of a cell with `seed`, validated; raises `SpecError` naming the cell."""
         try:
-            return part.builder.trial(part.chosen(part.picks(place.address)), seed)
+            return self._parts[part].builder.trial(picks, seed)
         except SpecError as error:
-            raise SpecError(f"{self._told(place)} cannot be built: {error}") from error
+            raise SpecError(f"{self._told(part, picks)} cannot be built: {error}") from error
 
-    def label(self, place: Place) -> str:
-        """The cell's name within the grid; empty when nothing varies."""
-        return self._columns.label(place.part, self._parts[place.part].picks(place.address))
-
-    def _kept(self, place: Place, pruned: Counter[tuple[int, int]]) -> Spec | None:
+    def _cell(self, place: Place, pruned: Pruned) -> Cell | None:
+        number, part = place.part, self._parts[place.part]
+        picks = part.picks(place.address)
         try:
-            trial = self.build(place, self._seed)
+            trial = self.build(number, picks, self._seed)
         except SpecError:
-            if not self._forbidden_unbuilt(place, pruned):
+            rule = self._forbidden_unbuilt(part, picks)
+            if rule is None:
                 raise
+        else:
+            rule = self._forbidden(number, picks, trial)
+        if rule is not None:
+            pruned[number, rule] += 1
             return None
+        return Cell(place, picks, self._columns.label(number, picks), trial, cell_key(trial))
+
+    def _forbidden(self, number: int, picks: Picks, trial: Spec) -> int | None:
         try:
-            rule = self._parts[place.part].forbidden_by(trial)
+            return self._parts[number].forbidden_by(trial)
         except SpecError as error:
-            raise SpecError(f"{self._told(place)}: {error}") from error
-        if rule is not None:
-            pruned[place.part, rule] += 1
-        return trial if rule is None else None
+            raise SpecError(f"{self._told(number, picks)}: {error}") from error
 
-    def _forbidden_unbuilt(self, place: Place, pruned: Counter[tuple[int, int]]) -> bool:
-        part = self._parts[place.part]
+    def _forbidden_unbuilt(self, part: Part, picks: Picks) -> int | None:
         try:
-            rule = part.forbidden_by(part.builder.draft(part.chosen(part.picks(place.address)), self._seed))
+            return part.forbidden_by(part.builder.draft(picks, self._seed))
         except SpecError:  # the rules cannot be asked about it either: why it cannot be built is what to tell
-            return False
-        if rule is not None:
-            pruned[place.part, rule] += 1
-        return rule is not None
+            return None
 
-    def _is_new(self, seen: dict[bytes, Place], key: bytes, place: Place) -> bool:
-        known = seen.setdefault(key, place)
-        if known is not place and known.part == place.part:
+    def _is_new(self, seen: dict[bytes, Place], cell: Cell) -> bool:
+        known = seen.setdefault(bytes.fromhex(cell.key), cell.place)
+        if known is not cell.place and known.part == cell.place.part:
+            first = self._told(known.part, self._parts[known.part].picks(known.address))
             raise SpecError(
-                f"every cell is another trial; {self._told(known)} and {self.label(place)!r} are the same, drop one "
+                f"every cell is another trial; {first} and {cell.label!r} are the same, drop one "
                 "or give the axis that makes no difference a condition, when=..."
             )
-        return known is place
+        return known is cell.place
 
-    def _require_own_label(self, labels: dict[str, Place], place: Place) -> None:
-        label = self.label(place)
-        if labels.setdefault(label, place) is not place:
+    def _require_own_label(self, labels: set[str], label: str) -> None:
+        if label in labels:
             raise SpecError(
                 f"every cell has a label of its own; grid {self._name!r} has two different cells called {label!r}, "
                 "tell them apart with labels=[...] or one more axis"
             )
+        labels.add(label)
 
     def _require_use(self, part: Part, applied: set[int]) -> None:
-        for at, path in part.conditional():
+        for at, path in part.conditional.items():
             if at not in applied:
                 raise SpecError(
-                    f"an axis applies to some cell; the condition of {path!r} in grid {self._name!r} never held"
+                    f"an axis applies to some cell; the condition of {path!r} in grid {self._name!r} never held, "
+                    "correct its when= or drop the axis"
                 )
 
-    def _why(self, pruned: Counter[tuple[int, int]]) -> str:
+    def _why(self, pruned: Pruned) -> str:
         told = [f"{self._parts[p].rules[r].reason!r} forbids {count}" for (p, r), count in pruned.most_common(3)]
         return f": {', '.join(told)}; loosen a rule" if told else ""
 
-    def _told(self, place: Place) -> str:
-        label = self.label(place)
+    def _told(self, part: int, picks: Picks) -> str:
+        label = self._columns.label(part, picks)
         return f"cell {label!r} of grid {self._name!r}" if label else f"the only cell of grid {self._name!r}"

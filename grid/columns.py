@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from grid.axis import Axis, Scalar
+from grid.builder import NOT_APPLICABLE
 from grid.errors import SpecError
 from grid.naming import axis_names
-from grid.part import NOT_APPLICABLE, Part
+from grid.part import Part
 from grid.spec import Spec
 
 BETWEEN = " · "

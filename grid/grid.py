@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 
 from grid.axis import Dimension, Scalar
 from grid.baseline import Baseline
-from grid.cells import Cells, Place
+from grid.cells import Cell, Cells, Place, Pruned
 from grid.columns import Columns
 from grid.errors import SpecError
 from grid.measure import Measure
@@ -42,7 +42,7 @@ class Survey(NamedTuple):
     """What only a walk over all cells can tell; a key and an address per cell, never a spec."""
 
     cells: list[tuple[bytes, Place]]
-    pruned: Counter[tuple[int, int]]
+    pruned: Pruned
     baseline: str | None
 
 
@@ -69,6 +69,10 @@ class Grid:
 
     def __post_init__(self) -> None:
         require_slug(self.name)
+        for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", Rule, "forbid(...)")):
+            given = getattr(self, what)
+            if not isinstance(given, list | tuple) or not all(isinstance(one, kinds) for one in given):
+                raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {given!r}")
         object.__setattr__(self, "seeds", _distinct(self.name, tuple(self.seeds)))
         for part in self.parts:
             part.check()
@@ -81,16 +85,17 @@ class Grid:
 
     def cells(self) -> Iterator[Planned]:
         """The first trial of every cell, lazily, in order of declaration (the last axis fastest)."""
-        seed = next(iter(self.seeds))
-        for built in self._cells.all(Counter()):
-            yield self._planned(built.place, built.trial, built.key, (0, seed))
+        for planned in self.enumerate():
+            if planned.turn[0] == 0:
+                yield planned
 
     def enumerate(self) -> Iterator[Planned]:
         """Every trial, lazily, cell by cell in one pass; sorted by `turn` they are in execution order."""
-        for built in self._cells.all(Counter()):
+        for cell in self._cells.all(Counter()):
+            row = self.columns.row(cell.place.part, cell.picks)
             for turn in enumerate(self.seeds):
-                trial = self._cells.build(built.place, turn[1]) if turn[0] else built.trial
-                yield self._planned(built.place, trial, built.key, turn)
+                trial = self._cells.build(cell.place.part, cell.picks, turn[1]) if turn[0] else cell.trial
+                yield self._planned(cell._replace(trial=trial), row, turn)
 
     def trials(self) -> Iterator[Planned]:
         """Every trial in execution order: all cells with the first seed, then with the second, and so on.
@@ -100,7 +105,10 @@ class Grid:
         """
         for turn in enumerate(self.seeds):
             for key, place in self.survey.cells:
-                yield self._planned(place, self._cells.build(place, turn[1]), key.hex(), turn)
+                picks = self.parts[place.part].picks(place.address)
+                trial = self._cells.build(place.part, picks, turn[1])
+                cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
+                yield self._planned(cell, self.columns.row(place.part, picks), turn)
 
     def header(self) -> dict[str, Any]:
         """The grid as plain JSON data, with counts: what `grids/<name>.json` holds. Walks over all cells."""
@@ -151,30 +159,27 @@ class Grid:
     @cached_property
     def survey(self) -> Survey:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
-        pruned: Counter[tuple[int, int]] = Counter()
+        pruned: Pruned = Counter()
         baseline = Baseline(self.baseline or {})
         found = []
-        for built in self._cells.all(pruned):
-            found.append((bytes.fromhex(built.key), built.place))
+        for cell in self._cells.all(pruned):
+            found.append((bytes.fromhex(cell.key), cell.place))
             if self.baseline:
-                baseline.offer(built.key, self._cells.label(built.place), self._agrees(built.place))
+                baseline.offer(cell.key, cell.label, self._agrees(cell))
         return Survey(sorted(found), pruned, baseline.key(self.name) if self.baseline else None)
 
     @cached_property
     def _cells(self) -> Cells:
         return Cells(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
-    def _planned(self, place: Place, trial: Spec, cell: str, turn: tuple[int, int]) -> Planned:
-        label = self._cells.label(place)
-        row = self.columns.row(place.part, self.parts[place.part].picks(place.address))
+    def _planned(self, cell: Cell, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
+        trial = cell.trial
         operator = getattr(trial, "operator", None)
-        named = operator.label if isinstance(operator, Spec) else label
-        return Planned(trial, trial.key, cell, turn[1], label or named or self.name, named, row, (turn[0], cell))
+        named = operator.label if isinstance(operator, Spec) else cell.label or self.name
+        return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))
 
-    def _agrees(self, place: Place) -> Callable[[str, object], bool]:
-        part = self.parts[place.part]
-        picks = part.picks(place.address)
-        return lambda name, wanted: self.columns.equals(place.part, picks, name, wanted)
+    def _agrees(self, cell: Cell) -> Callable[[str, object], bool]:
+        return lambda name, wanted: self.columns.equals(cell.place.part, cell.picks, name, wanted)
 
 
 def _distinct(name: str, seeds: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,18 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
-from typing import Final, final
+from typing import final
 
 from grid.axis import Axis, Dimension
-from grid.builder import ABSENT, Builder
+from grid.builder import NOT_APPLICABLE, Builder
 from grid.errors import SpecError
 from grid.path import require_spec, value_at
 from grid.rule import Rule, verdict
 from grid.spec import Spec
 
 Address = tuple[int, ...]
+"""One choice per dimension, those without a condition first."""
 
-NOT_APPLICABLE: Final = -1
+Picks = Sequence[int]
+"""The index of the value of each axis, in order of declaration, or NOT_APPLICABLE."""
 
 
 @final
@@ -39,7 +41,7 @@ class Part:
     @cached_property
     def builder(self) -> Builder:
         """What builds this part's trials."""
-        return Builder(self.base, [axis.path for axis in self.axes])
+        return Builder(self.base, self.axes)
 
     def check(self) -> None:
         """Raise `SpecError` for a base without a seed and for a path that leads nowhere in any cell."""
@@ -58,8 +60,10 @@ class Part:
         for address in product(*free):
             yield from self._extended(address) if self._free < len(self._order) else (address,)
 
-    def picks(self, address: Address) -> list[int]:
+    def picks(self, address: Address) -> Picks:
         """The index of the value of each axis, or NOT_APPLICABLE."""
+        if self._plain:
+            return address
         found = [NOT_APPLICABLE] * len(self.axes)
         for at, choice in zip(self._order, address, strict=False):
             if choice != NOT_APPLICABLE:
@@ -67,20 +71,20 @@ class Part:
                 found[start : start + len(dimension.axes)] = dimension.choices[choice]
         return found
 
-    def chosen(self, picks: Sequence[int]) -> list[object]:
-        """The value of each axis, or ABSENT."""
-        return [
-            ABSENT if pick == NOT_APPLICABLE else axis.values[pick] for axis, pick in zip(self.axes, picks, strict=True)
-        ]
-
     def forbidden_by(self, trial: Spec) -> int | None:
         """The place of the first rule that forbids `trial`."""
         return next((at for at, rule in enumerate(self.rules) if rule.forbids(trial)), None)
 
-    def conditional(self) -> list[tuple[int, str]]:
+    @cached_property
+    def conditional(self) -> dict[int, str]:
         """The dimensions that have a condition: their place in an address, and the path of their first axis."""
         dimensions = [self.dimensions[at] for at in self._order]
-        return [(at, d.axes[0].path) for at, d in enumerate(dimensions) if d.when is not None]
+        return {at: d.axes[0].path for at, d in enumerate(dimensions) if d.when is not None}
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether an address is its own picks."""
+        return not self.conditional and all(isinstance(dimension, Axis) for dimension in self.dimensions)
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
@@ -109,7 +113,7 @@ class Part:
             return True
         picks = self.picks(address)
         try:
-            return verdict(dimension.when, self.builder.draft(self.chosen(picks), 0), "it")
+            return verdict(dimension.when, self.builder.draft(picks, 0), "it")
         except SpecError as error:
             cell = ", ".join(
                 f"{axis.path}={axis.labels[pick]}"

@@ -30,7 +30,9 @@ def require_spec(owner: object, name: str, path: str) -> Spec:
             f"a condition such as when=has({path!r})"
         )
     if name not in field_names(type(owner)):
-        raise SpecError(f"path {path!r}: {not_a_field(name, type(owner))}")
+        told = not_a_field(name, type(owner))
+        hint = "" if "did you mean" in told else f"; an axis that applies to some cells only has when=has({path!r})"
+        raise SpecError(f"path {path!r}: {told}{hint}")
     return owner
 
 

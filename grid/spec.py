@@ -84,7 +84,10 @@ class Spec(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(cls._admit, handler(source))
+        schema = handler(source)
+        if schema["type"] == "function-before" and schema["function"]["function"] == cls._admit:
+            return schema  # as a field's type, the class comes with its check
+        return core_schema.no_info_before_validator_function(cls._admit, schema)
 
     @classmethod
     def _admit(cls, value: object) -> object:

@@ -21,7 +21,7 @@ def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecEr
     told: dict[str, str] = {}
     for detail in sorted(details, key=lambda detail: detail["type"] == "none_required"):
         path = ".".join(filter(None, (under, dotted(detail["loc"]))))
-        told.setdefault(path, _sentence(path or error.title, detail))
+        told.setdefault(path, _sentence(path, error.title, detail))
     first, *others = told.values()
     more = f" (and {len(others)} more)" if others else ""
     return SpecError(f"{where}: {first}{more}" if where else f"{first}{more}")
@@ -32,12 +32,13 @@ def dotted(location: tuple[int | str, ...]) -> str:
     return ".".join(str(step) for step in location if isinstance(step, int) or step.isidentifier())
 
 
-def _sentence(path: str, detail: ErrorDetails) -> str:
+def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
     message, kind = detail["msg"], detail["type"]
+    if kind in {"choice", "field"}:
+        return f"{path}: {message}" if path else message
+    path = path or owner
     if kind == "missing":
         return f"{path} is missing and has no default"
-    if kind in {"choice", "field"}:
-        return f"{path}: {message}"
     if kind in {"value_error", "assertion_error"}:
         return f"{path}: {message.partition(', ')[2] or message}"
     return f"{path} {message.removeprefix('Input ')}, got {_seen(detail['input'])}"
