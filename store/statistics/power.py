@@ -1,7 +1,7 @@
 """How many seeds a difference needs, and which difference the seeds at hand can find.
 
 Power of the two-sided paired t test by the noncentral t distribution. The standard deviation is the observed one, and
-from few seeds it is itself rough: at 5 pairs the needed number is known within about a factor of five. It is a guide
+from few seeds it is itself rough: at 5 pairs the true need may well be four times as large, or half. It is a guide
 for planning, not a promise. The level is that of the hardest Holm step, alpha over the size of the family.
 """
 

@@ -1,9 +1,12 @@
 """One human sentence per verdict: what was found, how sure it is, and what would settle it."""
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from store.statistics.arms import Scale
+
+ROBUST_PAIRS: Final = 5
+"""From here on, noise that is far from normal keeps the promised error rate; see `docs/statistics.md`."""
 
 
 class Finding(NamedTuple):
@@ -82,9 +85,11 @@ def _family(rule: Rule) -> str:
 
 
 def _caution(found: Finding, rule: Rule) -> str:
-    if not found.sign_flip_p > rule.alpha:
-        return ""
-    return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this leans on normal noise"
+    if found.pairs < ROBUST_PAIRS:
+        return f"; caution: with fewer than {ROBUST_PAIRS} pairs this leans on normal noise"
+    if found.sign_flip_p > rule.alpha:
+        return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this leans on normal noise"
+    return ""
 
 
 def _decide(found: Finding, rule: Rule) -> str:

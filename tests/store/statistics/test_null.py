@@ -89,6 +89,32 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
     assert least <= missed <= most
 
 
+NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
+    "heavy tails": lambda rng, shape: rng.standard_t(3, shape),
+    "skewed over decades": lambda rng, shape: np.exp(2 * rng.normal(size=shape)),
+    "flat": lambda rng, shape: rng.random(shape),
+    "a run in ten is lost": lambda rng, shape: 5 * (rng.random(shape) < 0.1) + rng.normal(0, 0.2, shape),
+    "half of the runs are lost": lambda rng, shape: 5 * (rng.random(shape) < 0.5) + rng.normal(0, 0.2, shape),
+}
+
+
+def exchangeable(noise: str, n: int, variants: int) -> np.ndarray:
+    runs = NOISES[noise](np.random.default_rng([n, variants]), (REPS, variants + 1, n))
+    return runs[:, 1:] - runs[:, :1]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("n", [5, 8])
+@pytest.mark.parametrize("variants", VARIANTS)
+def test_from_five_seeds_noise_that_is_not_normal_keeps_the_promise(noise: str, n: int, variants: int) -> None:
+    assert within_the_promise(np.isin(judged(exchangeable(noise, n, variants), 0.0).words, CLAIMS))
+
+
+def test_three_seeds_do_not_keep_it_when_half_of_the_runs_are_lost_which_the_reason_warns_of() -> None:
+    words = judged(exchangeable("half of the runs are lost", 3, 5), 0.0).words
+    assert not within_the_promise(np.isin(words, CLAIMS))
+
+
 def bootstrap_claims(differences: np.ndarray) -> np.ndarray:
     """Percentile bootstrap, exact: all n**n resamples."""
     n = differences.shape[-1]
