@@ -1,0 +1,67 @@
+"""Learning-rate schedules: the factor on the peak rate at each step. All warm up linearly first.
+
+With w warm-up steps, s steps in all and f the floor (a share of the peak), for step t = 0, 1, ..., s - 1:
+
+    warm-up    (t + 1) / w                                               while t < w
+    constant   1
+    cosine     f + (1 - f) (1 + cos(pi (t - w) / (s - w))) / 2
+    wsd        1 until the last d steps, then f + (1 - f) (s - t) / d    warm-up, stable, decay
+"""
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal, final
+
+from pydantic import Field, NonNegativeInt
+
+from grid.spec import Choice
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Schedule(Choice):
+    """How the learning rate moves; `warmup` steps rise linearly to the peak."""
+
+    warmup: NonNegativeInt = 0
+
+    @final
+    def factor(self, step: int, steps: int) -> float:
+        """The share of the peak learning rate at `step` of `steps`, counted from 0."""
+        return (step + 1) / self.warmup if step < self.warmup else self.after_warmup(step, steps)
+
+    @abstractmethod
+    def after_warmup(self, step: int, steps: int) -> float:
+        """The share of the peak at a step past the warm-up."""
+
+
+class Constant(Schedule):
+    """The peak rate throughout."""
+
+    kind: Literal["constant"] = "constant"
+
+    def after_warmup(self, step: int, steps: int) -> float:  # noqa: ARG002  (the family's signature)
+        return 1.0
+
+
+class Cosine(Schedule):
+    """Half a cosine from the peak to `floor` times the peak."""
+
+    kind: Literal["cosine"] = "cosine"
+    floor: Share = 0.1
+
+    def after_warmup(self, step: int, steps: int) -> float:
+        done = (step - self.warmup) / (steps - self.warmup)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
+
+
+class WSD(Schedule):
+    """Warm-up, stable, decay: the last `decay` share of all steps falls linearly to `floor` times the peak."""
+
+    kind: Literal["wsd"] = "wsd"
+    decay: Share = 0.2
+    floor: Share = 0.0
+
+    def after_warmup(self, step: int, steps: int) -> float:
+        falling = max(1, min(round(self.decay * steps), steps - self.warmup)) if self.decay else 0
+        left = steps - step
+        return 1.0 if left >= falling else self.floor + (1 - self.floor) * left / falling

@@ -1,0 +1,66 @@
+"""Text as documents, and documents as bytes to train on and bytes to validate on.
+
+Documents are ordered by the hash of their content, so the split depends on what is said and not on how files are named
+or sorted. A zero byte ends every document.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """Where text comes from: `files` are name -> hash of what would be read, `documents` reads it."""
+
+    name: str
+    files: Mapping[str, str]
+    documents: Callable[[], Iterable[bytes]]
+
+    @property
+    def content_hash(self) -> str:
+        """blake2b-128 over the files' hashes; renaming a file does not change it."""
+        return content_hash(*sorted(self.files.values()))
+
+
+class Corpus(NamedTuple):
+    """UTF-8 bytes, cut nowhere but between documents where these are small enough."""
+
+    train: bytes
+    validation: bytes
+
+
+def content_hash(*parts: str | bytes) -> str:
+    """blake2b-128 over the parts and their lengths, as 32 hexadecimal digits."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def split(documents: Iterable[bytes], share: float) -> Corpus:
+    """About `share` of the bytes validate: whole documents where they come near it, else the text is cut there."""
+    ordered = sorted((document for document in documents if document.strip()), key=content_hash)
+    wanted = share * sum(map(len, ordered))
+    validation, train = _chosen(ordered, wanted)
+    if 2 * sum(map(len, validation)) >= wanted:
+        return Corpus(_joined(train), _joined(validation))
+    text = _joined(ordered)
+    cut = len(text) - round(share * len(text))
+    return Corpus(text[:cut], text[cut:])
+
+
+def _chosen(ordered: Sequence[bytes], wanted: float) -> tuple[list[bytes], list[bytes]]:
+    """Documents of at most `wanted` bytes together, taken in order, and the others."""
+    chosen: list[bytes] = []
+    others: list[bytes] = []
+    size = 0
+    for document in ordered:
+        fits = size + len(document) <= wanted
+        (chosen if fits else others).append(document)
+        size += len(document) if fits else 0
+    return chosen, others
+
+
+def _joined(documents: Iterable[bytes]) -> bytes:
+    return b"".join(document + b"\0" for document in documents)

@@ -1,0 +1,111 @@
+"""The family of tasks: what training draws, what it minimises, and what evaluation measures.
+
+A task is a spec; `open()` gives its data. Training data follow from the trial's seed and the step alone, so all
+operators of one seed see the same batches and a resumed run needs no cursor. Evaluation data follow from the task
+alone: all models and all seeds are judged on the same sample.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from grid.spec import Choice
+from variants import Scalars, Tokens
+
+Predict = Callable[[Tensor], Tensor]
+"""A model without its training: inputs as in `Batch`, to outputs [B, T, out]; called in inference mode."""
+
+DIVERGED = 1000.0
+"""A loss this many times that of the best constant prediction counts as diverged."""
+
+
+class Batch(NamedTuple):
+    """Inputs, float [B, T, 1] or token ids [B, T], and the targets `Data.loss` compares outputs with."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Measured(NamedTuple):
+    """One value of an evaluation at one point of its grid; `se_items` is the standard error over its items."""
+
+    name: str
+    value: float
+    point: Mapping[str, float]
+    items: int
+    se_items: float | None
+
+
+class Data(ABC):
+    """A task with whatever it had to read or draw, on the CPU."""
+
+    @property
+    def record(self) -> Mapping[str, Any] | None:
+        """What was read: files and hashes, or None where nothing was."""
+        return None
+
+    @property
+    @abstractmethod
+    def constant_loss(self) -> float:
+        """The loss of the best prediction that ignores its input."""
+
+    @abstractmethod
+    def batch(self, seed: int, step: int) -> Batch:
+        """The batch of training step `step`, counted from 1."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The scalar that training minimises; outputs [B, T, out]."""
+
+    @abstractmethod
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """Everything a model is judged by."""
+
+
+class Task(Choice):
+    """What a model learns. `batch` is the number of sequences per training step."""
+
+    batch: PositiveInt
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Scalars | Tokens:
+        """What the model reads and writes."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """The longest sequence the model sees, in training or in evaluation."""
+
+    @abstractmethod
+    def open(self) -> Data:
+        """Read or draw what the task needs; cheap after the first time in a process.
+
+        Raises:
+            SpecError: files it names are missing or are not what the spec says.
+        """
+
+
+def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measured:
+    """The mean of one value per item, float64 [items], with the standard error over them."""
+    items = len(values)
+    se = float(values.std(correction=1)) / math.sqrt(items) if items > 1 else None
+    return Measured(name, float(values.mean()), dict(point or {}), items, se)
+
+
+def in_chunks(predict: Predict, inputs: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:
+    """Outputs for `rows` sequences at a time, so that temporaries stay in the cache and fit the memory."""
+    for start in range(0, len(inputs), rows):
+        chunk = slice(start, start + rows)
+        yield chunk, predict(inputs[chunk])
+
+
+def spread_evenly(count: int, span: int) -> Tensor:
+    """`count` whole numbers from 0 to `span`, both included, evenly spread (int64)."""
+    steps = max(count - 1, 1)
+    return torch.tensor([index * span // steps for index in range(count)])

@@ -1,0 +1,168 @@
+"""The training loop: batches, steps, evaluations, checkpoints; everything else is asked of the surroundings.
+
+A run is a function of its trial. Data, evaluation sample, initial weights and random numbers drawn inside the model
+follow from the seed and the step, so the state of a run is its step, its parameters and its optimiser's, and a resumed
+run equals the uninterrupted one bit for bit on the CPU, with the same number of threads.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from grid.errors import EnvironmentProblem
+from runners.flat import Flat
+from runners.probes import learned_numbers
+from runners.surroundings import Diverged, Finished, Surroundings
+from runners.tasks.task import DIVERGED
+from runners.trial import Trial, build_model
+from variants.seeding import generator
+
+
+def train(trial: Trial, surroundings: Surroundings) -> Finished:
+    """Train `trial`, from the newest checkpoint of its surroundings where there is one.
+
+    Metrics of a step are `loss`, `grad_norm` (before clipping) and `learning_rate`.
+
+    Raises:
+        Diverged: the loss is no finite number, or a thousand times that of the best constant prediction.
+        SpecError: the task's files are not what the spec says.
+        EnvironmentProblem: the device is not there.
+    """
+    device = _device(trial.execution.device)
+    with _own_randomness(), _threads(trial.execution.threads):
+        return _Run(trial, surroundings, device).result()
+
+
+@final
+class _Run:
+    def __init__(self, trial: Trial, surroundings: Surroundings, device: torch.device) -> None:
+        self._trial, self._world, self._device = trial, surroundings, device
+        self._training = trial.training
+        self._data = trial.task.open()
+        self._bound = DIVERGED * self._data.constant_loss
+        self._model = build_model(trial).to(device)
+        self._flat = Flat(self._model)
+        self._optimiser = self._training.optimiser.build(self._flat.decayed, self._flat.kept)
+        self._train_s = self._evaluate_s = 0.0
+
+    def result(self) -> Finished:
+        """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
+        step, stopped = self._restored(), False
+        steps = self._training.steps
+        while not stopped:
+            if self._training.evaluates(step):
+                self._evaluate(step)
+            if step == steps:
+                break
+            step += 1
+            self._step(step)
+            stopped = self._world.stop_requested()
+            if stopped or self._world.checkpoint_due():
+                self._world.save(step, self._state())
+        return self._finished(step, stopped=stopped)
+
+    def _step(self, step: int) -> None:
+        began = time.perf_counter()
+        torch.manual_seed(generator(self._trial.seed, "noise", step).initial_seed())
+        batch = self._data.batch(self._trial.seed, step)
+        rate = self._training.lr(step)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._flat.zero_gradients()
+        outputs = self._model(batch.inputs.to(self._device))
+        loss_tensor = self._data.loss(outputs, batch.targets.to(self._device))
+        loss_tensor.backward()  # type: ignore[no-untyped-call]
+        norm = self._flat.clip_gradients(self._training.clip)
+        self._optimiser.step()
+        loss = loss_tensor.item()
+        self._train_s += time.perf_counter() - began
+        self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate})
+
+    def _told(self, step: int, values: Mapping[str, float]) -> None:
+        loss, last = values["loss"], step == self._training.steps
+        diverged = not loss <= self._bound or (last and not self._flat.finite())
+        if diverged or last or step % self._trial.execution.log_every == 0:
+            self._world.metrics(step, values)
+        self._world.progress(step, self._training.steps, loss)
+        if diverged:
+            raise Diverged(step, loss if not loss <= self._bound else math.nan)
+
+    def _evaluate(self, step: int) -> None:
+        began = time.perf_counter()
+        self._model.eval()
+        with torch.inference_mode():
+            for name, value, point, items, se in self._data.evaluate(self._predict):
+                self._world.evaluation(step, name, value, point=point, items=items, se_items=se)
+        for name, value, layer, head in learned_numbers(self._model):
+            self._world.probe(step, name, value, layer=layer, head=head, point={})
+        self._model.train()
+        self._evaluate_s += time.perf_counter() - began
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        return self._model(inputs.to(self._device))  # type: ignore[no-any-return]
+
+    def _state(self) -> dict[str, Any]:
+        """A copy: training goes on while it is written."""
+        return {"model": _copied(self._model.state_dict()), "optimiser": _copied(self._optimiser.state_dict())}
+
+    def _restored(self) -> int:
+        found = self._world.restore()
+        if found is None:
+            return 0
+        step, state = found
+        self._model.load_state_dict(state["model"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        return step
+
+    def _finished(self, step: int, *, stopped: bool) -> Finished:
+        return Finished(
+            step=step,
+            stopped=stopped,
+            parameters=sum(p.numel() for p in self._model.parameters()),
+            operator_parameters=self._model.operator_parameters(),
+            train_s=self._train_s,
+            evaluate_s=self._evaluate_s,
+            data=self._data.record,
+        )
+
+
+def _copied(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, Mapping):
+        return {name: _copied(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [_copied(value) for value in state]
+    return state
+
+
+def _device(name: str) -> torch.device:
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise EnvironmentProblem("execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """The caller's random numbers go on afterwards as if nothing had happened."""
+    with torch.random.fork_rng():
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,104 @@
+"""A trial: one complete run as a spec. Its key is its identity, and without the seed that of its cell."""
+
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple, Self
+
+import torch
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+from grid.errors import SpecError
+from grid.spec import OutsideKey, Spec
+from runners.optimisers import Training
+from runners.tasks import Task
+from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
+from variants.paths.choose import PathName, choose
+
+
+class Execution(Spec):
+    """How a trial is computed, which cannot change what it means; recorded with the attempt."""
+
+    path: PathName = "auto"
+    """How attention is computed; "auto" is the fastest path that can."""
+    log_every: PositiveInt = 1
+    """Training metrics are logged at these steps, and at the last."""
+    checkpoint_s: NonNegativeFloat = 20.0
+    threads: PositiveInt = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """ "auto" is CUDA where there is one."""
+
+
+class Trial(Spec):
+    """One model, trained once on one task: the base of a grid and the unit of work."""
+
+    task: Task
+    model: Backbone
+    operator: Operator
+    placement: Placement = Placement()
+    training: Training
+    seed: NonNegativeInt = 0
+    """Fixes data order and initial weights; seeds are replicates, paired across operators."""
+    execution: Annotated[Execution, OutsideKey()] = Execution()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        _check_length(self.task.length, self.model)
+        for operator in self.operators():
+            _check_operator(operator, self.model, self.execution.path)
+        return self
+
+    def operators(self) -> tuple[Operator, ...]:
+        """The operator of every layer, bottom first."""
+        return self.placement.operators(self.operator, self.model.layers)
+
+
+class Parameters(NamedTuple):
+    """How many parameters a model trains, and how many of them the operators add to softmax."""
+
+    total: int
+    operator: int
+
+
+def build_model(trial: Trial) -> Transformer:
+    """The model of `trial` at step 0, on the default device.
+
+    Raises:
+        SpecError: the execution path cannot run an operator.
+    """
+    return _model(trial.model, trial.operators(), trial.task.inputs, trial.seed, trial.execution.path)
+
+
+def parameters(trial: Trial) -> Parameters:
+    """Count the parameters of the model of `trial` without allocating them."""
+    return _counted(trial.model, trial.operators(), trial.task.inputs)
+
+
+def _model(
+    backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, seed: int, path: PathName
+) -> Transformer:
+    return Transformer(backbone, operators, inputs=inputs, seed=seed, path=path)
+
+
+@lru_cache(maxsize=4096)
+def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
+    with torch.device("meta"):
+        model = _model(backbone, operators, inputs, 0, "auto")
+    return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
+
+
+@lru_cache(maxsize=4096)
+def _check_length(length: int, model: Backbone) -> None:
+    table = model.positions.table
+    if table and length > table:
+        raise ValueError(
+            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
+            f"{table} positions; raise model.positions.count or shorten the task"
+        )
+
+
+@lru_cache(maxsize=4096)  # a grid asks the same question for every trial
+def _check_operator(operator: Operator, model: Backbone, path: PathName) -> None:
+    try:
+        operator.check(head_width=model.head_width, rotary=model.positions.rotates)
+        choose(operator, path)
+    except (ValueError, SpecError) as error:
+        raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
