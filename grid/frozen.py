@@ -8,8 +8,9 @@ from pydantic import AfterValidator
 class FrozenDict(dict[str, Any]):
     """A dict that refuses to change, so that the key of the spec that holds it stays true."""
 
-    def _refuse(self, *_args: object, **_named: object) -> Never:
-        raise TypeError("a mapping inside a spec cannot be changed; build another spec with spec.changed(...)")
+    def _refuse(self, *entries: object, **named: object) -> Never:
+        told = ", ".join(map(repr, (*entries, *named)))
+        raise TypeError(f"a mapping inside a spec cannot be changed ({told}); build another with spec.changed(...)")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse

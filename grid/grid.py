@@ -76,9 +76,10 @@ class Grid:
         object.__setattr__(self, "seeds", _distinct(self.name, tuple(self.seeds)))
         for part in self.parts:
             part.check()
+        names = self.columns.names
         for name in self.baseline or ():
-            if name not in self.columns.names:
-                known = ", ".join(self.columns.names) or "none"
+            if name not in names:
+                known = ", ".join(names) or "none"
                 raise SpecError(
                     f"a baseline names axes of its grid; {self.name!r} has no axis {name!r}, it has {known}"
                 )

@@ -1,0 +1,245 @@
+"""A spec is frozen, closed, and known by its content."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
+
+from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
+
+
+class Point(Spec):
+    x: float = 0.0
+    count: int = 1
+    text: str = ""
+    flag: bool = False
+    pair: tuple[float, float] = (0.0, 1.0)
+    maybe: float | None = None
+    at: Annotated[dict[str, float], FROZEN] = FrozenDict()
+    name: Label = ""
+    workers: Annotated[int, OutsideKey()] = 1
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+POINTS = st.builds(
+    Point,
+    x=FINITE,
+    count=st.integers(-(2**40), 2**40),
+    text=st.text(st.characters(exclude_categories=["Cs"])),
+    flag=st.booleans(),
+    pair=st.tuples(FINITE, FINITE),
+    maybe=st.none() | FINITE,
+    at=st.dictionaries(st.text("abc"), FINITE, max_size=3),
+)
+
+
+@given(POINTS)
+def test_a_spec_survives_json_with_its_key(point: Point) -> None:
+    back = Point.model_validate(json.loads(json.dumps(point.data())))
+    assert back == point
+    assert back.key == point.key
+    assert Point.model_validate_json(point.model_dump_json()).key == point.key
+
+
+@given(POINTS, POINTS)
+def test_specs_have_one_key_exactly_when_their_fields_are_equal(a: Point, b: Point) -> None:
+    assert (a.key == b.key) == (a == b)
+
+
+@given(POINTS)
+def test_the_canonical_form_is_json_with_the_identity_fields(point: Point) -> None:
+    assert json.loads(point.canonical).keys() == Point.model_fields.keys() - {"name", "workers"}
+
+
+@pytest.mark.parametrize("operator", [Operator(), SSA_OPERATOR, PRINCIPLED], ids=lambda operator: operator.label)
+def test_a_whole_trial_survives_json_with_its_key(operator: Operator) -> None:
+    trial = Trial(operator=operator, seed=3)
+    back = Trial.model_validate(json.loads(json.dumps(trial.data())))
+    assert back == trial
+    assert back.key == trial.key
+
+
+def test_whole_numbers_in_a_float_field_are_floats() -> None:
+    assert Point(x=1).key == Point(x=1.0).key
+    assert Point(at={"sigma": 1}).key == Point(at={"sigma": 1.0}).key
+
+
+def test_minus_zero_is_zero() -> None:
+    assert Point(x=-0.0, pair=(-0.0, 1.0)).key == Point().key
+
+
+def test_text_is_unicode() -> None:
+    assert Point(text="γ 王 🜨").key != Point(text="γ 王").key
+    assert "γ" in Point(text="γ").canonical
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Point(x=value)
+
+
+def test_labels_and_what_is_outside_the_key_do_not_change_it() -> None:
+    named = Point(name="best", workers=8)
+    assert named.key == Point().key
+    assert named != Point()
+    assert {named, Point(name="best", workers=8)} == {named}
+
+
+def test_labels_inside_do_not_change_the_key_outside() -> None:
+    assert Trial(operator=Operator(name="a")).key == Trial(operator=Operator(name="b")).key
+
+
+def test_the_order_of_declaration_does_not_matter() -> None:
+    class One(Spec):
+        a: int = 1
+        b: str = "x"
+
+    class Other(Spec):
+        b: str = "x"
+        a: int = 1
+
+    assert One().key == Other().key
+
+
+def test_defaults_are_part_of_the_key() -> None:
+    class Short(Spec):
+        a: int = 1
+
+    class Long(Spec):
+        a: int = 1
+        b: int = 2
+
+    assert Short().key != Long().key
+
+
+def test_a_spec_cannot_be_changed_in_place() -> None:
+    point = Point(at={"a": 1})
+    with pytest.raises(ValidationError, match="frozen"):
+        point.x = 2  # type: ignore[misc]
+    for change in (
+        lambda: point.at.update(a=2),
+        lambda: point.at.pop("a"),
+        lambda: point.at.__setitem__("a", 2),
+        lambda: point.at.__ior__({"a": 2}),
+        lambda: point.at.clear(),
+    ):
+        with pytest.raises(TypeError, match="changed"):
+            change()
+
+
+def test_a_copy_with_changes_has_its_own_key() -> None:
+    point = Point()
+    before = point.key
+    assert point.model_copy(update={"x": 2.0}).key == Point(x=2).key != before
+    assert point.changed(x=2).key == Point(x=2).key
+    assert point.key == before
+
+
+def test_pydantics_own_copy_would_have_kept_the_old_key() -> None:
+    """The reason why `model_copy` is replaced."""
+    point = Point()
+    assert point.key == BaseModel.model_copy(point, update={"x": 2.0}).key
+
+
+def test_a_copy_is_validated() -> None:
+    with pytest.raises(SpecError, match=r"x should be a valid number.*got 'far'"):
+        Point().changed(x="far")
+    with pytest.raises(SpecError, match="'y' is not a field of Point"):
+        Point().model_copy(update={"y": 1})
+
+
+def test_a_spec_survives_pickle_and_deepcopy() -> None:
+    point = Point(at={"a": 1.0})
+    for again in (pickle.loads(pickle.dumps(point)), copy.deepcopy(point)):
+        assert again == point
+        assert again.key == point.key
+        assert isinstance(again.at, FrozenDict)
+
+
+def test_an_unknown_field_is_told_with_the_nearest() -> None:
+    with pytest.raises(ValidationError, match=r"'cuont' is not a field of Point; it has .*did you mean 'count'"):
+        Point(cuont=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", [list[int], set[int], dict[str, int], tuple[list[int], ...], list[int] | None])
+def test_a_field_that_can_be_changed_in_place_is_refused_when_the_class_is_made(kind: Any) -> None:
+    with pytest.raises(SpecError, match=r"Loose\.a is a (list|set|dict)"):
+        type("Loose", (Spec,), {"__annotations__": {"a": kind}, "__module__": __name__})
+
+
+def test_outside_key_inside_a_type_is_refused_instead_of_ignored() -> None:
+    with pytest.raises(SpecError, match="marks a whole field"):
+
+        class Hidden(Spec):
+            a: Annotated[int, OutsideKey()] | None = None
+
+
+def test_the_fields_of_a_member_are_in_json_and_key_of_whoever_holds_it() -> None:
+    a, b = (Operator(score=SSA(n=Number(init=n))) for n in (1.5, 2.0))
+    assert a.data()["score"]["n"]["init"] == 1.5
+    assert json.loads(a.model_dump_json())["score"]["n"]["init"] == 1.5
+    assert a.key != b.key
+
+
+def test_a_field_typed_with_the_base_class_would_have_dropped_them() -> None:
+    """The check above bites: plain pydantic gives two different trials one JSON."""
+
+    class Family(BaseModel):
+        pass
+
+    class Member(Family):
+        n: float = 1.0
+
+    class Holder(BaseModel):
+        score: Family
+
+    assert Holder(score=Member(n=1)).model_dump() == Holder(score=Member(n=2)).model_dump() == {"score": {}}
+
+
+def test_a_concrete_spec_field_holds_no_subclass_because_its_fields_would_be_dropped() -> None:
+    class Wider(Number):
+        extra: float = 1.0
+
+    with pytest.raises(ValidationError, match="a field typed Number holds no Wider; make Number a Choice family"):
+        SSA(n=Wider(init=1.0))
+
+
+def test_a_cell_key_is_the_key_without_the_seed() -> None:
+    class Seedless(Spec):
+        x: float = 0.0
+
+    class Seeded(Seedless):
+        seed: int = 0
+
+    assert cell_key(Seeded(x=2, seed=1)) == cell_key(Seeded(x=2, seed=7)) == Seedless(x=2).key
+    assert Seeded(x=2, seed=1).key != Seeded(x=2, seed=7).key
+    assert cell_key(Seeded(x=3)) != cell_key(Seeded(x=2))
+
+
+def test_the_label_of_a_spec_is_its_kind_or_its_class() -> None:
+    assert (SSA().label, Point().label, SSA_OPERATOR.label) == ("ssa", "Point", "SSA")
+
+
+GOLDEN_SPECS = {
+    "grid/point": Point(
+        x=-1.5e-7, count=2, text="γ", flag=True, maybe=1.0, at={"b": 1, "a": 1e22}, name="no part of it"
+    ),
+    "grid/number": Number(init=0.5, per=("layer", "head")),
+    "grid/score": SSA(),
+    "grid/trial": Trial(operator=PRINCIPLED, seed=4),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_SPECS)
+def test_keys_are_for_ever(name: str) -> None:
+    assert GOLDEN_SPECS[name].key == json.loads(GOLDEN.read_text())[name]

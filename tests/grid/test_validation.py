@@ -1,0 +1,51 @@
+"""A pydantic error becomes one sentence: where, what is expected, what came."""
+
+import pytest
+from pydantic import ValidationError
+from standin import Trial
+
+from grid import spec_error
+
+NUMBER = "unable to parse string as a number"
+INTEGER = "unable to parse string as an integer"
+TRIAL = "execution, model, operator, placement, seed, task, training"
+
+SAID = {
+    "a type": ({"model": {"layers": "x"}}, f"model.layers should be a valid integer, {INTEGER}, got 'x'"),
+    "missing": (
+        {"operator": {"score": {"kind": "ssa", "n": {}}}},
+        "operator.score.n.init is missing and has no default",
+    ),
+    "unknown inside": (
+        {"operator": {"score": {"kind": "ssa", "n": {"init": 1, "pre": ()}}}},
+        "operator.score.n: 'pre' is not a field of Number; it has init, learned, link, per; did you mean 'per'?",
+    ),
+    "unknown": ({"modle": {}}, f"'modle' is not a field of Trial; it has {TRIAL}; did you mean 'model'?"),
+    "a rule of a part": ({"model": {"heads": 3}}, "model: heads divide the width; got 3 and 128"),
+    "a rule of the whole": ({"model": {"layers": 0}}, "Trial: a model has layers"),
+    "a kind": (
+        {"operator": {"score": {"kind": "sas"}}},
+        "operator.score: Score has no kind 'sas'; it has exponential, ssa; did you mean 'ssa'?",
+    ),
+    "several": (
+        {"seed": "a", "model": {"layers": "b", "width": "c"}},
+        f"model.layers should be a valid integer, {INTEGER}, got 'b' (and 2 more)",
+    ),
+    "long": (
+        {"training": {"clip": "x" * 500}},
+        f"training.clip should be a valid number, {NUMBER}, got '{'x' * 27}...{'x' * 28}'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "told"), SAID.values(), ids=SAID.keys())
+def test_an_error_is_one_sentence(data: object, told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Trial.model_validate(data)
+    assert str(spec_error(caught.value, "file.json, line 3")) == f"file.json, line 3: {told}"
+
+
+def test_a_path_can_begin_further_out() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Trial.model_validate({"model": {"layers": None}})
+    assert str(spec_error(caught.value, "", under="base")) == "base.model.layers should be a valid integer, got None"
