@@ -12,7 +12,9 @@ from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 
-from grid import Grid
+from pydantic import ValidationError
+
+from grid import Grid, spec_error
 from grid.errors import EnvironmentProblem, SpecError
 
 
@@ -94,5 +96,7 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
         return f"{path}:{error.lineno}: {error.msg}"
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
     where = f"{path}:{lines[-1]}" if lines else str(path)
+    if isinstance(error, ValidationError):
+        return f"{where}: {spec_error(error, error.title)}"
     text = str(error) or "no message"
     return f"{where}: {text}" if isinstance(error, SpecError) else f"{where}: {type(error).__name__}: {text}"

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 from grid import Spec
 from grid.errors import SpecError
 from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim
+from runners.checkpoint import discard_checkpoints
 from runners.failure import Failure, failure_of
 from runners.manifest import Manifest
 from runners.memory import reset_peak_memory
@@ -169,7 +170,10 @@ class Worker:
             attempt.abandon("interrupted")
             raise
         attempt.finish(finished)
-        return Outcome(row, "stopped" if finished.stopped else "ok", attempt.number)
+        if finished.stopped:
+            return Outcome(row, "stopped", attempt.number)
+        discard_checkpoints(self._layout, line["trial"])
+        return Outcome(row, "ok", attempt.number)
 
     def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         with attempt.log.open("a") as log:

@@ -6,6 +6,7 @@ Worker processes import it by reference: `ENTRY`.
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -69,7 +70,7 @@ def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
         surroundings.progress(step, trial.steps, value)
         if surroundings.checkpoint_due():
             surroundings.save(step, {"value": value, "trace": trace})
-        if step == trial.fate_at:
+        if step % trial.fate_at == 0:
             _meet(trial, step, value)
     surroundings.evaluation(step, "mse", value, point={"sigma": 1.0}, items=3, se_items=0.5)
     surroundings.probe(step, "number.rate", sum(trace), layer=0, head=None, point={})
@@ -100,3 +101,11 @@ def _die(deaths: Path) -> None:
         if deaths.name:
             deaths.write_text(left[1:])
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def describe(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Logs what the process is like instead of training."""
+    print(f"hello from seed {trial.seed}", flush=True)
+    surroundings.metrics(1, {"threads": float(os.environ["OMP_NUM_THREADS"]), "pid": os.getpid()})
+    surroundings.metrics(1, {"here_first": sys.path[0] in ("", os.getcwd()), "parent": os.getppid()})
+    return _finished(1, stopped=False)

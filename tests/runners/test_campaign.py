@@ -1,0 +1,209 @@
+"""An attempt has one owner, and what it said is durable before its end is."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim, record_death
+from runners.failure import Failure, killed
+from runners.surroundings import Finished
+from store.layout import Layout
+from store.shards import ShardBuffer, verify_shard
+from store.status import process_started, trial_state
+
+TRIAL = "ab" * 16
+SUBMISSION = "20260101T000000-abcdef"
+ABOUT = {"submission": SUBMISSION, "worker": 3, "path": None, "device": None, "threads": 1, "code": None}
+DONE = Finished(9, stopped=False, parameters=7, operator_parameters=2, train_s=0.5, evaluate_s=0.1, data={"files": 2})
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+def claimed(layout: Layout, *, retry: bool = False) -> Claim:
+    mine = claim(layout, TRIAL, ABOUT, retry=retry)
+    assert isinstance(mine, Claim)
+    return mine
+
+
+def attempt_of(layout: Layout, mine: Claim, checkpoint_s: float = 20.0) -> Attempt:
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=3)
+    return Attempt(layout, mine, buffer, checkpoint_s, Watch(lambda: False, lambda step, steps, loss: None))
+
+
+def begin(layout: Layout, checkpoint_s: float = 20.0) -> Attempt:
+    return attempt_of(layout, claimed(layout), checkpoint_s)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+def abandoned(layout: Layout) -> None:
+    """An attempt whose process was killed."""
+    mine = claimed(layout)
+    start = layout.start(TRIAL, mine.number)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    start.write_text(json.dumps({**read(start), "pid": gone.pid, "pid_started": 1}))
+
+
+def test_a_claim_is_a_whole_start_record_under_the_first_number(layout: Layout) -> None:
+    mine = claimed(layout)
+    assert mine.number == 1
+    start = read(layout.start(TRIAL, 1))
+    assert start == mine.start
+    assert {name: start[name] for name in ABOUT} == ABOUT
+    assert (start["pid"], start["pid_started"]) == (os.getpid(), process_started(os.getpid()))
+    assert start["resumed_from"] is None
+    assert set(start["versions"]) == {"python", "torch", "ablate"}
+    assert layout.heartbeat(TRIAL, 1).exists()
+
+
+def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: claim(layout, TRIAL, ABOUT, retry=False), range(40)))
+    assert sum(isinstance(each, Claim) for each in found) == 1
+    assert {each.status for each in found if isinstance(each, Taken)} == {"running"}
+    assert [path.name for path in layout.trial(TRIAL).iterdir()] == ["001"]
+
+
+def test_a_trial_whose_process_was_killed_can_be_claimed_again(layout: Layout) -> None:
+    abandoned(layout)
+    assert trial_state(layout, TRIAL).status == "pending"
+    assert claimed(layout).number == 2
+
+
+def test_a_trial_that_is_done_is_not_claimed_again(layout: Layout) -> None:
+    begin(layout).finish(DONE)
+    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken("ok")
+
+
+def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:
+    begin(layout).fail(Failure("error", "m", None, "f"))
+    assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("failed")
+    assert claimed(layout, retry=True).number == 2
+
+
+def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: Layout) -> None:
+    attempt = begin(layout)
+    attempt.save(5, {"x": 1})
+    attempt.finish(Finished(5, stopped=True, parameters=7, operator_parameters=2, train_s=0, evaluate_s=0))
+    assert read(layout.end(TRIAL, 1))["status"] == "stopped"
+    mine = claimed(layout)
+    assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
+    second = attempt_of(layout, mine)
+    assert second.step == 5
+    assert second.restore() == (5, {"x": 1})
+    assert second.restore() is None
+
+
+def test_a_damaged_checkpoint_is_told_in_the_log_of_the_attempt_that_passed_it_over(layout: Layout) -> None:
+    attempt = begin(layout)
+    attempt.save(5, {"x": 1})
+    attempt.save(6, {"x": 2})
+    newest = max(layout.checkpoint(TRIAL, 1).iterdir())
+    newest.write_bytes(b"")
+    attempt.abandon("for the test")
+    mine = claimed(layout)
+    assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
+    assert newest.name in layout.log(TRIAL, 2).read_text()
+
+
+def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> None:
+    begin(layout).finish(DONE)
+    end = read(layout.end(TRIAL, 1))
+    assert {name: end[name] for name in ("status", "reason", "message", "traceback", "step")} == {
+        "status": "ok",
+        "reason": None,
+        "message": None,
+        "traceback": None,
+        "step": 9,
+    }
+    assert (end["parameters"], end["operator_parameters"], end["train_s"], end["evaluate_s"]) == (7, 2, 0.5, 0.1)
+    assert end["memory_bytes"] > 1e6
+    assert end["wall_s"] >= 0
+    assert read(layout.start(TRIAL, 1))["data"] == {"files": 2}
+
+
+def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = begin(layout)
+    attempt.metrics(1, {"loss": 2.0, "rate": float("nan")})
+    attempt.evaluation(1, "mse", 3.0, point={"sigma": 1.0}, items=5, se_items=None)
+    attempt.probe(1, "number", 4.0, layer=0, head=None, point={})
+    assert layout.shards() == []
+
+    def full(self: ShardBuffer) -> list[Path]:
+        raise CampaignUnwritable("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardBuffer, "flush", full)
+        with pytest.raises(CampaignUnwritable):
+            attempt.finish(DONE)
+        assert not layout.end(TRIAL, 1).exists()
+    attempt.finish(DONE)
+    assert {info.table: info.rows for info in map(verify_shard, layout.shards())} == {
+        "metric": 2,
+        "evaluation": 1,
+        "probe": 1,
+    }
+
+
+def test_rows_are_in_shards_before_the_checkpoint_that_follows_them(layout: Layout) -> None:
+    attempt = begin(layout)
+    attempt.metrics(1, {"loss": 2.0})
+    attempt.save(1, {"x": 1})
+    assert [verify_shard(path).rows for path in layout.shards()] == [1]
+
+
+def test_a_checkpoint_is_due_when_its_interval_has_passed_since_the_last(layout: Layout) -> None:
+    attempt = begin(layout, checkpoint_s=0.05)
+    assert not attempt.checkpoint_due()
+    time.sleep(0.06)
+    assert attempt.checkpoint_due()
+    attempt.save(1, {})
+    assert not attempt.checkpoint_due()
+
+
+def test_a_full_disk_at_a_checkpoint_says_that_the_campaign_is_unwritable(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = begin(layout)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CampaignUnwritable, match="free some space"):
+        attempt.save(1, {"x": 1})
+
+
+def test_a_heartbeat_goes_on_while_training_is_busy(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.heartbeat.EVERY_S", 0.01)
+    attempt = begin(layout)
+    path = layout.heartbeat(TRIAL, 1)
+    os.utime(path, (0, 0))
+    with attempt:
+        deadline = time.monotonic() + 10
+        while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert path.stat().st_mtime > 0
+
+
+def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> None:
+    abandoned(layout)
+    record_death(layout, TRIAL, 1, 5, killed(3, "SIGKILL"))
+    end = read(layout.end(TRIAL, 1))
+    assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 5)
+    assert trial_state(layout, TRIAL).status == "failed"

@@ -1,0 +1,162 @@
+"""Checkpoints survive damage, and are nobody else's."""
+
+import errno
+import io
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grid.errors import EnvironmentProblem
+from runners.checkpoint import (
+    KEEP,
+    CheckpointError,
+    checkpointed_step,
+    discard_checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from store.layout import Layout
+from store.shards import content_hash
+
+TRIAL = "ab" * 16
+OTHER = "cd" * 16
+
+
+def state(value: float = 1.0) -> dict[str, Any]:
+    return {"weights": torch.full((3,), value), "optimizer": {0: {"betas": (0.9, 0.99)}, "name": None}, "steps": [1, 2]}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+def saved(layout: Layout, *steps: int, attempt: int = 1) -> list[Path]:
+    return [save_checkpoint(layout.checkpoint(TRIAL, attempt), TRIAL, step, state(step)) for step in steps]
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    written = {**state(), "rng": torch.get_rng_state(), "order": OrderedDict(a=torch.tensor([1], dtype=torch.bfloat16))}
+    step, read = load_checkpoint(save_checkpoint(tmp_path, TRIAL, 40, written), TRIAL)
+    assert step == 40
+    assert torch.equal(read.pop("weights"), written.pop("weights"))
+    assert torch.equal(read.pop("rng"), written.pop("rng"))
+    assert read.pop("order")["a"].dtype == written.pop("order")["a"].dtype
+    assert read == written
+
+
+def test_only_the_newest_checkpoints_are_kept(layout: Layout) -> None:
+    paths = saved(layout, 5, 100, 20, 3000)
+    left = sorted(path for path in paths if path.exists())
+    assert left == sorted([paths[1], paths[3]])
+    assert len(left) == KEEP
+
+
+@pytest.mark.parametrize("where", [0, 0.25, 0.5, 0.75, 1])
+def test_a_flipped_byte_is_noticed_and_the_checkpoint_before_it_is_used(layout: Layout, where: float) -> None:
+    _, newest = saved(layout, 10, 20)
+    data = bytearray(newest.read_bytes())
+    data[int(where * (len(data) - 1))] ^= 1
+    newest.write_bytes(data)
+    found, refused = newest_checkpoint(layout, TRIAL)
+    assert found is not None
+    assert (found.attempt, found.step) == (1, 10)
+    assert found.state["weights"].tolist() == [10, 10, 10]
+    assert [str(newest) in str(error) for error in refused] == [True]
+
+
+@pytest.mark.parametrize("size", [0, 1, 100])
+def test_a_torn_checkpoint_is_passed_over(layout: Layout, size: int) -> None:
+    _, newest = saved(layout, 10, 20)
+    os.truncate(newest, size)
+    found, _ = newest_checkpoint(layout, TRIAL)
+    assert found is not None
+    assert found.step == 10
+
+
+def test_without_a_sound_checkpoint_there_is_none(layout: Layout) -> None:
+    assert newest_checkpoint(layout, TRIAL) == (None, [])
+    for path in saved(layout, 10, 20):
+        path.write_bytes(b"")
+    found, refused = newest_checkpoint(layout, TRIAL)
+    assert found is None
+    assert len(refused) == 2
+
+
+def test_the_furthest_checkpoint_of_any_attempt_is_found(layout: Layout) -> None:
+    saved(layout, 10, 30, attempt=1)
+    saved(layout, 20, attempt=2)
+    found, _ = newest_checkpoint(layout, TRIAL)
+    assert found is not None
+    assert (found.attempt, found.step) == (1, 30)
+    assert checkpointed_step(layout, TRIAL) == 30
+
+
+def test_the_checkpoint_of_another_trial_is_refused(layout: Layout) -> None:
+    path = save_checkpoint(layout.checkpoint(TRIAL, 1), OTHER, 10, state())
+    with pytest.raises(CheckpointError, match=f"belongs to trial {OTHER}, not to {TRIAL}"):
+        load_checkpoint(path, TRIAL)
+    assert newest_checkpoint(layout, TRIAL)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("part", "where"),
+    [({"f": os.getcwd}, r"state\['f'\] is a builtin"), ({"a": [1, {2}]}, r"state\['a'\]\[1\] is a set")],
+)
+def test_a_state_that_is_not_plain_data_is_refused_when_it_is_written(
+    tmp_path: Path, part: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(TypeError, match=where):
+        save_checkpoint(tmp_path, TRIAL, 1, part)
+    assert not list(tmp_path.iterdir())
+
+
+class Exploit:
+    def __init__(self, witness: Path) -> None:
+        self.witness = witness
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.witness,))
+
+
+def test_loading_never_runs_code_from_the_file(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    torch.save({"schema": 1, "trial": TRIAL, "step": 1, "state": {"x": Exploit(tmp_path / "witness")}}, sink)
+    path = tmp_path / f"step-000000001.{content_hash(sink.getvalue())}.pt"
+    path.write_bytes(sink.getvalue())
+    with pytest.raises(CheckpointError, match="holds more than tensors and plain data"):
+        load_checkpoint(path, TRIAL)
+    assert not (tmp_path / "witness").exists()
+
+
+def test_a_full_disk_keeps_the_checkpoints_that_are_there(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    (before,) = saved(layout, 10)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EnvironmentProblem, match="No space left"):
+        saved(layout, 20)
+    assert list(before.parent.iterdir()) == [before]
+
+
+def test_unfinished_files_are_not_checkpoints(layout: Layout) -> None:
+    (path,) = saved(layout, 10)
+    path.rename(path.with_name(f"{path.name}.tmp.host.1.abc"))
+    assert newest_checkpoint(layout, TRIAL) == (None, [])
+
+
+def test_checkpoints_of_a_finished_trial_can_be_discarded(layout: Layout) -> None:
+    layout.start(TRIAL, 1).parent.mkdir(parents=True)
+    layout.start(TRIAL, 1).write_text("{}")
+    saved(layout, 10, attempt=1)
+    saved(layout, 20, attempt=2)
+    discard_checkpoints(layout, TRIAL)
+    assert checkpointed_step(layout, TRIAL) == 0
+    assert layout.start(TRIAL, 1).exists()

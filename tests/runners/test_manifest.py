@@ -1,0 +1,101 @@
+"""Manifests are whole before any work starts, and read back row by row."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from grid.errors import EnvironmentProblem, StoreError
+from runners.manifest import Manifest, read_lines, submission_id, trial_lines, write_grid, write_submission
+from store.layout import Layout
+from toy_campaign import toy_grid
+from toy_training import ToyTrial
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "campaign")
+
+
+def test_a_line_holds_the_whole_trial_and_its_key(layout: Layout) -> None:
+    for line in trial_lines(toy_grid()):
+        trial = ToyTrial.model_validate(json.loads(json.dumps(line))["spec"])
+        assert trial.key == line["trial"]
+        assert trial.seed == line["seed"]
+        assert set(line) == {"trial", "cell", "seed", "grid", "label", "operator", "axes", "spec"}
+
+
+def test_lines_come_in_execution_order(layout: Layout) -> None:
+    assert [line["trial"] for line in trial_lines(toy_grid())] == [planned.key for planned in toy_grid().trials()]
+
+
+def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None:
+    lines = list(trial_lines(toy_grid()))
+    submission = submission_id()
+    write_submission(layout, submission, lines)
+    manifest = Manifest(layout, submission)
+    assert len(manifest) == len(lines)
+    assert [manifest.line(row) for row in reversed(range(len(lines)))] == lines[::-1]
+    offsets = layout.manifest_index(submission).read_bytes()
+    assert len(offsets) == 8 * len(lines)
+    assert struct.unpack_from("<Q", offsets, 8)[0] == layout.manifest(submission).read_bytes().index(b"\n") + 1
+
+
+def test_a_manifest_that_cannot_be_written_whole_does_not_appear(layout: Layout) -> None:
+    def failing():  # type: ignore[no-untyped-def]
+        yield from list(trial_lines(toy_grid()))[:2]
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(EnvironmentProblem, match="No space left"):
+        write_submission(layout, submission_id(), failing())
+    assert layout.submission_ids() == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"abc"])
+def test_a_damaged_index_is_refused(layout: Layout, damage: bytes) -> None:
+    submission = submission_id()
+    write_submission(layout, submission, trial_lines(toy_grid()))
+    layout.manifest_index(submission).write_bytes(damage)
+    with pytest.raises(StoreError, match="torn or altered"):
+        Manifest(layout, submission)
+
+
+def test_a_damaged_row_is_refused_and_the_others_are_read(layout: Layout) -> None:
+    submission = submission_id()
+    write_submission(layout, submission, trial_lines(toy_grid()))
+    path = layout.manifest(submission)
+    data = bytearray(path.read_bytes())
+    data[0] = ord("x")
+    path.write_bytes(data)
+    manifest = Manifest(layout, submission)
+    with pytest.raises(StoreError, match="row 0"):
+        manifest.line(0)
+    assert manifest.line(1)["seed"] == 0
+
+
+def test_a_grid_that_has_not_changed_is_not_written_again(layout: Layout) -> None:
+    grid = toy_grid()
+    write_grid(layout, grid, trial_lines(grid))
+    paths = (layout.grid_header("toy"), layout.grid_trials("toy"))
+    before = [path.stat().st_ino for path in paths]
+    write_grid(layout, grid, trial_lines(grid))
+    assert [path.stat().st_ino for path in paths] == before
+    changed = toy_grid(seeds=(0, 1, 2, 3))
+    write_grid(layout, changed, trial_lines(changed))
+    assert [path.stat().st_ino == inode for path, inode in zip(paths, before, strict=True)] == [False, False]
+    assert json.loads(paths[0].read_bytes()) == json.loads(json.dumps(changed.header()))
+
+
+def test_chosen_lines_are_read_back(layout: Layout) -> None:
+    grid = toy_grid()
+    lines = list(trial_lines(grid))
+    write_grid(layout, grid, lines)
+    assert list(read_lines(layout.grid_trials("toy"), [1, 4])) == [lines[1], lines[4]]
+    with pytest.raises(StoreError, match="ends before line 100"):
+        list(read_lines(layout.grid_trials("toy"), [0, 99]))
+
+
+def test_submissions_have_names_of_their_own() -> None:
+    names = {submission_id() for _ in range(50)}
+    assert len(names) == 50
