@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
-from store.files import make_directory
+from store.files import make_directory, temporary_name
 from store.layout import STORE_SCHEMA
 
 
@@ -22,29 +22,37 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
     """
     make_directory(path.parent)
     with engine_errors(path):
-        connection = duckdb.connect(str(path), config={} if threads is None else {"threads": threads})
-        try:
-            _prepare(connection, path)
+        if not path.exists():
+            _create(path)
+        with _connected(path, threads) as connection:
+            check_version(connection, path)
             yield connection
-        except BaseException:
-            with suppress(duckdb.Error):  # what broke the connection says more than its refusal to close
-                connection.close()
-            raise
-        connection.close()
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    if _has_tables(connection):
-        check_version(connection, path)
-        return
-    with transaction(connection):
-        connection.execute(files("store").joinpath("schema.sql").read_text())
-        connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
-        connection.execute(files("store").joinpath("views.sql").read_text())
+def _create(path: Path) -> None:
+    """An empty store at `path`; made elsewhere and renamed, since a kill in the middle leaves no readable database."""
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        with _connected(temporary, threads=1) as connection, transaction(connection):
+            connection.execute(files("store").joinpath("schema.sql").read_text())
+            connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
+            connection.execute(files("store").joinpath("views.sql").read_text())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def _has_tables(connection: duckdb.DuckDBPyConnection) -> bool:
-    return bool(connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall())
+@contextmanager
+def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(str(path), config={} if threads is None else {"threads": threads})
+    try:
+        yield connection
+    except BaseException:
+        with suppress(duckdb.Error):  # what broke the connection says more than its refusal to close
+            connection.close()
+        raise
+    connection.execute("CHECKPOINT")
+    connection.close()
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -56,7 +56,6 @@ def ingest(root: Path | Layout, *, wait: bool = True, threads: int | None = None
         sweep(layout)
         with open_live(layout.live, threads=threads) as connection:
             found = ingest_into(layout, connection)
-            connection.execute("CHECKPOINT")
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
             publish(layout)
             found = found._replace(published=True)

@@ -28,7 +28,6 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
         fresh = layout.store / temporary_name("live.duckdb")
         with open_live(fresh, threads=threads) as connection:
             found = ingest_into(layout, connection)
-            connection.execute("CHECKPOINT")
         _replace(layout, fresh)
         publish(layout)
     return found._replace(published=True)

@@ -68,8 +68,19 @@ def test_a_record_with_a_nan_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b'{"a": 1', b"[1]", b"null", b'{"a": NaN}', b'{"a": -Infinity}', b'{"a": "\xff"}', b"{} {}", b"\0" * 9]
-    + [b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b'{"a": 1',
+        b"[1]",
+        b"null",
+        b'{"a": NaN}',
+        b'{"a": -Infinity}',
+        b'{"a": "\xff"}',
+        b"{} {}",
+        b"\0" * 9,
+        b"[" * 100_000,
+    ],
 )
 def test_torn_or_altered_json_is_a_store_error_that_names_the_file(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "r.json").write_bytes(text)

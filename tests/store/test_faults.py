@@ -1,0 +1,206 @@
+"""What a bad disk, a kill and a full disk may do to a campaign, and what they may not."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import Campaign
+
+from store.files import write_atomic
+from store.ingest import Ingested, ingest
+from store.intake import Intake
+from store.rebuild import rebuild
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+Process = Callable[..., subprocess.Popen[str]]
+
+
+def rows(store: Store) -> dict[str, int]:
+    return {
+        table: store.sql(f"SELECT count(*) AS n FROM {table}")["n"].item()
+        for table in ("metric", "evaluation", "probe")
+    }
+
+
+@pytest.mark.parametrize("where", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_one_flipped_byte_is_quarantined_and_the_rest_is_served(
+    campaign: Campaign, opened: OpenStore, where: float
+) -> None:
+    whole = rows(opened(campaign.root))
+    sound = opened(campaign.root).content_hash()
+    path = next(path for path in campaign.layout.shards() if "-evaluation." in path.name)
+    good = path.read_bytes()
+    bad = bytearray(good)
+    bad[round(where * (len(bad) - 1))] ^= 0x10
+    path.write_bytes(bad)
+    found = rebuild(campaign.root)
+    assert found.bad_shards == 1
+    store = opened(campaign.root)
+    assert rows(store) == {**whole, "evaluation": 0}
+    assert store.bad_shards().rows() == [(path.name, store.bad_shards()["reason"].item())]
+    assert "do not have the hash in its name" in store.bad_shards()["reason"].item()
+    write_atomic(path, good)  # a later, good delivery
+    assert ingest(campaign.root).shards == 1
+    store = opened(campaign.root)
+    assert store.bad_shards().is_empty()
+    assert store.content_hash() == sound
+
+
+@pytest.mark.parametrize("kept", [0, 7, -1])
+def test_a_torn_shard_is_quarantined_until_it_is_whole(campaign: Campaign, opened: OpenStore, kept: int) -> None:
+    path = campaign.layout.shards()[0]
+    good = path.read_bytes()
+    path.write_bytes(good[:kept])
+    assert ingest(campaign.root).bad_shards == 1
+    assert ingest(campaign.root) == Ingested()  # said once, kept until it changes
+    write_atomic(path, good)
+    assert ingest(campaign.root).bad_shards == 0
+    assert opened(campaign.root).bad_shards().is_empty()
+
+
+def test_a_bad_shard_that_is_taken_away_is_forgotten(campaign: Campaign, opened: OpenStore) -> None:
+    stray = campaign.layout.spool / "holiday.parquet"
+    write_atomic(stray, b"photo")
+    assert "its name is not" in opened(campaign.root).bad_shards()["reason"].item()
+    stray.unlink()
+    assert ingest(campaign.root).forgotten == 1
+    assert opened(campaign.root).bad_shards().is_empty()
+
+
+def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenStore) -> None:
+    before = rows(opened(campaign.root))
+    path = campaign.layout.shards()[0]
+    write_atomic(path, path.read_bytes())  # the same name again: nothing happens
+    assert ingest(campaign.root) == Ingested()
+    twin = path.with_name(path.name.replace("-0000-000000-", "-0007-000000-"))
+    write_atomic(twin, path.read_bytes())
+    assert ingest(campaign.root).bad_shards == 1
+    store = opened(campaign.root)
+    assert rows(store) == before
+    assert "whose rows count already" in store.bad_shards()["reason"].item()
+
+
+def test_twins_that_arrive_together_count_once(campaign: Campaign, opened: OpenStore) -> None:
+    path = campaign.layout.shards()[0]
+    write_atomic(path.with_name(path.name.replace("-0000-000000-", "-0007-000000-")), path.read_bytes())
+    store = opened(campaign.root)
+    assert store.bad_shards().height == 1
+    assert store.sql("SELECT count(DISTINCT blake2b) = count(*) AS once FROM shard")["once"].item()
+
+
+def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = campaign.layout.shards()[0]
+
+    def verified_then_gone(self: object, path: Path, known: set[str]) -> object:
+        info = original(self, path, known)
+        if path == gone:
+            path.unlink()
+        return info
+
+    original = Intake._verified
+    monkeypatch.setattr(Intake, "_verified", verified_then_gone)
+    found = ingest(campaign.root)
+    assert (found.shards, found.bad_shards) == (2, 1)
+    assert "the engine cannot read it" in opened(campaign.root, refresh=False).bad_shards()["reason"].item()
+
+
+KILLED_INSIDE = """
+import os, signal, sys
+from pathlib import Path
+import store.intake
+from store.ingest import ingest
+
+store.intake.BATCH_ROWS = 1
+calls, enter = 0, store.intake.Intake._enter
+
+def dying(self, batch):
+    global calls
+    calls += 1
+    if calls == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)    # rows are inserted, the ledger is not
+    enter(self, batch)
+
+store.intake.Intake._enter = dying
+ingest(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_a_kill_inside_a_transaction_loses_and_doubles_nothing(
+    campaign: Campaign, opened: OpenStore, process: Process, batch: int
+) -> None:
+    killed = process(KILLED_INSIDE, campaign.root, batch)
+    assert killed.wait(timeout=60) == -signal.SIGKILL
+    assert ingest(campaign.root).shards == 3 - (batch - 1)
+    interrupted = opened(campaign.root).content_hash()
+    rebuild(campaign.root)
+    assert opened(campaign.root).content_hash() == interrupted
+
+
+INGEST_FOR_EVER = """
+import sys
+from pathlib import Path
+from store.rebuild import rebuild
+
+print("ready", flush=True)
+while True:
+    rebuild(Path(sys.argv[1]))
+"""
+
+
+def test_a_kill_at_any_moment_of_a_rebuild_leaves_a_store_that_goes_on(
+    campaign: Campaign, opened: OpenStore, process: Process
+) -> None:
+    whole = opened(campaign.root).content_hash()
+    for delay in (0.0, 0.05, 0.1, 0.15, 0.2):
+        killed = process(INGEST_FOR_EVER, campaign.root)
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        time.sleep(delay)
+        killed.kill()
+        killed.wait(timeout=60)
+        assert opened(campaign.root).content_hash() == whole
+        assert not [path for path in campaign.layout.store.iterdir() if ".tmp." in path.name]
+
+
+FULL_DISK = """
+import subprocess, sys
+from pathlib import Path
+
+root = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", root], check=True)
+sys.path.insert(0, sys.argv[2])
+from grid.errors import EnvironmentProblem
+from store.ingest import ingest
+from synthetic import write_campaign
+
+write_campaign(root, steps=2000, operators=("softmax", "SSA"))
+try:
+    ingest(root)
+except EnvironmentProblem as problem:
+    print("refused:", problem)
+subprocess.run(["mount", "-o", "remount,size=64M", root], check=True)
+print("rows:", ingest(root).rows)
+"""
+
+
+def test_a_full_disk_is_said_in_one_sentence_and_the_same_ingest_goes_on(tmp_path: Path) -> None:
+    alone = ["unshare", "--mount", "--map-root-user"]
+    tried = subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", tmp_path], check=False, capture_output=True)
+    if tried.returncode:
+        pytest.skip("this machine lets nobody mount a small file system")
+    tests = Path(__file__).parents[1]
+    found = subprocess.run(
+        [*alone, sys.executable, "-c", FULL_DISK, tmp_path, tests], check=True, capture_output=True, text=True
+    )
+    said, brought = found.stdout.splitlines()
+    assert said.startswith("refused: cannot write ")
+    assert "live.duckdb: the disk is full; free some space" in said
+    assert brought == "rows: 60440"

@@ -1,0 +1,375 @@
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from synthetic import (
+    SUBMISSION,
+    Campaign,
+    plan_header,
+    plan_lines,
+    publish_grid,
+    write_campaign,
+    write_end,
+    write_start,
+)
+
+from grid.errors import EnvironmentProblem, StoreError
+from store.files import write_json
+from store.ingest import Ingested, ingest
+from store.layout import Layout
+from store.locking import ingest_lock
+from store.rebuild import rebuild
+from store.shards import ShardBuffer, write_shard
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+Process = Callable[..., subprocess.Popen[str]]
+
+GONE = {"pid": 2**22 + 1, "pid_started": 1}
+METRIC = {"trial": ["ab" * 16], "attempt": [1], "step": [0], "name": ["loss"], "value": [1.0], "wall_s": [0.0]}
+
+
+def test_ingest_brings_everything_once(campaign: Campaign, opened: OpenStore) -> None:
+    first = ingest(campaign.root)
+    assert first.shards == len(campaign.layout.shards())
+    assert (first.bad_shards, first.bad_records, first.published) == (0, 0, True)
+    before = opened(campaign.root, refresh=False).content_hash()
+    assert ingest(campaign.root) == Ingested()
+    store = opened(campaign.root, refresh=False)
+    assert store.content_hash() == before
+    assert store.sql("SELECT sum(rows) AS n FROM shard")["n"].item() == first.rows
+    tables = " UNION ALL ".join(f"SELECT count(*) AS n FROM {table}" for table in ("metric", "evaluation", "probe"))
+    assert store.sql(f"SELECT sum(n) AS n FROM ({tables})")["n"].item() == first.rows
+
+
+def test_the_database_says_what_the_files_say(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    planned = store.sql("SELECT * FROM grid_trial ORDER BY position")
+    assert planned["trial"].to_list() == [line["trial"] for line in campaign.lines]
+    assert [json.loads(axes) for axes in planned["axes"]] == [line["axes"] for line in campaign.lines]
+    specs = dict(store.sql("SELECT trial, spec FROM trial").iter_rows())
+    assert {key: json.loads(spec) for key, spec in specs.items()} == {
+        line["trial"]: line["spec"] for line in campaign.lines
+    }
+    assert set(store.sql("SELECT task FROM trial")["task"]) == {"linear_functions"}
+    failed = store.sql("SELECT * FROM attempt WHERE reason = 'diverged'").row(0, named=True)
+    end = json.loads(campaign.layout.end(failed["trial"], failed["attempt"]).read_text())
+    start = json.loads(campaign.layout.start(failed["trial"], failed["attempt"]).read_text())
+    for record, names in ((start, ("host", "pid", "device", "code")), (end, ("message", "step", "ended", "wall_s"))):
+        assert {name: failed[name] for name in names} == {name: record[name] for name in names}
+    assert json.loads(failed["versions"]) == start["versions"]
+    resumed = store.sql("SELECT trial, resumed_attempt, resumed_step FROM attempt WHERE resumed_step IS NOT NULL")
+    assert resumed.rows() == [(campaign.line("softmax · 16", 0)["trial"], 1, 6)]
+
+
+def test_states_of_trials_follow_their_attempts(campaign: Campaign, opened: OpenStore) -> None:
+    query = "SELECT label, seed, status, reason FROM grid_trial JOIN trial USING (trial, seed) WHERE status <> 'ok'"
+    assert set(opened(campaign.root).sql(query).rows()) == {
+        ("SSA · 8", 1, "failed", "diverged"),
+        ("SSA · 16", 2, "failed", "error"),
+        ("softmax · 16", 2, "pending", None),
+        ("softmax · 8", 2, "running", None),
+    }
+    key = campaign.line("softmax · 8", 2)["trial"]
+    write_end(campaign.layout, key, 1, step=12)
+    key = campaign.line("SSA · 8", 1)["trial"]
+    write_start(campaign.layout, key, 2)
+    assert ingest(campaign.root).attempts == 2
+    assert set(opened(campaign.root).sql(query).rows()) == {
+        ("SSA · 8", 1, "running", "diverged"),
+        ("SSA · 16", 2, "failed", "error"),
+        ("softmax · 16", 2, "pending", None),
+    }
+
+
+def test_a_process_that_died_without_a_word_is_noticed(campaign: Campaign, opened: OpenStore) -> None:
+    ingest(campaign.root)
+    write_start(campaign.layout, campaign.line("softmax · 8", 2)["trial"], 1, **GONE)
+    assert ingest(campaign.root).attempts == 1
+    assert opened(campaign.root).progress("quickstart")["running"].sum() == 0
+
+
+def test_files_that_arrive_in_any_order_give_the_same_store(tmp_path: Path, opened: OpenStore) -> None:
+    whole = write_campaign(tmp_path / "whole", seeds=range(2), steps=6, failed={("SSA", 1): "error"})
+    parts = Layout(tmp_path / "parts")
+    files = sorted(path for path in whole.root.rglob("*") if path.is_file())
+    for number, path in enumerate(reversed(files)):
+        target = parts.root / path.relative_to(whole.root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+        if number % 5 == 0:
+            ingest(parts)
+    moved = opened(parts.root).content_hash()
+    assert not [path for path in whole.root.rglob("*") if path.is_file()]
+    write_campaign(whole.root, seeds=range(2), steps=6, failed={("SSA", 1): "error"})
+    assert opened(whole.root).content_hash() == moved
+
+
+def test_what_is_half_there_is_left_for_later(campaign: Campaign, opened: OpenStore) -> None:
+    ingest(campaign.root)
+    layout, key = campaign.layout, campaign.line("softmax · 16", 2)["trial"]
+    layout.attempt(key, 1).mkdir(parents=True)
+    layout.heartbeat(key, 1).touch()
+    (layout.spool / "20260921T141320-0a1b2c-0000-000009-metric.tmp.host.1.aa").write_bytes(b"half")
+    (layout.grids / "new.json.tmp.host.1.aa").write_bytes(b"{")
+    (layout.submissions / "20260921T141321-0a1b2c").mkdir()
+    assert ingest(campaign.root) == Ingested()
+    assert opened(campaign.root).bad_records().is_empty()
+
+
+def test_a_grid_planned_again_replaces_its_members(campaign: Campaign, opened: OpenStore) -> None:
+    layout = campaign.layout
+    ingest(campaign.root)
+    lines = plan_lines(("softmax", "Integral"), range(2), "quickstart", {})
+    publish_grid(layout, plan_header(lines, "quickstart", {}, ("softmax", "Integral")), lines, "20270101T000000-aaaaaa")
+    assert ingest(campaign.root).plans == 2
+    store = opened(campaign.root)
+    assert store.sql("SELECT trial FROM grid_trial ORDER BY position")["trial"].to_list() == [
+        line["trial"] for line in lines
+    ]
+    assert [axis["name"] for axis in store.grid("quickstart")["axes"]] == ["operator"]
+    assert "width" not in store.sql("FROM grid_quickstart").columns
+    kept = store.sql("SELECT count(*) AS n FROM trial WHERE status = 'ok'")["n"].item()
+    assert kept == 8  # what was trained is not forgotten
+    incremental = store.content_hash()
+    for path in (layout.live, layout.snapshot):
+        path.unlink()
+    assert opened(campaign.root).content_hash() == incremental
+
+
+def test_a_grid_and_attempts_that_are_gone_are_forgotten(campaign: Campaign, opened: OpenStore) -> None:
+    layout, key = campaign.layout, campaign.line("SSA · 8", 0)["trial"]
+    ingest(campaign.root)
+    layout.grid_header("quickstart").unlink()
+    layout.end(key, 1).unlink()
+    for path in (layout.start(key, 1), layout.heartbeat(key, 1)):
+        path.unlink()
+    layout.attempt(key, 1).rmdir()
+    ingest(campaign.root)
+    store = opened(campaign.root)
+    assert store.grids() == []
+    assert store.sql("SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'grid%'").is_empty()
+    assert store.sql("SELECT status, attempts FROM trial WHERE trial = $key", {"key": key}).rows() == [("pending", 0)]
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "reason"),
+    [
+        ("end", b'{"schema": 1, "trial"', "torn or altered"),
+        ("end", b"", "torn or altered"),
+        ("end", {"schema": 2}, "schema version 2, and this ablate reads 1; upgrade ablate"),
+        ("end", {"status": "splendid"}, "field 'status' must be one of"),
+        ("end", {"step": 2**70}, "field 'step' must be int64"),
+        ("end", {"wall_s": "long"}, "field 'wall_s' must be float, got 'long'"),
+        ("end", {"ended": None}, "field 'ended' must be float, got None"),
+        ("end", {"trial": "cd" * 16}, "lies elsewhere"),
+        ("start", {"attempt": 7}, "lies elsewhere"),
+        ("start", {"resumed_from": {"step": 3}}, "field 'attempt' must be int32"),
+        ("start", {"pid": True}, "field 'pid' must be int64, got True"),
+    ],
+)
+def test_a_damaged_record_is_reported_and_stops_nothing(
+    campaign: Campaign, opened: OpenStore, place: str, text: bytes | dict[str, Any], reason: str
+) -> None:
+    key = campaign.line("SSA · 8", 0)["trial"]
+    path = campaign.layout.start(key, 1) if place == "start" else campaign.layout.end(key, 1)
+    good = path.read_bytes()
+    path.write_bytes(text if isinstance(text, bytes) else json.dumps({**json.loads(good), **text}).encode())
+    found = ingest(campaign.root)
+    assert (found.bad_records, found.attempts) == (1, 12 if place == "end" else 11)
+    store = opened(campaign.root)
+    assert store.bad_records()["file"].to_list() == [path.relative_to(campaign.root).as_posix()]
+    assert reason in store.bad_records()["reason"].item()
+    assert store.sql("SELECT status FROM trial WHERE trial = $key", {"key": key})["status"].item() != "ok"
+    assert ingest(campaign.root) == Ingested()
+    path.write_bytes(good)
+    ingest(campaign.root)
+    store = opened(campaign.root)
+    assert store.bad_records().is_empty()
+    assert store.sql("SELECT status FROM trial WHERE trial = $key", {"key": key})["status"].item() == "ok"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"trial": "', "line 3: line 3 is not whole JSON"),
+        (b"[]", "must hold one JSON object, not list"),
+        (b"{}", "field 'trial' must be key, got None"),
+        ({"seed": 1.5}, "field 'seed' must be int64, got 1.5"),
+        ({"trial": "xyz"}, "field 'trial' must be key, got 'xyz'"),
+        ({"grid": "another"}, "it belongs to the grid 'another'"),
+        (None, "stands there twice"),
+    ],
+)
+def test_a_damaged_trial_line_costs_that_trial_only(
+    campaign: Campaign, opened: OpenStore, line: bytes | dict[str, Any] | None, reason: str
+) -> None:
+    path = campaign.layout.grid_trials("quickstart")
+    lines = path.read_bytes().splitlines()
+    if isinstance(line, bytes):
+        lines[2] = line
+    else:
+        lines[2] = lines[0] if line is None else json.dumps({**json.loads(lines[2]), **line}).encode()
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    ingest(campaign.root)
+    store = opened(campaign.root)
+    assert store.sql("SELECT count(*) AS n FROM grid_trial")["n"].item() == 11
+    reasons = store.bad_records()["reason"].to_list()
+    assert len(reasons) == 2
+    assert any(reason in found for found in reasons)
+    assert any("its header promises 12 trials; 11 can be read" in found for found in reasons)
+
+
+def test_a_damaged_header_or_index_is_reported(campaign: Campaign, opened: OpenStore) -> None:
+    campaign.layout.grid_header("quickstart").write_bytes(b'{"schema": 1')
+    campaign.layout.manifest_index(SUBMISSION).write_bytes(b"\0" * 96)
+    store_files = opened(campaign.root).bad_records()["file"].to_list()
+    assert store_files == ["grids/quickstart.json", f"submissions/{SUBMISSION}/manifest.idx"]
+    publish_grid(campaign.layout, campaign.header, campaign.lines)
+    assert opened(campaign.root).bad_records().is_empty()
+
+
+@pytest.mark.parametrize(
+    "change", [{"grid": "other"}, {"seeds": ["one"]}, {"axes": [1]}, {"axes": [{"name": "a"}]}, {"trials": None}]
+)
+def test_a_header_that_makes_no_sense_is_reported(
+    campaign: Campaign, opened: OpenStore, change: dict[str, Any]
+) -> None:
+    write_json(campaign.layout.grid_header("quickstart"), {**campaign.header, **change})
+    store = opened(campaign.root)
+    assert store.bad_records()["file"].to_list() == ["grids/quickstart.json"]
+    assert store.grids() == []
+    assert store.sql("SELECT count(*) AS n FROM trial")["n"].item() == 12
+
+
+def test_strange_text_in_a_record_is_kept_as_text(campaign: Campaign, opened: OpenStore) -> None:
+    key = campaign.line("SSA · 8", 1)["trial"]
+    message = "nul \0, surrogate \udc80, quote ' \" ; DROP TABLE metric; -- 漢字 </script>"
+    write_end(campaign.layout, key, 1, status="failed", reason="error", message=message)
+    found = opened(campaign.root).sql("SELECT message FROM attempt WHERE trial = $key", {"key": key})["message"].item()
+    assert found == message.replace("\udc80", "?")
+
+
+def test_a_trial_that_no_plan_holds_is_still_a_trial(campaign: Campaign, opened: OpenStore) -> None:
+    write_start(campaign.layout, "cd" * 16, 1)
+    write_end(campaign.layout, "cd" * 16, 1)
+    found = opened(campaign.root).sql("SELECT status, spec FROM trial WHERE cell IS NULL")
+    assert found.rows() == [("ok", None)]
+
+
+def test_one_process_ingests_and_another_may_pass_or_wait(campaign: Campaign) -> None:
+    with ingest_lock(campaign.layout, wait=True) as held:
+        assert held
+        assert ingest(campaign.root, wait=False) == Ingested(busy=True)
+    assert ingest(campaign.root, wait=False).rows > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (
+            7,
+            r"written by a newer ablate \(store version 7; this one reads 1\); upgrade ablate, or make the store again",
+        ),
+        (0, r"written by an older ablate \(store version 0; this one reads 1\); make it again .*`ablate rebuild`"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_in_words(campaign: Campaign, version: int, message: str) -> None:
+    ingest(campaign.root)
+    for path in (campaign.layout.live, campaign.layout.snapshot):
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE meta SET value = $v", {"v": str(version)})
+    with pytest.raises(StoreError, match=message):
+        ingest(campaign.root)
+    for refresh in (True, False):
+        with pytest.raises(StoreError, match=message):
+            Store.open(campaign.root, refresh=refresh)
+
+
+@pytest.mark.parametrize("text", [b"not a database", b""])
+def test_a_damaged_database_is_refused_with_the_remedy_and_the_remedy_works(
+    campaign: Campaign, opened: OpenStore, text: bytes
+) -> None:
+    whole = opened(campaign.root).content_hash()
+    campaign.layout.live.write_bytes(text)
+    with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate rebuild`"):
+        ingest(campaign.root)
+    assert opened(campaign.root, refresh=False).content_hash() == whole  # readers do not notice
+    rebuild(campaign.root)
+    assert opened(campaign.root).content_hash() == whole
+
+
+def test_somebody_elses_database_is_refused(campaign: Campaign) -> None:
+    campaign.layout.store.mkdir()
+    with duckdb.connect(str(campaign.layout.live)) as connection:
+        connection.execute("CREATE TABLE holiday (photo BLOB)")
+    with pytest.raises(StoreError, match="is not a store of this program"):
+        ingest(campaign.root)
+
+
+def test_a_store_that_cannot_be_made_is_an_environment_problem(campaign: Campaign) -> None:
+    campaign.layout.store.write_bytes(b"a file")
+    with pytest.raises(EnvironmentProblem, match="a file stands where a directory is needed"):
+        ingest(campaign.root)
+
+
+def test_one_thread_is_enough(campaign: Campaign) -> None:
+    assert ingest(campaign.root, threads=1).rows > 0
+
+
+def test_a_trial_planned_by_several_submissions_takes_its_latest_labels(tmp_path: Path, opened: OpenStore) -> None:
+    layout = Layout(tmp_path)
+    lines = plan_lines(("softmax",), range(1), "g", {})
+    header = plan_header(lines, "g", {}, ("softmax",))
+    publish_grid(layout, header, [{**lines[0], "operator": "newest"}], "20270101T000000-aaaaaa")
+    publish_grid(layout, header, [{**lines[0], "operator": "oldest"}], "20260101T000000-aaaaaa")
+    ingest(tmp_path)
+    assert opened(tmp_path).sql("SELECT operator FROM trial")["operator"].item() == "newest"
+    publish_grid(layout, header, [{**lines[0], "operator": "middle"}], "20260601T000000-aaaaaa")
+    ingest(tmp_path)
+    assert opened(tmp_path).sql("SELECT operator FROM trial")["operator"].item() == "newest"
+
+
+INGEST = """
+import sys
+from pathlib import Path
+from store.ingest import ingest
+print(ingest(Path(sys.argv[1])).rows)
+"""
+
+
+def test_two_ingesters_at_once_count_everything_once(tmp_path: Path, opened: OpenStore, process: Process) -> None:
+    layout = Layout(tmp_path)
+    for sequence in range(40):
+        columns = {**METRIC, "step": [sequence]}
+        write_shard(layout, "metric", columns, submission=SUBMISSION, worker=0, sequence=sequence)
+    both = [process(INGEST, tmp_path) for _ in range(2)]
+    rows = [int(found.communicate(timeout=60)[0]) for found in both]
+    assert sum(rows) == 40
+    assert opened(tmp_path).sql("SELECT count(*) AS n, count(DISTINCT step) AS s FROM metric").rows() == [(40, 40)]
+
+
+def test_rows_of_many_small_shards_arrive_in_several_transactions(
+    tmp_path: Path, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.intake.BATCH_ROWS", 3)
+    layout = Layout(tmp_path)
+    for sequence in range(10):
+        columns = {**METRIC, "step": [sequence]}
+        write_shard(layout, "metric", columns, submission=SUBMISSION, worker=0, sequence=sequence)
+    assert ingest(tmp_path).shards == 10
+    assert opened(tmp_path).sql("SELECT count(*) AS n FROM metric")["n"].item() == 10
+
+
+def test_a_worker_may_go_on_writing_between_ingests(tmp_path: Path, opened: OpenStore) -> None:
+    layout = Layout(tmp_path)
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for step in range(5):
+        buffer.add("metric", ("ab" * 16, 1, step, "loss", 0.5, 0.1))
+        buffer.flush()
+        assert ingest(tmp_path).rows == 1
+    assert opened(tmp_path).sql("SELECT list(step ORDER BY step) AS s FROM metric")["s"].item().to_list() == [*range(5)]
