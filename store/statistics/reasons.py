@@ -99,5 +99,4 @@ def _decide(found: Finding, rule: Rule) -> str:
     seeds = found.seeds if found.seeds > found.pairs else found.seeds_worst
     if math.isnan(seeds):
         return "no affordable number of seeds would decide"
-    seeds = max(seeds, found.pairs + 1)
     return f"about {seeds:,.0f} seeds ({seeds - found.pairs:,.0f} more) would decide"

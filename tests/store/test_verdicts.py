@@ -137,14 +137,14 @@ def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_ar
         factors={"seed": ("head", "constant", "layer")},  # an axis may be called like a column of the statistics
         effect=with_gate,
         noise=0.001,
-        pending=[("SSA · head", 0), ("SSA · head", 1)],
+        pending=[("SSA · head", 0), ("softmax · head", 0)],
         failed={("softmax · layer", 3): "diverged"},
     )
     with Store.open(campaign.root) as store:
         found = effects(store, "quickstart")
     assert found.select("factor", "level", "n").rows() == [
-        ("operator", "softmax", 14),
-        ("operator", "SSA", 13),
+        ("operator", "softmax", 13),
+        ("operator", "SSA", 14),
         ("seed", "head", 8),
         ("seed", "constant", 10),
         ("seed", "layer", 9),

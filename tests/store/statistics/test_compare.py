@@ -97,6 +97,7 @@ def test_a_failure_in_one_arm_only_forbids_a_verdict_and_shows_the_numbers(frame
     assert row["verdict"] == "no verdict"
     assert row["reason"].startswith("failures differ between the arms (1 failed only here)")
     assert row["difference"] == pytest.approx(math.log(0.5), abs=0.02)
+    assert (row["p"], row["p_holm"], row["seeds_needed"], row["detectable"]) == (None, None, None, None)
     other = only(frame({"softmax": [*BASE[:4], None], "SSA": times(0.5)}, {("softmax", 4): "failed"}))
     assert "1 failed only in the baseline" in other["reason"]
 
@@ -194,13 +195,21 @@ def test_undecided_says_how_many_seeds_would_decide(frame) -> None:
 
 
 def test_undecided_never_asks_for_fewer_seeds_than_there_are(frame) -> None:
-    values = frame(
-        {"softmax": BASE, "SSA": [float(b * math.exp(0.03 + e)) for b, e in zip(BASE, 2 * NOISE, strict=True)]}
-    )
-    row = only(values)
+    """The noise would show a difference as large as the ROPE; this one lies between zero and the ROPE."""
+    cell = [float(b * math.exp(0.025 + 1.9 * e)) for b, e in zip(BASE, NOISE, strict=True)]
+    row = only(frame({"softmax": BASE, "SSA": cell}))
     assert row["verdict"] == "undecided"
-    assert row["seeds_needed"] <= 9
+    assert row["seeds_needed"] <= 5
     assert int(row["reason"].split("about ")[1].split(" ")[0]) > 5
+
+
+def test_a_larger_family_needs_more_seeds(frame) -> None:
+    cell = [0.9, 1.6, 0.7, 1.3, 1.0]
+    alone = only(frame({"softmax": BASE, "SSA": cell}))
+    crowd = {f"other {i}": times(1.0) for i in range(5)}
+    crowded = compare(frame({"softmax": BASE, "SSA": cell, **crowd}), **RULES).row(0, named=True)
+    assert crowded["seeds_needed"] > alone["seeds_needed"]
+    assert crowded["detectable"] > alone["detectable"]
 
 
 def test_without_a_rope_undecided_asks_for_one(frame) -> None:

@@ -98,8 +98,11 @@ def test_beyond_twenty_pairs_the_sign_flip_p_stays_near_the_t_test_and_never_rea
     assert sign_flip_p(ours - theirs) == sign_flip_p(ours - theirs)
 
 
-def test_sign_flips_of_equal_sizes_count_the_observed_pattern_in_spite_of_rounding() -> None:
-    assert sign_flip_p(np.full(7, 0.1)) == 2 / 2**7
+@pytest.mark.parametrize("unit", [0.1, 0.7, 1e-9])
+def test_sign_flips_count_ties_with_the_observed_pattern_in_spite_of_rounding(unit: float) -> None:
+    whole = np.array([1.0, 2.0, 3.0, 6.0, 7.0, -4.0, 9.0, -1.0])
+    assert sign_flip_p(whole * unit) == sign_flip_p(whole)
+    assert sign_flip_p(np.full(7, unit)) == 2 / 2**7
 
 
 def test_superiority_counts_wins_in_the_direction_of_better_and_ties_half() -> None:

@@ -51,7 +51,7 @@ def test_seeds_needed_is_the_first_number_whose_power_suffices() -> None:
 
 
 def test_seeds_needed_is_at_least_three_and_nan_where_no_number_answers() -> None:
-    assert seeds_needed(1.0, np.array([1e-9]), alpha=0.05) == 3
+    assert seeds_needed(1.0, np.array([1e-9, 7.0]), alpha=0.05)[0] == 3
     assert np.isnan(seeds_needed(0.05, np.array([0.0, np.nan, np.inf, 1e9]), alpha=0.05)).all()
     assert np.isnan(seeds_needed(0.0, ONE, alpha=0.05)).all()
 
