@@ -1,0 +1,166 @@
+import errno
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import Campaign
+
+from grid.errors import EnvironmentProblem, NotFoundError
+from store.ingest import ingest
+from store.layout import Layout
+from store.locking import ingest_lock
+from store.rebuild import rebuild
+from store.shards import write_shard
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+Process = Callable[..., subprocess.Popen[str]]
+
+COUNT = "SELECT count(*) AS n FROM metric"
+
+
+def deliver(layout: Layout, sequence: int, rows: int = 10) -> None:
+    """One more shard of one trial."""
+    columns = {
+        "trial": ["ab" * 16] * rows,
+        "attempt": [1] * rows,
+        "step": [sequence * rows + i for i in range(rows)],
+        "name": ["loss"] * rows,
+        "value": [0.5] * rows,
+        "wall_s": [0.0] * rows,
+    }
+    write_shard(layout, "metric", columns, submission="20270101T000000-aaaaaa", worker=1, sequence=sequence)
+
+
+def test_a_reader_keeps_the_snapshot_it_opened_and_the_next_one_sees_the_news(
+    campaign: Campaign, opened: OpenStore
+) -> None:
+    old = opened(campaign.root)
+    before = old.sql(COUNT)["n"].item()
+    deliver(campaign.layout, 0)
+    new = opened(campaign.root)
+    assert (old.sql(COUNT)["n"].item(), new.sql(COUNT)["n"].item()) == (before, before + 10)
+
+
+def test_without_refresh_the_last_snapshot_is_served(campaign: Campaign, opened: OpenStore) -> None:
+    before = opened(campaign.root).sql(COUNT)["n"].item()
+    deliver(campaign.layout, 0)
+    assert opened(campaign.root, refresh=False).sql(COUNT)["n"].item() == before
+
+
+def test_while_another_ingests_a_reader_is_served_at_once_and_told(campaign: Campaign, opened: OpenStore) -> None:
+    assert opened(campaign.root).stale is None
+    with ingest_lock(campaign.layout, wait=True):
+        store = opened(campaign.root)
+    assert store.stale == "another process is ingesting; its next snapshot has the newest files"
+    assert store.sql(COUNT)["n"].item() > 0
+
+
+def test_a_disk_that_is_full_keeps_the_last_snapshot(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = opened(campaign.root).sql(COUNT)["n"].item()
+    deliver(campaign.layout, 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", full)
+        with pytest.raises(EnvironmentProblem, match=r"cannot write .*snapshot\.duckdb: No space left"):
+            ingest(campaign.root)
+        stale = opened(campaign.root)
+    assert stale.sql(COUNT)["n"].item() == before
+    assert "No space left on device" in (stale.stale or "")
+    assert ingest(campaign.root).published  # nothing is new, but readers have not seen it yet
+    assert opened(campaign.root, refresh=False).sql(COUNT)["n"].item() == before + 10
+
+
+def test_what_a_killed_ingester_left_is_swept_away(campaign: Campaign) -> None:
+    ingest(campaign.root)
+    left = campaign.layout.store / "snapshot.duckdb.tmp.host.1.aa"
+    left.write_bytes(b"half")
+    ingest(campaign.root)
+    assert not left.exists()
+
+
+def test_nothing_there_is_not_found(tmp_path: Path, campaign: Campaign) -> None:
+    for refresh in (True, False):
+        with pytest.raises(NotFoundError, match=r"there is no campaign in .*nowhere; `ablate run` makes one"):
+            Store.open(tmp_path / "nowhere", refresh=refresh)
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(NotFoundError, match="has no snapshot yet"):
+        Store.open(campaign.root, refresh=False)
+    with pytest.raises(NotFoundError, match="there is no campaign"):
+        rebuild(tmp_path / "nowhere")
+
+
+def test_rebuilding_gives_the_store_that_ingesting_gave(campaign: Campaign, opened: OpenStore) -> None:
+    ingest(campaign.root)
+    deliver(campaign.layout, 0)
+    ingest(campaign.root)
+    store = opened(campaign.root)
+    before = store.content_hash()
+    campaign.layout.live.write_bytes(b"whatever was there")
+    Path(f"{campaign.layout.live}.wal").write_bytes(b"and its log")
+    found = rebuild(campaign.root)
+    assert found.rows == store.sql("SELECT sum(rows) AS n FROM shard")["n"].item()
+    assert opened(campaign.root).content_hash() == before
+    assert store.content_hash() == before  # the old reader is still served
+
+
+@pytest.mark.parametrize("table", ["metric", "evaluation", "probe", "grid_trial", "attempt", "trial", "axis", "shard"])
+def test_the_content_hash_notices_one_row(campaign: Campaign, opened: OpenStore, table: str) -> None:
+    import duckdb
+
+    before = opened(campaign.root).content_hash()
+    for change in (f"DELETE FROM {table} WHERE rowid = 0", f"INSERT INTO {table} FROM {table} LIMIT 1"):
+        if table == "shard" and change.startswith("INSERT"):
+            continue  # the ledger's key refuses it
+        copy = campaign.root / "copy" / "store"
+        copy.mkdir(parents=True, exist_ok=True)
+        shutil.copy(campaign.layout.snapshot, copy / "snapshot.duckdb")
+        with duckdb.connect(str(copy / "snapshot.duckdb")) as connection:
+            connection.execute(change)
+        with Store.open(copy.parent, refresh=False) as changed:
+            assert changed.content_hash() != before
+
+
+READ = """
+import json, sys, time
+from pathlib import Path
+from store.store import Store
+
+seen = []
+while not Path(sys.argv[2]).exists():
+    with Store.open(Path(sys.argv[1]), refresh=False) as store:
+        rows = store.sql("SELECT (SELECT count(*) FROM metric) AS n, (SELECT sum(rows) FROM shard) AS promised")
+        seen.append(rows.row(0))
+    if len(seen) == 1:
+        print("reading", flush=True)
+print(json.dumps([[int(n), int(promised)] for n, promised in seen]))
+"""
+
+
+def test_another_process_reads_whole_snapshots_while_this_one_ingests(
+    tmp_path: Path, opened: OpenStore, process: Process
+) -> None:
+    layout = Layout(tmp_path / "campaign")
+    deliver(layout, 0)
+    ingest(layout)
+    reader = process(READ, layout.root, tmp_path / "stop")
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "reading\n"
+    for sequence in range(1, 15):
+        deliver(layout, sequence)
+        ingest(layout)
+    (tmp_path / "stop").touch()
+    out, _ = reader.communicate(timeout=60)
+    seen = json.loads(out)
+    assert all(rows == promised for rows, promised in seen)
+    assert [rows for rows, _ in seen] == sorted(rows for rows, _ in seen)
+    assert opened(layout.root).sql(COUNT)["n"].item() == 150

@@ -1,0 +1,268 @@
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import EPOCH, Campaign, write_campaign
+
+from grid.errors import NotFoundError, SpecError
+from store.layout import Layout
+from store.shards import ShardBuffer
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+
+POINT = {"sigma_f": 5, "sigma_x": 1}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "INSERT INTO metric SELECT * FROM metric",
+        "DROP TABLE metric",
+        "CREATE TABLE memory.mine (i INT)",
+        "CREATE TEMP TABLE mine (i INT)",
+        "ATTACH ':memory:' AS other",
+        "USE memory",
+        "SET threads = 1",
+        "PRAGMA enable_profiling",
+        "COPY metric TO '/tmp/elsewhere.csv'",
+        "INSTALL httpfs",
+        "CHECKPOINT",
+        "BEGIN",
+    ],
+)
+def test_a_statement_that_changes_something_is_refused(campaign: Campaign, opened: OpenStore, query: str) -> None:
+    store = opened(campaign.root)
+    before = store.content_hash()
+    with pytest.raises(SpecError, match="the store is read-only: write SELECT"):
+        store.sql(query)
+    assert store.content_hash() == before
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 1; SELECT 2", "one SQL statement at a time; got 2"),
+        ("", "one SQL statement at a time; got 0"),
+        ("SELECT nope FROM trial", '^SQL: Binder Error: .*"nope" not found'),
+        ("SELEC 1", "^SQL: Parser Error: syntax error"),
+        ("SELECT * FROM nowhere", "^SQL: Catalog Error: Table with name nowhere does not exist"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "^SQL: Permission Error"),
+        ("SELECT * FROM '/etc/passwd'", "^SQL: "),
+        ("SELECT $a", "^SQL: .*parameter"),
+        ("SELECT 'x'::INT", "^SQL: Conversion Error"),
+    ],
+)
+def test_a_wrong_query_is_answered_in_one_line(campaign: Campaign, opened: OpenStore, query: str, message: str) -> None:
+    store = opened(campaign.root)
+    with pytest.raises(SpecError, match=message) as caught:
+        store.sql(query)
+    assert "\n" not in str(caught.value)
+    assert store.sql("SELECT 1 AS one")["one"].item() == 1
+
+
+def test_a_variable_of_the_caller_is_not_a_table(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    frame = store.sql("SELECT 1 AS i")
+    with pytest.raises(SpecError, match="Table with name frame does not exist"):
+        store.sql("FROM frame")
+    assert frame.height == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "SHOW TABLES", "SUMMARIZE trial", "FROM grid"]
+)
+def test_every_way_of_reading_works(campaign: Campaign, opened: OpenStore, query: str) -> None:
+    assert opened(campaign.root).sql(query).height > 0
+
+
+def test_parameters_are_values_and_never_text(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    hostile = "x'; DROP TABLE metric; --"
+    assert store.sql("SELECT $v AS v, ?::INT AS i".replace("?", "$i"), {"v": hostile, "i": 3}).row(0) == (hostile, 3)
+    assert store.sql("SELECT ? AS v", [hostile])["v"].item() == hostile
+    with pytest.raises(NotFoundError):
+        store.grid(hostile)
+
+
+def test_a_grid_is_its_header(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    assert store.grids() == ["quickstart"]
+    assert store.grid("quickstart") == campaign.header
+    with pytest.raises(
+        NotFoundError, match=r"no grid 'quikstart'; there are \['quickstart'\]; did you mean 'quickstart'"
+    ):
+        store.grid("quikstart")
+
+
+@pytest.mark.parametrize("ask", ["final", "evaluation", "curves"])
+def test_a_question_about_an_unknown_grid_is_not_found(campaign: Campaign, opened: OpenStore, ask: str) -> None:
+    store = opened(campaign.root)
+    with pytest.raises(NotFoundError):
+        getattr(store, ask)("nope", "mse")
+    with pytest.raises(NotFoundError):
+        store.progress("nope")
+    with pytest.raises(NotFoundError):
+        store.failures("nope")
+
+
+def test_final_has_every_planned_trial_and_a_value_for_those_that_are_ok(campaign: Campaign, opened: OpenStore) -> None:
+    found = opened(campaign.root).final("quickstart", "mse", POINT)
+    assert found["trial"].to_list() == [line["trial"] for line in campaign.lines]
+    for row in found.iter_rows(named=True):
+        assert (row["value"] is None) == (row["status"] != "ok")
+    ok = {(row["label"], row["seed"]): row["value"] for row in found.iter_rows(named=True) if row["status"] == "ok"}
+    ratio = math.log(ok["SSA · 8", 0] / ok["softmax · 8", 0])
+    effects = {line["label"]: campaign.effects[line["cell"]] for line in campaign.lines}
+    assert ratio == pytest.approx(effects["SSA · 8"], abs=0.3)  # planted, with noise of 0.05 on each
+    assert found.columns == ["grid", "cell", "label", "operator", "trial", "seed", "status", "value", "se_items"]
+
+
+def test_final_of_a_metric_is_its_last_value(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    found = store.final("quickstart", "loss")
+    last = store.sql("SELECT trial, value FROM v_metric WHERE name = 'loss' AND step = 11")
+    expected = dict(last.iter_rows())
+    assert {row["trial"]: row["value"] for row in found.iter_rows(named=True) if row["status"] == "ok"} == {
+        key: value for key, value in expected.items() if key in set(found.filter(found["status"] == "ok")["trial"])
+    }
+
+
+def test_final_at_a_point_that_does_not_single_out_one_value_is_an_error(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    with pytest.raises(SpecError, match=r"'mse' has 2 points that agree with \{'sigma_x': 1\}, such as .*sigma_f"):
+        store.final("quickstart", "mse", {"sigma_x": 1})
+    assert store.final("quickstart", "mse", {"sigma_f": 5})["value"].count() == 8  # sigma_x does not vary
+    assert store.final("quickstart", "mse", {"sigma_f": 77})["value"].count() == 0
+    assert store.final("quickstart", "nothing")["value"].count() == 0
+
+
+def test_an_evaluation_has_a_column_per_coordinate(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    found = store.evaluation("quickstart", "mse")
+    assert found.columns == [
+        *("cell", "label", "operator", "trial", "seed", "step", "sigma_f", "sigma_x", "value", "items", "se_items")
+    ]
+    assert set(found["step"]) == {12}  # the last one only
+    assert set(zip(found["sigma_f"], found["sigma_x"], strict=True)) == {(1.0, 1.0), (5.0, 1.0)}
+    assert found.height == 8 * 2
+    assert store.evaluation("quickstart", "mse", {"sigma_f": 5}).height == 8
+    assert store.evaluation("quickstart", "nothing").is_empty()
+
+
+def test_curves_with_a_bucket_per_step_are_the_metric(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    curves = store.curves("quickstart", "loss")
+    raw = store.sql("SELECT trial, step, value FROM v_metric WHERE name = 'loss'")
+    assert sorted(raw.filter(raw["value"].is_finite()).rows()) == sorted(
+        curves.filter(curves["n_finite"] > 0).select("trial", "step", "mean").rows()
+    )
+    assert (curves["n"] == 1).all()
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 5, 7])
+def test_curves_in_buckets_keep_mean_and_extremes(campaign: Campaign, opened: OpenStore, buckets: int) -> None:
+    store = opened(campaign.root)
+    curves = store.curves("quickstart", "loss", buckets=buckets)
+    width = math.ceil(12 / buckets)
+    key = campaign.line("SSA · 8", 0)["trial"]
+    raw = dict(store.sql("SELECT step, value FROM v_metric WHERE name = 'loss' AND trial = $k", {"k": key}).iter_rows())
+    for row in curves.filter(curves["trial"] == key).iter_rows(named=True):
+        values = [raw[step] for step in range(row["step"], min(row["step"] + width, 12))]
+        assert row["step"] % width == 0
+        assert (row["low"], row["high"], row["n"]) == (min(values), max(values), len(values))
+        assert row["mean"] == pytest.approx(sum(values) / len(values))
+    assert curves["step"].n_unique() <= buckets
+
+
+def test_a_diverged_loss_does_not_swallow_its_bucket(campaign: Campaign, opened: OpenStore) -> None:
+    curves = opened(campaign.root).curves("quickstart", "loss", buckets=1)
+    diverged = curves.filter(curves["trial"] == campaign.line("SSA · 8", 1)["trial"]).row(0, named=True)
+    assert (diverged["n"], diverged["n_finite"]) == (7, 6)
+    assert math.isfinite(diverged["mean"])
+    with pytest.raises(SpecError, match="at least one bucket"):
+        opened(campaign.root).curves("quickstart", "loss", buckets=0)
+
+
+def test_progress_counts_every_planned_trial(campaign: Campaign, opened: OpenStore) -> None:
+    found = opened(campaign.root).progress("quickstart")
+    assert found["label"].to_list() == ["softmax · 8", "softmax · 16", "SSA · 8", "SSA · 16"]
+    states = found.select("planned", "ok", "failed", "running", "pending").rows()
+    assert states == [(3, 2, 0, 1, 0), (3, 2, 0, 0, 1), (3, 2, 1, 0, 0), (3, 2, 1, 0, 0)]
+
+
+def test_failures_come_by_kind_with_an_example(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    found = store.failures("quickstart")
+    assert sorted(found.select("reason", "n").rows()) == [("diverged", 1), ("error", 1)]
+    error = found.filter(found["reason"] == "error").row(0, named=True)
+    assert error["example"] == campaign.line("SSA · 16", 2)["trial"]
+    assert error["labels"] == ["SSA · 16"]
+    assert error["traceback"].startswith("Traceback")
+    assert store.failures().rows() == found.rows()
+
+
+def test_two_grids_may_share_trials(tmp_path: Path, opened: OpenStore) -> None:
+    first = write_campaign(tmp_path, grid="first", operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    write_campaign(
+        tmp_path,
+        grid="second-one",
+        operators=("softmax",),
+        seeds=range(2),
+        steps=4,
+        submission="20270101T000000-aaaaaa",
+    )
+    store = opened(tmp_path)
+    assert store.grids() == ["first", "second-one"]
+    assert store.sql("SELECT count(*) AS n FROM trial")["n"].item() == len(first.lines)
+    assert store.sql("FROM grid_second_one").height == 2
+
+
+def test_a_store_without_anything_yet_answers(tmp_path: Path, opened: OpenStore) -> None:
+    (tmp_path / "grids").mkdir()
+    store = opened(tmp_path)
+    assert store.grids() == []
+    for view in ("v_metric", "v_evaluation", "v_probe", "v_final", "v_cell_stats", "v_pair", "v_failure", "v_progress"):
+        assert store.sql(f"FROM {view}").is_empty()
+    assert store.failures().is_empty()
+
+
+def test_a_resumed_trial_counts_each_step_once(campaign: Campaign, opened: OpenStore) -> None:
+    store = opened(campaign.root)
+    key = campaign.line("softmax · 16", 0)["trial"]
+    query = "SELECT step, attempt FROM {} WHERE trial = $key AND name = 'loss' ORDER BY ALL"
+    raw = store.sql(query.format("metric"), {"key": key}).rows()
+    assert raw == sorted(itertools.chain(((s, 1) for s in range(11)), ((s, 2) for s in range(6, 12))))
+    counted = store.sql(query.format("v_metric"), {"key": key}).rows()
+    assert counted == [(step, 1 if step < 6 else 2) for step in range(12)]
+
+
+def test_the_later_attempt_counts_point_by_point_and_number_by_number(tmp_path: Path, opened: OpenStore) -> None:
+    layout = Layout(tmp_path)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    key, other = "ab" * 16, "cd" * 16
+    for attempt, value in ((2, 2.0), (1, 1.0)):  # the order of arrival does not matter
+        for coordinates in ({"b": 1.0, "a": 2.0}, {"a": 2.0, "b": 1.0}, {"a": 3.0}):
+            buffer.add("evaluation", (key, attempt, 5, "mse", coordinates, value, 1, None))
+        buffer.add("probe", (key, attempt, 5, "n", None, None, {}, value))
+        buffer.add("probe", (key, attempt, 5, "n", 0, attempt, {}, value))
+    buffer.add("evaluation", (key, 1, 4, "mse", {"a": 3.0}, 1.0, 1, None))
+    buffer.add("evaluation", (other, 1, 5, "mse", {"a": 3.0}, 9.0, 1, None))
+    buffer.flush()
+    store = opened(tmp_path)
+    found = store.sql("SELECT trial, step, point['a'] AS a, value FROM v_evaluation ORDER BY ALL").rows()
+    assert found == [
+        (key, 4, 3.0, 1.0),
+        (key, 5, 2.0, 2.0),
+        (key, 5, 2.0, 2.0),
+        (key, 5, 3.0, 2.0),
+        (other, 5, 3.0, 9.0),
+    ]
+    probes = store.sql("SELECT layer, head, value FROM v_probe ORDER BY ALL NULLS FIRST").rows()
+    assert probes == [(None, None, 2.0), (0, 1, 1.0), (0, 2, 2.0)]
+
+
+def test_times_are_kept_as_they_were_written(campaign: Campaign, opened: OpenStore) -> None:
+    assert opened(campaign.root).sql("SELECT min(started) AS s FROM attempt")["s"].item() == EPOCH + 1

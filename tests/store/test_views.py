@@ -1,0 +1,202 @@
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+
+from store.layout import Layout
+from store.shards import ShardBuffer
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+
+
+def store_of(root: Path, values: dict[str, Sequence[float | None]]) -> None:
+    """A campaign in which the operator's trial of seed i ended with values[operator][i]; None never began."""
+    layout = Layout(root)
+    seeds = range(max(map(len, values.values())))
+    lines = plan_lines(list(values), seeds, "g", {})
+    publish_grid(layout, plan_header(lines, "g", {}, list(values)), lines)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    for line in lines:
+        value = values[line["operator"]][line["seed"]]
+        if value is not None:
+            write_start(layout, line["trial"], 1)
+            buffer.add("evaluation", (line["trial"], 1, 3, "mse", {"s": 2.0}, value, 10, 0.1))
+            write_end(layout, line["trial"], 1, step=3)
+    buffer.flush()
+
+
+def row(store: Store, query: str) -> dict[str, Any]:
+    return store.sql(query).row(0, named=True)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 31])
+def test_a_cell_has_the_t_interval_of_its_seeds(tmp_path: Path, opened: OpenStore, n: int) -> None:
+    values = [1.0 + math.sin(i) / 3 for i in range(n)]
+    store_of(tmp_path, {"softmax": values})
+    found = row(opened(tmp_path), "FROM v_cell_stats")
+    low, high = stats.t.interval(0.95, n - 1, statistics.mean(values), stats.sem(values))
+    assert (found["n"], found["name"], found["source"]) == (n, "mse", "evaluation")
+    assert (found["mean"], found["sd"]) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+    assert (found["low"], found["high"]) == pytest.approx((low, high), rel=1e-6)
+    assert found["geometric_mean"] == pytest.approx(statistics.geometric_mean(values))
+
+
+@pytest.mark.parametrize("n", [32, 45, 130, 400])
+def test_between_two_tabulated_quantiles_the_interval_is_a_little_too_wide(
+    tmp_path: Path, opened: OpenStore, n: int
+) -> None:
+    found = opened_quantile(opened, tmp_path, n)
+    exact = stats.t.ppf(0.975, n - 1)
+    assert exact <= found < 1.02 * exact
+
+
+def opened_quantile(opened: OpenStore, root: Path, n: int) -> float:
+    (root / "grids").mkdir()
+    query = "SELECT q FROM t_quantile WHERE df <= $n - 1 ORDER BY df DESC LIMIT 1"
+    return float(opened(root).sql(query, {"n": n})["q"].item())
+
+
+def test_every_tabulated_quantile_is_students(tmp_path: Path, opened: OpenStore) -> None:
+    (tmp_path / "grids").mkdir()
+    for df, q in opened(tmp_path).sql("FROM t_quantile").iter_rows():
+        assert q == pytest.approx(stats.t.ppf(0.975, df), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2.0], {"n": 1, "mean": 2.0, "sd": None, "low": None, "high": None, "geometric_mean": 2.0}),
+        ([2.0, 2.0], {"n": 2, "mean": 2.0, "sd": 0.0, "low": 2.0, "high": 2.0}),
+        ([0.0, 0.0], {"mean": 0.0, "sd": 0.0, "geometric_mean": None}),
+        ([-1.0, 1.0], {"mean": 0.0, "geometric_mean": None}),
+        ([1.0, math.inf], {"n": 2, "mean": math.inf, "sd": None, "low": None}),
+        ([1.0, math.nan], {"n": 2, "sd": None, "high": None}),
+        ([1e200, 3e200], {"mean": 2e200, "sd": math.sqrt(2) * 1e200}),
+        ([1e-200, 3e-200], {"sd": math.sqrt(2) * 1e-200}),
+    ],
+)
+def test_a_cell_of_odd_values_has_defined_statistics(
+    tmp_path: Path, opened: OpenStore, values: list[float], expected: dict[str, float | None]
+) -> None:
+    store_of(tmp_path, {"softmax": values})
+    found = row(opened(tmp_path), "FROM v_cell_stats")
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_pairs_share_a_seed_and_leave_the_baseline_out(tmp_path: Path, opened: OpenStore) -> None:
+    store_of(tmp_path, {"softmax": [1.0, 2.0, None, 4.0, -1.0], "SSA": [2.0, 1.0, 5.0, None, 3.0]})
+    found = opened(tmp_path).sql(
+        "SELECT label, seed, value, baseline_value, difference, log_ratio FROM v_pair ORDER BY seed"
+    )
+    assert found.rows() == [
+        ("SSA", 0, 2.0, 1.0, 1.0, pytest.approx(math.log(2))),
+        ("SSA", 1, 1.0, 2.0, -1.0, pytest.approx(-math.log(2))),
+        ("SSA", 4, 3.0, -1.0, 4.0, None),
+    ]
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+def test_a_pair_with_an_odd_value_is_there(tmp_path: Path, opened: OpenStore, value: float) -> None:
+    store_of(tmp_path, {"softmax": [1.0], "SSA": [value]})
+    assert opened(tmp_path).sql("FROM v_pair").height == 1
+
+
+def test_only_trials_that_are_ok_have_a_final_value(tmp_path: Path, opened: OpenStore) -> None:
+    write_campaign(
+        tmp_path,
+        operators=("softmax", "SSA"),
+        seeds=range(2),
+        failed={("SSA", 0): "diverged"},
+        running=[("SSA", 1)],
+        steps=8,
+    )
+    found = opened(tmp_path).sql("SELECT DISTINCT label, seed, source, name, step FROM v_final ORDER BY ALL").rows()
+    names = [("evaluation", "mse", 8), *(("metric", name, 7) for name in ("grad_norm", "learning_rate", "loss"))]
+    assert found == [("softmax", seed, *rest) for seed in (0, 1) for rest in names]
+
+
+def test_the_last_step_counts_even_for_points_it_left_out(tmp_path: Path, opened: OpenStore) -> None:
+    store_of(tmp_path, {"softmax": [1.0]})
+    layout = Layout(tmp_path)
+    key = next(iter(layout.trial_keys()))
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2d", worker=0)
+    buffer.add("evaluation", (key, 1, 2, "mse", {"s": 9.0}, 7.0, 10, 0.1))
+    buffer.flush()
+    assert opened(tmp_path).sql("SELECT value FROM v_final")["value"].to_list() == [1.0]
+
+
+def test_failures_of_one_kind_are_one_row(tmp_path: Path, opened: OpenStore) -> None:
+    store_of(tmp_path, {"softmax": [1.0] * 6})
+    layout = Layout(tmp_path)
+    messages = [
+        ("diverged", "the loss was nan at step 30"),
+        ("diverged", "the loss was 1.5e9 at step 7"),
+        ("error", "ValueError: bad shape (3, 4)"),
+        ("error", "ValueError: bad shape (64, 4)"),
+        ("error", "KeyError: 'alpha'"),
+        ("out_of_memory", "the loss was nan at step 30"),
+    ]
+    for key, (reason, message) in zip(layout.trial_keys(), messages, strict=True):
+        write_end(layout, key, 1, status="failed", reason=reason, message=message)
+    found = opened(tmp_path).sql("SELECT reason, n FROM v_failure ORDER BY ALL").rows()
+    assert found == [("diverged", 2), ("error", 1), ("error", 2), ("out_of_memory", 1)]
+
+
+def test_an_axis_has_the_type_of_its_values(tmp_path: Path, opened: OpenStore) -> None:
+    factors: dict[str, list[Any]] = {
+        "width": [8, 16],
+        "rate": [1, 0.5],
+        "gate": [True, False],
+        "mixed": [1, "one"],
+        "absent": [None, 3],
+        "never": [None],
+    }
+    lines = plan_lines(("softmax",), [0], "types", factors)
+    publish_grid(Layout(tmp_path), plan_header(lines, "types", factors, ("softmax",)), lines)
+    store = opened(tmp_path)
+    described = dict(store.sql("SELECT column_name, column_type FROM (DESCRIBE grid_types)").iter_rows())
+    assert {name: described[name] for name in factors} == {
+        "width": "BIGINT",
+        "rate": "DOUBLE",
+        "gate": "BOOLEAN",
+        "mixed": "VARCHAR",
+        "absent": "BIGINT",
+        "never": "VARCHAR",
+    }
+    assert (
+        store.sql("SELECT count(*) AS n FROM grid_types WHERE width > 8 AND gate AND absent IS NULL")["n"].item() == 4
+    )
+
+
+def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: OpenStore) -> None:
+    names = [
+        "trial",
+        "Seed",
+        "status",
+        "label",
+        'we"ird',
+        "semi;colon",
+        "o'clock",
+        "back\\slash",
+        "select",
+        "Width",
+        "width",
+    ]
+    factors = {name: [f"value of {name}"] for name in names}
+    for grid in ("a-b", "a.b", "A_B", "trial"):
+        lines = plan_lines(("softmax",), [7], grid, factors)
+        publish_grid(Layout(tmp_path), plan_header(lines, grid, factors, ("softmax",)), lines)
+    store = opened(tmp_path)
+    for view in ("grid_A_B", "grid_a_b_2", "grid_a_b_3", "grid_trial_2"):
+        found = row(store, f"FROM {view}")
+        assert found["seed"] == 7
+        assert found["status"] == "value of status"
+        expected = {"trial_2": "trial", "Seed_2": "Seed", "width_2": "width", "select": "select", 'we"ird': 'we"ird'}
+        expected |= {"o'clock": "o'clock", "back\\slash": "back\\slash", "semi;colon": "semi;colon"}
+        assert {name: found[name] for name in expected} == {name: f"value of {of}" for name, of in expected.items()}
