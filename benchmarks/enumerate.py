@@ -1,0 +1,111 @@
+"""Trials per second enumerated, validated and hashed, and the memory that takes, as JSON lines.
+
+python benchmarks/enumerate.py [--repeat 3]
+
+Target: 100,000 full trials in 4 s and 300 MB on one core. Every pass runs in a process of its own, because the
+highest memory of a process never falls; what importing torch with the trial's class takes is told beside it.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from typing import Any
+
+PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "operator.margin.amplification.per")
+CASES = ("enumerate", "trials", "every_operator_new", "header")
+CELLS = 20_000
+SEEDS = 5
+MEGA = 1e6
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    print(json.dumps({"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+                      "python": platform.python_version(), "system": platform.platform()}))  # fmt: skip
+    for case in CASES:
+        runs = [_in_own_process(case) for _ in range(options.repeat)]
+        seconds = statistics.median(run["seconds"] for run in runs)
+        print(json.dumps({
+            "case": case,
+            "trials": runs[0]["trials"],
+            "seconds": round(seconds, 3),
+            "trials_per_s": round(runs[0]["trials"] / seconds),
+            "added_mb": round(statistics.median(run["added"] for run in runs) / MEGA, 1),
+            "before_mb": round(runs[0]["before"] / MEGA, 1),
+            "leaves_of_a_trial": runs[0]["leaves"],
+        }))  # fmt: skip
+
+
+def _in_own_process(case: str) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    mine, its = context.Pipe()
+    process = context.Process(target=_measure, args=(case, its))
+    process.start()
+    its.close()
+    found: dict[str, Any] = mine.recv()
+    process.join()
+    return found
+
+
+def _measure(case: str, answer: Connection) -> None:
+    grid = _grid(new_operators=case == "every_operator_new")
+    before = _peak_bytes()
+    start = time.perf_counter()
+    if case == "header":
+        trials = int(grid.header()["trials"])
+    else:
+        trials = _count(grid.trials() if case == "trials" else grid.enumerate())
+    seconds = time.perf_counter() - start
+    leaves = _leaves(grid.base.data())
+    added = _peak_bytes() - before
+    answer.send({"trials": trials, "seconds": seconds, "added": added, "before": before, "leaves": leaves})
+
+
+def _grid(*, new_operators: bool) -> Any:
+    """192 operators x 104 learning rates x 5 seeds, or 100,000 operators that have nothing in common, one seed."""
+    from grid import Grid, over
+    from runners.optimisers import Training
+    from runners.tasks import LinearFunctions
+    from runners.trial import Trial
+    from variants import gpt2, granularities
+    from variants.papers.principled import principled
+
+    base = Trial(
+        task=LinearFunctions(),
+        model=gpt2(layers=3, heads=4, width=128),
+        operator=principled(),
+        training=Training(steps=1200),
+    )
+    axes = [over(path, granularities) for path in PATHS]
+    axes.append(over("operator.readout.ground_value.per", granularities[:3]))
+    if new_operators:
+        axes.append(over("operator.gate.strength.init", [n / 1000 for n in range(1, 522)]))
+        return Grid("enumerated", base, axes, seeds=[0])
+    axes.append(over("training.optimiser.lr", [n / 10_000 for n in range(1, 105)]))
+    return Grid("enumerated", base, axes, seeds=range(SEEDS))
+
+
+def _count(trials: Iterable[Any]) -> int:
+    return len({planned.key for planned in trials})
+
+
+def _leaves(data: object) -> int:
+    return sum(map(_leaves, data.values())) if isinstance(data, dict) else 1
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The difference of two specs in words."""
+
+from standin import PRINCIPLED, SSA, SSA_OPERATOR, AdamW, Execution, Number, Operator, Placement, Training, Trial
+
+from grid import Measure, diff
+
+
+def told(a: Trial, b: Trial) -> list[str]:
+    return [str(difference) for difference in diff(a, b)]
+
+
+def test_equal_specs_do_not_differ() -> None:
+    assert diff(Trial(), Trial()) == ()
+
+
+def test_a_difference_is_a_path_and_what_was_and_is() -> None:
+    a = Trial(operator=PRINCIPLED)
+    gate = a.operator.gate.changed(strength=Number(init=0.5, per=("layer",)))
+    b = a.changed(
+        operator=a.operator.changed(gate=gate), seed=3, training=Training(optimizer=AdamW(lr=2e-3), clip=None)
+    )
+    assert told(a, b) == [
+        "operator.gate.strength.per: () -> ('layer')",
+        "training.optimizer.lr: 0.001 -> 0.002",
+        "training.clip: 1.0 -> none",
+        "seed: 0 -> 3",
+    ]
+
+
+def test_another_kind_is_told_whole_with_what_is_not_default() -> None:
+    a, b = Trial(), Trial(operator=Operator(score=SSA(n=Number(init=2.0))))
+    assert told(a, b) == ["operator.score: exponential -> ssa(n=Number(init=2.0))"]
+
+
+def test_what_appears_is_told_whole() -> None:
+    assert told(Trial(), Trial(placement=Placement(other=SSA_OPERATOR))) == [
+        "placement.other: none -> Operator(name='SSA', score=ssa)"
+    ]
+
+
+def test_differences_outside_the_key_say_so() -> None:
+    a, b = Trial(), Trial(operator=Operator(name="x"), execution=Execution(threads=2))
+    assert told(a, b) == [
+        "operator.name: '' -> 'x'  (outside the key)",
+        "execution.threads: 1 -> 2  (outside the key)",
+    ]
+    assert a.key == b.key
+    assert not any(difference.identity for difference in diff(a, b))
+
+
+def test_mappings_differ_entry_by_entry() -> None:
+    a, b = (Measure(name="mse", point={"sigma_x": 1, "sigma_f": f}) for f in (1, 5))
+    assert [str(difference) for difference in diff(a, b)] == ["point.sigma_f: 1.0 -> 5.0"]
+    c = Measure(name="mse", point={"sigma_x": 1})
+    assert [str(difference) for difference in diff(a, c)] == ["point: {sigma_x: 1.0, sigma_f: 1.0} -> {sigma_x: 1.0}"]
+
+
+def test_two_keys_differ_exactly_when_an_identity_field_does() -> None:
+    trials = [Trial(), Trial(seed=1), Trial(operator=PRINCIPLED), Trial(execution=Execution(path="sdpa"))]
+    for a in trials:
+        for b in trials:
+            assert (a.key != b.key) == any(difference.identity for difference in diff(a, b))
