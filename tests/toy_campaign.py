@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
+
 from grid import Grid, over
-from runners.run import RunOptions, RunResult, run_campaign
 from runners.machines import Inline, Machine
+from runners.run import RunOptions, RunResult, run_campaign
 from store.ingest import ingest
 from store.layout import Layout
 from store.store import Store
-from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
 
 QUIET = RunOptions(entry=ENTRY, land_every_s=None, progress=False)
 """Toy training, no store, nothing on stderr."""
@@ -26,7 +27,9 @@ TABLES = {
 """What must not depend on how often a run was disturbed."""
 
 
-def toy_grid(name: str = "toy", *, seeds: Sequence[int] = (0, 1, 2), fates: Sequence[str] = ("ok",), **base: Any) -> Grid:
+def toy_grid(
+    name: str = "toy", *, seeds: Sequence[int] = (0, 1, 2), fates: Sequence[str] = ("ok",), **base: Any
+) -> Grid:
     """Two operators by `fates` by `seeds`; `base` are fields of the trial or of its execution."""
     execution = {field: base.pop(field) for field in list(base) if field in Execution.model_fields}
     return Grid(

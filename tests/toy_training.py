@@ -105,7 +105,7 @@ def _die(deaths: Path) -> None:
 
 def describe(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     """Logs what the process is like instead of training."""
-    print(f"hello from seed {trial.seed}", flush=True)
+    sys.stdout.write(f"hello from seed {trial.seed}\n")
     surroundings.metrics(1, {"threads": float(os.environ["OMP_NUM_THREADS"]), "pid": os.getpid()})
-    surroundings.metrics(1, {"here_first": sys.path[0] in ("", os.getcwd()), "parent": os.getppid()})
+    surroundings.metrics(1, {"here_first": sys.path[0] in ("", str(Path.cwd())), "parent": os.getppid()})
     return _finished(1, stopped=False)

@@ -38,7 +38,7 @@ def claimed(layout: Layout, *, retry: bool = False) -> Claim:
 
 def attempt_of(layout: Layout, mine: Claim, checkpoint_s: float = 20.0) -> Attempt:
     buffer = ShardBuffer(layout, submission=SUBMISSION, worker=3)
-    return Attempt(layout, mine, buffer, checkpoint_s, Watch(lambda: False, lambda step, steps, loss: None))
+    return Attempt(layout, mine, buffer, checkpoint_s, Watch(lambda: False, lambda *_: None))
 
 
 def begin(layout: Layout, checkpoint_s: float = 20.0) -> Attempt:

@@ -5,12 +5,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from toy_campaign import toy_grid
+from toy_training import ToyTrial
 
 from grid.errors import EnvironmentProblem, StoreError
 from runners.manifest import Manifest, read_lines, submission_id, trial_lines, write_grid, write_submission
 from store.layout import Layout
-from toy_campaign import toy_grid
-from toy_training import ToyTrial
 
 
 @pytest.fixture

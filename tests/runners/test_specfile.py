@@ -69,7 +69,11 @@ def test_loading_leaves_the_import_path_alone(tmp_path: Path) -> None:
         ("def f(:\n", 1, "invalid syntax"),
         ("import nothing_of_the_kind\n", 1, "ModuleNotFoundError: No module named 'nothing_of_the_kind'"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
-        ("from grid import Grid\nfrom toy_training import ToyTrial\nGrid(name='g', base=ToyTrial(), seeds=[1, 1])", 3, ""),
+        (
+            "from grid import Grid\nfrom toy_training import ToyTrial\nGrid(name='g', base=ToyTrial(), seeds=[1, 1])",
+            3,
+            "",
+        ),
         ("def f():\n    raise KeyError('k')\n\nf()\n", 2, "KeyError: 'k'"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
     ],

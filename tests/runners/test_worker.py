@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_campaign import run_quietly, toy_grid
+from toy_training import ENTRY, ToyTrial
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.campaign import CampaignUnwritable
@@ -16,8 +18,6 @@ from runners.surroundings import Diverged, Finished, Surroundings
 from runners.worker import Entry, Job, Worker, resolve
 from store.layout import Layout
 from store.shards import verify_shard
-from toy_campaign import run_quietly, toy_grid
-from toy_training import ENTRY, ToyTrial
 
 
 class Silent:

@@ -1,0 +1,206 @@
+"""However a run is killed, running it again gives the tables of a run that was never disturbed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import run_quietly, tables, toy_grid
+
+from runners.machines import Local
+from store.layout import Layout
+from store.status import process_started, trial_state
+
+TESTS = Path(__file__).resolve().parent.parent
+KILLS = 12
+"""Per machine; each hits a live run."""
+GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100, "step_s": 0.004, "checkpoint_s": 0.02}
+
+
+class Launcher:
+    """Starts runs and waits for their ends."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(TESTS / "launcher.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
+        )
+
+    def start(self, root: Path, *, workers: int = 2, land: float | None = None) -> int:
+        request = {"root": str(root), "grid": GRID, "workers": workers, "land": land}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    found = Launcher()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    root = tmp_path_factory.mktemp("undisturbed")
+    assert run_quietly(root, toy_grid(**{**GRID, "step_s": 0.0})).ok == 6
+    found = tables(root)
+    found["trial"] = [(key, None, *rest) for key, _, *rest in found["trial"]]  # the spec says step_s
+    return found
+
+
+def wait_until_gone(pid: int, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while process_started(pid) is not None:
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.002)
+
+
+def assert_equal_to(undisturbed: dict[str, list[tuple[Any, ...]]], root: Path) -> None:
+    found = tables(root)
+    found["trial"] = [(key, None, *rest) for key, _, *rest in found["trial"]]
+    assert found == undisturbed
+    assert [planned for _, _, planned, ok, _ in found["progress"] if planned == ok] == [3, 3]
+
+
+def attempts(root: Path) -> list[int]:
+    return [len(Layout(root).attempts(key)) for key in Layout(root).trial_keys()]
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
+def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
+    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int
+) -> None:
+    """The whole group or its parent alone dies by SIGKILL; the campaign is run again until it is done."""
+    chance = random.Random(f"kill {workers}")
+    killed = campaigns = resumed = 0
+    while killed < KILLS:
+        root = tmp_path / str(campaigns)
+        done = False
+        while not done:
+            pid = launcher.start(root, workers=workers, land=chance.choice([None, None, 0.05]))
+            time.sleep(chance.uniform(0.02, 0.45))
+            done = process_started(pid) is None
+            if not done:
+                (os.killpg if chance.random() < 0.5 else os.kill)(pid, signal.SIGKILL)
+                killed += 1
+                wait_until_gone(pid)
+            done = done or killed >= KILLS
+        wait_until_gone(launcher.start(root, workers=workers))
+        assert_equal_to(undisturbed, root)
+        resumed += sum(count > 1 for count in attempts(root))
+        campaigns += 1
+    assert resumed > 0
+
+
+def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path: Path, launcher: Launcher) -> None:
+    pid = launcher.start(tmp_path, workers=2)
+    workers = {found["pid"] for found in _starts(tmp_path, 2)}
+    assert pid not in workers
+    os.kill(pid, signal.SIGKILL)
+    for worker in workers:
+        wait_until_gone(worker, seconds=5)
+
+
+def _starts(root: Path, count: int) -> list[dict[str, Any]]:
+    """Start records of live attempts, as soon as there are `count`."""
+    layout = Layout(root)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        states = [trial_state(layout, key) for key in layout.trial_keys()]
+        live = [state.live.start for state in states if state.live is not None]
+        if len(live) >= count:
+            return live
+        time.sleep(0.005)
+    raise AssertionError(f"no {count} attempts at {root}")
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
+    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int, name: str
+) -> None:
+    pid = launcher.start(tmp_path, workers=workers)
+    live = _starts(tmp_path, max(1, workers))
+    os.killpg(pid, getattr(signal, name))  # as a terminal does: everybody in the group hears it
+    wait_until_gone(pid)
+    layout = Layout(tmp_path)
+    states = [trial_state(layout, key) for key in layout.trial_keys()]
+    assert {state.status for state in states} <= {"pending", "ok"}
+    ends = {state.attempts[-1].end["status"] for state in states if state.attempts[-1].end}
+    assert "stopped" in ends
+    assert all(state.attempts[-1].end is not None for state in states)
+    assert len(live) >= 1
+    wait_until_gone(launcher.start(tmp_path, workers=workers))
+    resumed = [state for key in layout.trial_keys() for state in trial_state(layout, key).attempts if state.attempt > 1]
+    assert all(state.start["resumed_from"]["attempt"] == 1 for state in resumed)
+    assert resumed
+    assert_equal_to(undisturbed, tmp_path)
+
+
+def test_two_runs_at_once_train_every_trial_once(
+    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    pids = [launcher.start(tmp_path, workers=workers) for workers in (2, 0, 1)]
+    for pid in pids:
+        wait_until_gone(pid)
+    assert attempts(tmp_path) == [1] * 6
+    layout = Layout(tmp_path)
+    starts = [trial_state(layout, key).attempts[0].start for key in layout.trial_keys()]
+    assert len({start["submission"] for start in starts}) > 1
+    assert_equal_to(undisturbed, tmp_path)
+
+
+def test_a_run_takes_over_what_another_left_when_it_was_killed(
+    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    first = launcher.start(tmp_path, workers=2)
+    _starts(tmp_path, 2)
+    second = launcher.start(tmp_path, workers=1)
+    time.sleep(0.1)
+    os.kill(first, signal.SIGKILL)
+    wait_until_gone(second)
+    assert_equal_to(undisturbed, tmp_path)
+
+
+def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
+    tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    script = tmp_path / "user.py"
+    script.write_text(
+        # no `if __name__ == "__main__"`: workers must not run the user's script again
+        "import sys\nfrom pathlib import Path\nfrom runners.machines import Local\n"
+        "from toy_campaign import run_quietly, toy_grid\n"
+        f"run_quietly(Path(sys.argv[1]), toy_grid(**{GRID!r}), Local(2))\n"
+    )
+    root = tmp_path / "campaign"
+    command = [sys.executable, str(script), str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    _starts(root, 2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    subprocess.run(command, env=environment, check=True)
+    assert_equal_to(undisturbed, root)
+
+
+def test_local_workers_say_what_inline_training_says(
+    tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    assert run_quietly(tmp_path, toy_grid(**GRID), Local(2)).ok == 6
+    assert_equal_to(undisturbed, tmp_path)

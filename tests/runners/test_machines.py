@@ -1,0 +1,199 @@
+"""Machines: inline and local train the same; a worker that dies is replaced, and its trial goes on."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import QUIET, run_quietly, tables, toy_grid
+from toy_training import ENTRY
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.deaths import MOST_DEATHS
+from runners.machines import Inline, Local
+from runners.run import RunOptions, run_campaign
+from runners.specfile import load_spec_file
+from store.layout import Layout
+from store.status import TrialState, trial_state
+
+WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
+"""For trials that save: the server loads torch once, and not every worker for itself."""
+
+DESCRIBE = replace(ENTRY, train="toy_training:describe")
+SPEC = """
+import os
+from typing import Literal
+from grid import Grid
+from toy_training import Execution, Falling, Toy, ToyTrial
+
+class Halving(Toy):
+    kind: Literal["halving"] = "halving"
+    rate: float = 0.5
+
+grid = Grid(name="own", base=ToyTrial(operator=Halving()), seeds=range(2))
+"""
+
+
+def states(root: Path) -> list[TrialState]:
+    layout = Layout(root)
+    return [trial_state(layout, key) for key in layout.trial_keys()]
+
+
+def end_of(state: TrialState) -> dict[str, Any]:
+    end = state.attempts[-1].end
+    assert end is not None
+    return end
+
+
+def described(root: Path) -> dict[str, set[float]]:
+    found: dict[str, set[float]] = {}
+    for _, _, name, value in tables(root)["metric"]:
+        found.setdefault(name, set()).add(value)
+    return found
+
+
+def test_local_workers_are_warm_processes_of_one_thread(tmp_path: Path) -> None:
+    result = run_quietly(tmp_path, toy_grid(seeds=range(4)), Local(2), entry=DESCRIBE)
+    assert result.ok == 8
+    found = described(tmp_path)
+    assert found["threads"] == {1.0}
+    assert found["here_first"] == {0.0}
+    assert 1 <= len(found["pid"]) <= 2
+    assert os.getpid() not in found["pid"] | found["parent"]
+    assert len(found["parent"]) == 1
+
+
+def test_what_a_trial_prints_is_in_its_own_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=range(2)), Local(1), entry=DESCRIBE)
+    layout = Layout(tmp_path)
+    logs = sorted(layout.log(key, 1).read_text() for key in layout.trial_keys())
+    assert logs == ["hello from seed 0\n"] * 2 + ["hello from seed 1\n"] * 2
+    assert "hello" not in capfd.readouterr().out
+
+
+def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.write_text("x")
+    grid = toy_grid(seeds=[0], fates=["dies"], fate_at=10, checkpoint_s=0.0, deaths=str(deaths))
+    assert run_quietly(tmp_path / "killed", grid, Local(1), entry=WARM).ok == 2
+    assert run_quietly(tmp_path / "calm", grid, Inline()).ok == 2
+    assert tables(tmp_path / "killed") == tables(tmp_path / "calm")
+    counts = sorted(len(state.attempts) for state in states(tmp_path / "killed"))
+    assert counts == [1, 2]
+    (resumed,) = [state for state in states(tmp_path / "killed") if len(state.attempts) == 2]
+    assert resumed.attempts[1].start["resumed_from"] == {"attempt": 1, "step": 10}
+    assert resumed.attempts[1].start["worker"] != resumed.attempts[0].start["worker"]
+
+
+def test_a_trial_that_keeps_killing_its_worker_fails_and_the_others_are_trained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = run_quietly(tmp_path, toy_grid(seeds=[0], fates=["dies", "ok"]), Local(2))
+    assert (result.ok, result.failed) == (2, 2)
+    failed = [state for state in states(tmp_path) if state.status == "failed"]
+    for state in failed:
+        assert len(state.attempts) == MOST_DEATHS
+        assert end_of(state)["reason"] == "killed"
+        assert "SIGKILL" in end_of(state)["message"]
+    assert len(failed) == 2
+    assert "its trial goes on from its last checkpoint" in capfd.readouterr().err
+
+
+def test_deaths_with_progress_in_between_are_forgiven(tmp_path: Path) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.write_text("x" * (MOST_DEATHS + 1))
+    grid = toy_grid(seeds=[0], fates=["dies"], steps=60, fate_at=5, checkpoint_s=0.0, deaths=str(deaths))
+    assert run_quietly(tmp_path / "campaign", grid, Local(1), entry=WARM).ok == 2
+    assert max(len(state.attempts) for state in states(tmp_path / "campaign")) > MOST_DEATHS
+
+
+def soon(root: Path, found: Callable[[Path], Any]) -> Any:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if value := found(root):
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"nothing at {root}")
+
+
+def live_pids(root: Path) -> list[int]:
+    return [state.live.start["pid"] for state in states(root) if state.live is not None]
+
+
+def test_a_worker_that_is_asked_to_leave_hands_its_trial_to_another(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=[0], steps=30, fate_at=100, step_s=0.01)
+    asked: list[int] = []
+
+    def ask() -> None:
+        asked.append(soon(tmp_path, live_pids)[0])
+        os.kill(asked[0], signal.SIGTERM)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    result = run_quietly(tmp_path, grid, Local(1), entry=WARM)
+    thread.join()
+    assert (result.ok, result.stopped) == (2, 0)
+    stopped = [state for state in states(tmp_path) if len(state.attempts) == 2]
+    assert [state.attempts[0].end and state.attempts[0].end["status"] for state in stopped] == ["stopped"]
+    assert stopped[0].attempts[1].start["pid"] != asked[0]
+
+
+def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
+    path = tmp_path / "spec.py"
+    path.write_text(SPEC)
+    grids = load_spec_file(path)
+    options = RunOptions(**{**vars(QUIET), "files": (path,)})
+    assert run_campaign(tmp_path / "campaign", grids.values(), Local(2), options).ok == 2
+    missing = run_campaign(tmp_path / "without", grids.values(), Local(2), QUIET)
+    assert missing.failed == 2
+    assert "no kind 'halving'" in end_of(states(tmp_path / "without")[0])["message"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "raised", "said"),
+    [
+        ("raise ValueError('not in a worker')", SpecError, "spec.py:1: ValueError: not in a worker"),
+        ("import os; os._exit(7)", EnvironmentProblem, r"workers die as they start \(exit status 7\)"),
+    ],
+)
+def test_workers_that_cannot_start_end_the_run_with_one_sentence(
+    tmp_path: Path, ending: str, raised: type[Exception], said: str
+) -> None:
+    path = tmp_path / "spec.py"
+    path.write_text(ending + "\n")
+    options = RunOptions(**{**vars(QUIET), "files": (path,)})
+    with pytest.raises(raised, match=said):
+        run_campaign(tmp_path / "campaign", [toy_grid()], Local(2), options)
+
+
+def test_a_module_that_workers_need_and_is_not_there_is_an_environment_problem(tmp_path: Path) -> None:
+    entry = replace(ENTRY, preload=("nothing_of_the_kind",))
+    with pytest.raises(EnvironmentProblem, match="No module named 'nothing_of_the_kind'"):
+        run_quietly(tmp_path, toy_grid(), Local(2), entry=entry)
+
+
+def test_a_local_machine_has_workers() -> None:
+    with pytest.raises(SpecError, match="at least one worker; got 0"):
+        Local(0)
+    assert (Local(3).workers, Inline().workers) == (3, 1)
+
+
+def test_no_process_is_left_when_a_run_is_over(tmp_path: Path) -> None:
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    if not children.exists():
+        pytest.skip("this kernel does not list children")
+    before = children.read_text()
+    run_quietly(tmp_path, toy_grid(seeds=[0]), Local(2))
+    assert children.read_text() == before
+
+
+def test_the_threads_of_this_process_are_given_back(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    run_quietly(tmp_path, toy_grid(seeds=[0], threads=before + 1), Inline())
+    assert torch.get_num_threads() == before

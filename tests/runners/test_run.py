@@ -1,0 +1,168 @@
+"""A run computes what is missing, once, and writes down what it will do before it does it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from toy_campaign import QUIET, run_quietly, tables, toy_grid
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.campaign import Claim, claim
+from runners.machines import Inline
+from runners.run import RunOptions, RunResult, run_campaign
+from store.layout import Layout
+from store.status import trial_state
+from store.store import Store
+
+TESTS = Path(__file__).resolve().parent.parent
+
+
+def options(**changes: Any) -> RunOptions:
+    return RunOptions(**{**vars(QUIET), **changes})
+
+
+def counts(result: RunResult) -> tuple[int, ...]:
+    return (result.ok, result.failed, result.stopped, result.skipped, result.skipped_failed)
+
+
+def attempts(root: Path) -> int:
+    layout = Layout(root)
+    return sum(len(layout.attempts(key)) for key in layout.trial_keys())
+
+
+def test_a_second_run_does_nothing(tmp_path: Path) -> None:
+    first = run_quietly(tmp_path, toy_grid())
+    assert counts(first) == (6, 0, 0, 0, 0)
+    before = tables(tmp_path)
+    second = run_quietly(tmp_path, toy_grid())
+    assert counts(second) == (0, 0, 0, 6, 0)
+    assert second.submission is None
+    assert Layout(tmp_path).submission_ids() == [first.submission]
+    assert tables(tmp_path) == before
+
+
+def test_only_what_a_changed_grid_adds_is_trained(tmp_path: Path) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=(0, 1)))
+    assert counts(run_quietly(tmp_path, toy_grid(seeds=(0, 1, 2)))) == (2, 0, 0, 4, 0)
+    assert attempts(tmp_path) == 6
+
+
+def test_a_trial_that_two_grids_share_is_trained_once(tmp_path: Path) -> None:
+    grids = [toy_grid("one", seeds=(0, 1)), toy_grid("two", seeds=(1, 2))]
+    assert counts(run_campaign(tmp_path, grids, Inline(), QUIET)) == (6, 0, 0, 0, 0)
+    assert attempts(tmp_path) == 6
+    assert len({(row[0], row[4]) for row in tables(tmp_path)["final"]}) == 8
+
+
+def test_failed_trials_are_tried_again_only_when_asked(tmp_path: Path) -> None:
+    grid = toy_grid(fates=["ok", "raises"])
+    assert counts(run_quietly(tmp_path, grid)) == (6, 6, 0, 0, 0)
+    assert counts(run_quietly(tmp_path, grid)) == (0, 0, 0, 6, 6)
+    assert counts(run_quietly(tmp_path, grid, retry=True)) == (0, 6, 0, 6, 0)
+    assert attempts(tmp_path) == 6 + 2 * 6
+
+
+def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
+        layout = Layout(tmp_path)
+        seen.append([*layout.grid_names(), *layout.submission_ids()])
+        assert len(layout.manifest(job.submission).read_bytes().splitlines()) == len(rows) == 6
+        assert not layout.trials.exists()
+
+    monkeypatch.setattr(Inline, "run", look)
+    result = run_quietly(tmp_path, toy_grid())
+    assert seen == [["toy", result.submission]]
+    assert counts(result) == (0, 0, 6, 0, 0)
+
+
+@pytest.mark.parametrize(("names", "said"), [(["a", "a"], "'a' is given twice"), ([], "at least one grid")])
+def test_grids_without_names_of_their_own_are_refused_before_anything_is_written(
+    tmp_path: Path, names: list[str], said: str
+) -> None:
+    with pytest.raises(SpecError, match=said):
+        run_campaign(tmp_path, [toy_grid(name) for name in names], Inline(), QUIET)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_campaign_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="a file stands where a directory is needed"):
+        run_quietly(tmp_path / "file", toy_grid())
+    with pytest.raises(EnvironmentProblem, match="cannot create"):
+        run_quietly(Path("/proc/campaign"), toy_grid())
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def test_a_campaign_on_a_full_disk_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 9, 1))
+    with pytest.raises(EnvironmentProblem, match="needs 64 MB of free disk"):
+        run_quietly(tmp_path, toy_grid())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    assert run_campaign(tmp_path, [toy_grid()], Inline(), options(land_every_s=60)).problems == ()
+    with Store.open(tmp_path, refresh=False) as store:
+        assert store.sql("SELECT count(*) FROM v_final WHERE name = 'mse'").item() == 6
+    broken = tmp_path / "broken"
+    (broken / "store").mkdir(parents=True)
+    (broken / "store" / "live.duckdb").write_bytes(b"no database" * 1000)
+    result = run_campaign(broken, [toy_grid()], Inline(), options(land_every_s=0.01))
+    assert result.ok == 6
+    assert len(result.problems) == 1
+    assert "results are on disk but not in the store yet" in result.problems[0]
+
+
+def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from toy_campaign import run_quietly, toy_grid\n"
+        "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(20), step_s=0.004), land_every_s=0.02)\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(TESTS)})
+    seen: set[int] = set()
+    deadline = time.monotonic() + 60
+    try:
+        while len(seen - {0}) < 2 and time.monotonic() < deadline:
+            if Layout(tmp_path).snapshot.exists():
+                with Store.open(tmp_path, refresh=False) as store:
+                    seen.add(store.sql("SELECT count(*) FROM v_final WHERE name = 'mse'").item())
+            time.sleep(0.02)
+        assert run.poll() is None, "the run was over before it was asked twice"
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait()
+    assert len(seen - {0}) >= 2
+
+
+def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = toy_grid(seeds=[0])
+    layout = Layout(tmp_path)
+    first, _ = [planned.key for planned in grid.trials()]
+    about = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
+    assert isinstance(claim(layout, first, about, retry=False), Claim)
+    waits: list[float] = []
+
+    def end_it(seconds: float) -> None:
+        waits.extend([seconds] if seconds else [])
+        if len(waits) == 2:  # the other run is killed: its process is another one than recorded
+            start = json.loads(layout.start(first, 1).read_bytes())
+            layout.start(first, 1).write_text(json.dumps({**start, "pid_started": 1}))
+
+    monkeypatch.setattr("runners.run.time.sleep", end_it)
+    assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
+    assert len(waits) == 2
+    assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]
