@@ -1,0 +1,85 @@
+"""Surroundings in memory, and trials small enough to train in a test."""
+
+import io
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from runners.surroundings import Surroundings
+from runners.tasks import LinearFunctions, ShiftGrid
+from runners.trial import Trial
+from variants import gpt2, softmax
+
+
+class Memory(Surroundings):
+    """Keeps what a trial says. It asks for a stop at the steps `stop_at` and for checkpoints at `save_at`."""
+
+    def __init__(self, stop_at: Collection[int] = (), save_at: Collection[int] = ()) -> None:
+        self.stop_at, self.save_at = set(stop_at), set(save_at)
+        self.step = 0
+        self.logged: dict[int, dict[str, float]] = {}
+        self.evaluations: dict[tuple[Any, ...], tuple[float, int, float | None]] = {}
+        self.probes: dict[tuple[Any, ...], float] = {}
+        self.checkpoints: list[tuple[int, bytes]] = []
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.logged[step] = dict(values)
+
+    def evaluation(
+        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
+    ) -> None:
+        self.evaluations[step, name, *sorted(point.items())] = (value, items, se_items)
+
+    def probe(
+        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
+    ) -> None:
+        self.probes[step, name, layer, head, *sorted(point.items())] = value
+
+    def progress(self, step: int, steps: int, loss: float) -> None:
+        assert 0 < step <= steps
+        assert isinstance(loss, float)
+        self.step = step
+
+    def stop_requested(self) -> bool:
+        return self.step in self.stop_at
+
+    def checkpoint_due(self) -> bool:
+        return self.step in self.save_at
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        sink = io.BytesIO()
+        torch.save(dict(state), sink)
+        self.checkpoints.append((step, sink.getvalue()))
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        if not self.checkpoints:
+            return None
+        step, data = self.checkpoints[-1]
+        return step, torch.load(io.BytesIO(data), weights_only=True)
+
+    def losses(self) -> list[float]:
+        """The loss of every logged step, in order."""
+        return [self.logged[step]["loss"] for step in sorted(self.logged)]
+
+
+@pytest.fixture
+def memory() -> Callable[..., Memory]:
+    """Makes surroundings; the arguments are the steps to stop at and to checkpoint at."""
+    return Memory
+
+
+@pytest.fixture
+def tiny() -> Trial:
+    """Softmax on short linear functions, one layer, twelve steps."""
+    evaluation = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
+    return Trial.model_validate(
+        {
+            "task": LinearFunctions(points=5, batch=8, evaluation=evaluation),
+            "model": gpt2(layers=2, heads=2, width=8, max_positions=16),
+            "operator": softmax(),
+            "training": {"steps": 12, "evaluate_every": 5},
+            "seed": 3,
+        }
+    )

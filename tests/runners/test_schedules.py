@@ -1,0 +1,70 @@
+"""Every schedule against its closed form."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from pydantic import ValidationError
+
+from runners.optimisers import AdamW, Training
+from runners.schedules import WSD, Constant, Cosine, Schedule
+
+EVERY = [member(warmup=warmup) for member in Schedule.members().values() for warmup in (0, 7)]
+
+
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.canonical)
+def test_the_rate_rises_linearly_to_the_peak_and_never_again(schedule: Schedule) -> None:
+    factors = [schedule.factor(step, 63) for step in range(63)]
+    assert factors[: schedule.warmup] == [(step + 1) / 7 for step in range(schedule.warmup)]
+    assert factors[schedule.warmup] == 1
+    after = factors[schedule.warmup :]
+    assert after == sorted(after, reverse=True)
+    assert min(after) >= 0
+
+
+def test_a_constant_schedule_is_constant() -> None:
+    assert {Constant().factor(step, 100) for step in range(100)} == {1.0}
+
+
+def test_a_cosine_is_halfway_at_half_time_and_would_reach_its_floor_after_the_last_step() -> None:
+    schedule = Cosine(warmup=20, floor=0.2)
+    assert schedule.factor(60, 100) == pytest.approx(0.6)
+    assert schedule.after_warmup(100, 100) == pytest.approx(0.2)
+    assert schedule.factor(40, 100) == pytest.approx(0.2 + 0.8 * math.cos(math.pi / 8) ** 2)
+
+
+def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
+    schedule = WSD(warmup=10, decay=0.25, floor=0.1)
+    factors = [schedule.factor(step, 100) for step in range(100)]
+    assert set(factors[10:76]) == {1.0}
+    steps = [before - after for before, after in pairwise(factors[75:])]
+    assert steps == pytest.approx([0.9 / 25] * 24)
+    assert schedule.after_warmup(100, 100) == pytest.approx(0.1)
+
+
+def test_wsd_without_decay_is_constant_and_all_decay_is_a_line() -> None:
+    assert {WSD(decay=0).factor(step, 9) for step in range(9)} == {1.0}
+    assert [WSD(decay=1).factor(step, 9) for step in range(9)] == pytest.approx([left / 9 for left in range(9, 0, -1)])
+
+
+def test_a_decay_that_would_begin_in_the_warmup_begins_after_it() -> None:
+    schedule = WSD(warmup=90, decay=0.5)
+    assert schedule.factor(90, 100) == 1
+    assert schedule.factor(99, 100) == pytest.approx(0.1)
+
+
+def test_the_learning_rate_is_the_peak_times_the_factor() -> None:
+    training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
+    assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
+
+
+def test_a_warmup_longer_than_training_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"the warm-up ends within training; got .* 11 of 10"):
+        Training(steps=10, schedule=Cosine(warmup=11))
+    Training(steps=10, schedule=Cosine(warmup=10)).lr(10)
+
+
+@pytest.mark.parametrize(("step", "judged"), [(0, False), (4, False), (5, True), (10, True), (12, True), (11, False)])
+def test_evaluation_is_periodic_and_at_the_end(step: int, judged: bool) -> None:
+    assert Training(steps=12, evaluate_every=5).evaluates(step) is judged
+    assert Training(steps=12).evaluates(step) is (step == 12)

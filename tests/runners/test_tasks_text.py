@@ -1,0 +1,193 @@
+"""Text: what is read, how it is split, what it is called, and what is refused."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners.tasks import Text
+from runners.tasks.corpus import split
+from runners.tasks.python_documentation import python_documentation
+
+PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for number in range(400))
+
+
+def uniform(inputs: Tensor) -> Tensor:
+    """Every byte equally likely."""
+    return torch.zeros(*inputs.shape, 256)
+
+
+@pytest.fixture
+def prose(tmp_path: Path) -> Path:
+    path = tmp_path / "prose.txt"
+    path.write_text(PROSE)
+    return path
+
+
+def small(source: Path, **fields: object) -> Text:
+    return Text.model_validate({"source": str(source), "context": 16, "batch": 4, "validation_windows": 9, **fields})
+
+
+def test_targets_are_the_next_bytes_of_the_text(prose: Path) -> None:
+    batch = small(prose).open().batch(seed=1, step=1)
+    assert batch.inputs.shape == batch.targets.shape == (4, 16)
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    for row in batch.inputs.tolist():
+        assert bytes(row) in PROSE.encode()
+
+
+def test_a_batch_follows_from_seed_and_step_alone(prose: Path) -> None:
+    first = small(prose).open().batch(seed=4, step=9)
+    assert torch.equal(first.inputs, small(prose).open().batch(seed=4, step=9).inputs)
+    assert not torch.equal(first.inputs, small(prose).open().batch(seed=4, step=10).inputs)
+    assert not torch.equal(first.inputs, small(prose).open().batch(seed=5, step=9).inputs)
+
+
+def test_guessing_costs_eight_bits_per_byte(prose: Path) -> None:
+    found = {measured.name: measured for measured in small(prose).open().evaluate(uniform)}
+    assert found["validation_loss"].value == pytest.approx(math.log(256))
+    assert found["bits_per_byte"].value == pytest.approx(8)
+    assert found["bits_per_byte"].items == 9
+    assert small(prose).open().loss(uniform(torch.zeros(2, 3)), torch.zeros(2, 3).long()).item() == pytest.approx(
+        small(prose).open().constant_loss
+    )
+
+
+def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -> None:
+    seen: list[Tensor] = []
+
+    def remember(inputs: Tensor) -> Tensor:
+        seen.append(inputs)
+        return uniform(inputs)
+
+    data = small(prose, validation_windows=10_000).open()
+    list(data.evaluate(remember))
+    windows = [bytes(row) for row in torch.cat(seen).tolist()]
+    assert len(windows) == (data.record["validation_bytes"] - 1) // 16
+    end = data.record["train_bytes"]
+    for window in windows:
+        end = PROSE.encode().index(window, end) + len(window)
+
+
+def test_documents_go_whole_to_one_side() -> None:
+    documents = [f"document {number} ".encode() * (number % 5 + 1) for number in range(100)]
+    corpus = split(documents, 0.2)
+    train, validation = (set(text.split(b"\0")[:-1]) for text in corpus)
+    assert train | validation == set(documents)
+    assert not train & validation
+    assert len(corpus.validation) / sum(map(len, corpus)) == pytest.approx(0.2, abs=0.02)
+
+
+def test_the_order_of_documents_does_not_matter() -> None:
+    documents = [f"document {number}".encode() for number in range(30)]
+    assert split(documents, 0.3) == split(reversed(documents), 0.3)
+
+
+def test_one_long_document_is_cut_at_the_share() -> None:
+    corpus = split([b"x" * 999], 0.25)
+    assert [len(text) for text in corpus] == [750, 250]
+
+
+def test_a_renamed_text_is_the_same_text_and_an_edited_one_is_another(prose: Path) -> None:
+    moved = prose.with_name("moved.txt")
+    moved.write_text(PROSE)
+    assert small(moved).key == small(prose).key
+    moved.write_text(PROSE + "One more.\n")
+    assert small(moved).key != small(prose).key
+
+
+def test_an_edited_text_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
+    planned = small(prose)
+    prose.write_text(PROSE.replace("square", "circle"))
+    with pytest.raises(SpecError, match="content_hash names the text a trial learns from"):
+        planned.open()
+    with pytest.raises(ValidationError, match="restore that text, or leave content_hash out"):
+        Text.model_validate(planned.data())
+
+
+def test_a_spec_is_read_where_its_text_is_not(prose: Path) -> None:
+    planned = small(prose)
+    prose.unlink()
+    assert Text.model_validate(planned.data()).key == planned.key
+    with pytest.raises(SpecError, match="there is no text"):
+        planned.open()
+
+
+def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"wörd {number} " * 20, "id": number}) for number in range(40)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.txt").write_text(PROSE)
+    (tmp_path / "c.md").write_text("not read")
+    data = small(tmp_path).open()
+    assert set(data.record["files"]) == {"a.jsonl", "deep/b.txt"}
+    size = sum(len(f"wörd {number} ".encode() * 20) + 1 for number in range(40)) + len(PROSE) + 1
+    assert data.record["train_bytes"] + data.record["validation_bytes"] == size
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.txt", None, "there is no text .*gone.txt; give a .txt or .jsonl file, or a folder"),
+        ("empty.txt", b"", "a window is 16 predictions and one byte more; the train part of .*empty.txt has 0 bytes"),
+        ("short.txt", b"x" * 100, "the validation part of .*short.txt has 10 bytes; shorten context or give more text"),
+        ("latin.txt", b"caf\xe9 " * 100, "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
+        ("page.html", b"<p>", "a text is a .txt or .jsonl file, or a folder of these; got .*page.html"),
+        ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
+        ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has"),
+        ("list.jsonl", b'["a"]\n', "in a field `text`; .*list.jsonl, line 1 has"),
+    ],
+)
+def test_a_text_that_cannot_be_learned_from_is_refused_when_the_spec_is_built(
+    tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValidationError, match=said):
+        small(tmp_path / name)
+
+
+def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match=re.escape(f"{tmp_path} has none")):
+        small(tmp_path)
+
+
+def test_pythons_documentation_is_real_text_with_its_files_on_record() -> None:
+    data = Text().open()
+    assert data.record["train_bytes"] > 1_000_000
+    assert 0.08 < data.record["validation_bytes"] / data.record["train_bytes"] < 0.12
+    assert data.record["files"].keys() >= {"argparse.py", "json/__init__.py", "pydoc_data/topics.py"}
+    assert not any("test" in name.split("/") for name in data.record["files"])
+    assert data.record["content_hash"] == Text().content_hash
+
+
+def test_a_module_is_one_document_and_a_topic_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = 'class A:\n    """two"""\n    if 1:\n        def f(self):\n            """three"""\n            x = "no"\n'
+    files = {
+        "module.py": f'"""one"""\ntry:\n    pass\nexcept E:\n    def g():\n        """one and a half"""\n{nested}',
+        "pydoc_data/topics.py": "topics = {'with': 'The with statement', 'if': 'The if statement'}\n",
+        "test/test_module.py": '"""left out"""',
+        "package/tests/more.py": '"""left out"""',
+        "site-packages/other.py": '"""left out"""',
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    origin = python_documentation.__wrapped__()
+    assert set(origin.files) == {"module.py", "pydoc_data/topics.py"}
+    assert list(origin.documents()) == [
+        b"one\n\none and a half\n\ntwo\n\nthree",
+        b"if\n\nThe if statement",
+        b"with\n\nThe with statement",
+    ]
+
+
+def test_two_texts_have_two_keys(prose: Path) -> None:
+    assert Text(context=16).key != small(prose, batch=32, validation_windows=256).key

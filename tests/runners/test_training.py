@@ -1,0 +1,246 @@
+"""The training loop: it learns, says what it does, and is paired across operators."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import EnvironmentProblem
+from runners.flat import Flat
+from runners.optimisers import AdamW, Training
+from runners.schedules import Cosine
+from runners.surroundings import Diverged
+from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict, Task, Text
+from runners.tasks.linear_functions import LinearFunctionsData
+from runners.training import train
+from runners.trial import Execution, Trial, build_model
+from variants import Operator, Scalars, gpt2, integral, principled, softmax, ssa
+
+OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_every_operator_learns(tiny: Trial, memory: Callable, tmp_path: Path, operator: Operator) -> None:
+    (tmp_path / "dull.txt").write_text("dull as ditchwater, " * 60)
+    task = Text(source=str(tmp_path / "dull.txt"), context=8, batch=8, validation_windows=5)
+    training = Training(steps=60, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=5), clip=1.0)
+    world = memory()
+    train(tiny.changed(operator=operator, training=training, task=task), world)
+    losses = world.losses()
+    assert losses[0] == pytest.approx(math.log(256), rel=0.02)
+    assert losses[-1] < 3
+
+
+def test_linear_functions_are_learned_in_context(tiny: Trial, memory: Callable) -> None:
+    """Better than predicting nothing, by a quarter, on the same batches."""
+    training = Training(steps=200, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    trial = tiny.changed(
+        training=training,
+        task=tiny.task.changed(batch=32),
+        model=gpt2(layers=2, heads=2, width=16, max_positions=16),
+    )
+    world, data = memory(), trial.task.open()
+    train(trial, world)
+    steps = range(181, 201)
+    nothing = sum(data.batch(trial.seed, step).targets.square().mean().item() for step in steps)
+    assert sum(world.logged[step]["loss"] for step in steps) < 0.75 * nothing
+
+
+def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial, memory: Callable) -> None:
+    world = memory()
+    finished = train(tiny, world)
+    assert sorted(world.logged) == list(range(1, 13))
+    assert set(world.logged[1]) == {"loss", "grad_norm", "learning_rate"}
+    assert {step for step, *_ in world.evaluations} == {5, 10, 12}
+    assert {name for _, name, *_ in world.evaluations} == {"mse", "squared_error"}
+    assert (finished.step, finished.stopped, finished.data) == (12, False, None)
+    assert finished.train_s > 0
+    assert finished.evaluate_s > 0
+    assert finished.parameters == sum(p.numel() for p in build_model(tiny).parameters())
+
+
+def test_sparse_logging_keeps_the_last_step_and_changes_no_number(tiny: Trial, memory: Callable) -> None:
+    dense, sparse = memory(), memory()
+    train(tiny, dense)
+    train(tiny.changed(execution=Execution(log_every=5)), sparse)
+    assert sparse.logged == {step: dense.logged[step] for step in (5, 10, 12)}
+    assert sparse.evaluations == dense.evaluations
+
+
+def test_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
+    often, once = memory(), memory()
+    train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
+    train(tiny.changed(training=Training(steps=12)), once)
+    assert often.logged == once.logged
+    assert once.evaluations.items() <= often.evaluations.items()
+
+
+def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, memory: Callable) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    threads = torch.get_num_threads()
+    train(tiny.changed(execution=Execution(threads=threads + 1)), memory())
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == threads
+
+
+def test_the_same_seed_gives_every_operator_the_same_batches(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[Tensor]] = {}
+    original = LinearFunctionsData.batch
+    for operator in OPERATORS:
+        batches = seen.setdefault(operator.label, [])
+
+        def remember(data: LinearFunctionsData, seed: int, step: int, batches: list[Tensor] = batches) -> Batch:
+            batch = original(data, seed, step)
+            batches.append(batch.inputs)
+            return batch
+
+        monkeypatch.setattr(LinearFunctionsData, "batch", remember)
+        train(tiny.changed(operator=operator), memory())
+    first, *others = seen.values()
+    assert len(first) == 12
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
+def test_all_seeds_are_judged_on_the_same_sample(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zero predictor's errors are those of the sample itself."""
+    original = LinearFunctionsData.evaluate
+    monkeypatch.setattr(LinearFunctionsData, "evaluate", lambda data, _: original(data, torch.zeros_like))
+    worlds = [memory(), memory()]
+    for seed, world in enumerate(worlds):
+        train(tiny.changed(seed=seed), world)
+    assert worlds[0].logged != worlds[1].logged
+    assert worlds[0].evaluations == worlds[1].evaluations
+
+
+def test_the_gradient_norm_is_that_before_clipping(tiny: Trial, memory: Callable) -> None:
+    free, clipped = memory(), memory()
+    train(tiny, free)
+    train(tiny.changed(training=tiny.training.changed(clip=1e-3)), clipped)
+    assert clipped.logged[1] == free.logged[1]
+    assert clipped.logged[1]["grad_norm"] > 1e-3
+    assert clipped.logged[12] != free.logged[12]
+
+
+def test_the_flat_step_is_the_step_of_pytorchs_own_optimiser(tiny: Trial, memory: Callable) -> None:
+    """Three steps of AdamW with decay and clipping, tensor by tensor, on the same batches."""
+    optimiser = AdamW(lr=1e-2, weight_decay=0.1)
+    trial = tiny.changed(operator=ssa(), training=Training(steps=3, optimiser=optimiser, clip=0.5))
+    world = memory()
+    train(trial, world)
+    model, data = build_model(trial), trial.task.open()
+    numbers = {id(p) for p in model.number_parameters()}
+    decayed = [p for p in model.parameters() if p.ndim > 1 and id(p) not in numbers]
+    others = [p for p in model.parameters() if p.ndim == 1 or id(p) in numbers]
+    plain = torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0}], lr=1e-2, weight_decay=0.1)
+    for step in (1, 2, 3):
+        batch = data.batch(trial.seed, step)
+        loss = data.loss(model(batch.inputs), batch.targets)
+        plain.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        plain.step()
+        assert world.logged[step]["loss"] == pytest.approx(loss.item(), rel=1e-4)
+        assert world.logged[step]["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial) -> None:
+    model = build_model(tiny.changed(operator=ssa()))
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    flat = Flat(model)
+    assert all(torch.equal(weights, before[name]) for name, weights in model.state_dict().items())
+    assert sum(vector.numel() for vector in (*flat.decayed, *flat.kept)) == sum(p.numel() for p in model.parameters())
+    kept = flat.kept[0].data_ptr(), flat.kept[0].data_ptr() + 4 * flat.kept[0].numel()
+    assert all(kept[0] <= p.data_ptr() < kept[1] for p in model.number_parameters())
+
+
+def test_learned_numbers_are_probed_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
+    world = memory()
+    train(tiny.changed(operator=ssa(), training=tiny.training.changed(optimiser=AdamW(lr=0.1))), world)
+    names = {"number.score.n", "number.score.b"}
+    assert world.probes.keys() == {
+        (s, n, layer, h) for s in (5, 10, 12) for n in names for layer in (0, 1) for h in (0, 1)
+    }
+    assert len({world.probes[step, "number.score.n", 0, 0] for step in (5, 10, 12)}) == 3
+
+
+class Explosive(Task):
+    """Zero to predict from zero, until the targets jump."""
+
+    kind: Literal["explosive"] = "explosive"
+    batch: int = 2
+    jump: Literal["far", "nan", "inf"]
+
+    @property
+    def inputs(self) -> Scalars:
+        return Scalars()
+
+    @property
+    def length(self) -> int:
+        return 3
+
+    def open(self) -> "ExplosiveData":
+        return ExplosiveData({"far": 100.0, "nan": math.nan, "inf": math.inf}[self.jump])
+
+
+class ExplosiveData(Data):
+    def __init__(self, jump: float) -> None:
+        self.jump = jump
+
+    @property
+    def constant_loss(self) -> float:
+        return 1.0
+
+    def batch(self, seed: int, step: int) -> Batch:  # noqa: ARG002
+        return Batch(torch.zeros(2, 3, 1), torch.full((2, 3, 1), self.jump if step == 4 else 0.0))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).square().mean()
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:  # noqa: ARG002
+        yield Measured("nothing", 0.0, {}, 1, None)
+
+
+@pytest.mark.parametrize("jump", ["far", "nan", "inf"])
+def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, jump: str) -> None:
+    world = memory(save_at=[4])
+    with pytest.raises(Diverged) as caught:
+        train(tiny.changed(task={"kind": "explosive", "jump": jump}, execution=Execution(log_every=100)), world)
+    assert caught.value.step == 4
+    assert not world.logged[4]["loss"] <= 1000
+    assert world.checkpoints == []
+    assert world.evaluations == {}
+
+
+def test_parameters_that_the_last_step_ruined_are_a_divergence(tiny: Trial, memory: Callable) -> None:
+    """The loss of a step is taken before its update, so only the parameters show what the last one did."""
+    ruinous = AdamW(lr=1e38, weight_decay=1.0)
+    with pytest.raises(Diverged) as caught:
+        train(tiny.changed(training=Training(steps=1, optimiser=ruinous)), memory())
+    assert caught.value.step == 1
+
+
+def test_a_device_that_is_not_there_is_said_to_be_missing(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
+        train(tiny.changed(execution=Execution(device="cuda")), memory())
+
+
+def test_paper_003s_model_takes_a_step(memory: Callable) -> None:
+    """Its backbone and task at full length, two layers of it."""
+    task = LinearFunctions(batch=2, evaluation={"functions": 1, "sequences": 1, "sigma_x": (1,), "sigma_f": (1,)})
+    world = memory()
+    trial = Trial(task=task, model=gpt2(layers=2, heads=8, width=256), operator=ssa(), training=Training(steps=1))
+    train(trial, world)
+    assert len([key for key in world.evaluations if key[1] == "squared_error"]) == 40

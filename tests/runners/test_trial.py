@@ -1,0 +1,89 @@
+"""Trials: identity, parts that fit together, parameters."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from grid.errors import SpecError
+from grid.spec import cell_key
+from runners.tasks import LinearFunctions
+from runners.trial import Execution, Trial, build_model, parameters
+from variants import Operator, Placement, gpt2, integral, llama2, principled, softmax, ssa
+
+OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
+
+
+def test_execution_is_recorded_and_is_not_identity(tiny: Trial) -> None:
+    other = tiny.changed(execution=Execution(path="reference", log_every=7, threads=2, device="cpu"))
+    assert other.key == tiny.key
+    assert other.data()["execution"]["path"] == "reference"
+
+
+def test_the_seed_is_identity_of_the_trial_and_not_of_its_cell(tiny: Trial) -> None:
+    other = tiny.changed(seed=4)
+    assert other.key != tiny.key
+    assert cell_key(other) == cell_key(tiny)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_a_trial_survives_the_way_to_a_worker(tiny: Trial, operator: Operator) -> None:
+    trial = tiny.changed(operator=operator, placement=Placement(share=0.5))
+    again = Trial.model_validate(trial.data())
+    assert again == trial
+    assert again.key == trial.key
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"task": LinearFunctions(points=5)}, "they have up to 79 tokens and the model has 16 positions"),
+        ({"operator": integral(3)}, "operator .* in gpt2 2L 2H 8: signals.count divides a head's 4 channels; got 3"),
+        ({"placement": {"share": 0.5, "rest": integral(3)}}, "signals.count divides a head's 4 channels; got 3"),
+        ({"operator": ssa(), "execution": {"path": "sdpa"}}, "path 'sdpa' cannot run 'SSA'"),
+        ({"placement": {"share": 0}}, "greater than 0"),
+        ({"seed": -1}, "greater than or equal to 0"),
+        ({"training": {"steps": 0}}, "greater than 0"),
+        ({"task": {"kind": "linear_function"}}, "did you mean 'linear_functions'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(tiny: Trial, fields: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        tiny.changed(**fields)
+
+
+def test_a_model_without_learned_positions_takes_any_length(tiny: Trial) -> None:
+    tiny.changed(task=LinearFunctions(), model=llama2(layers=1, heads=2, width=8, feedforward_width=8))
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_counted_parameters_are_those_of_the_built_model(tiny: Trial, operator: Operator) -> None:
+    trial = tiny.changed(operator=operator)
+    counted, model = parameters(trial), build_model(trial)
+    assert counted.total == sum(p.numel() for p in model.parameters())
+    assert counted.operator == counted.total - parameters(tiny).total
+
+
+def test_placement_decides_which_layers_are_built_with_the_operator(tiny: Trial) -> None:
+    trial = tiny.changed(operator=ssa(), placement=Placement(share=0.5))
+    assert [operator.label for operator in trial.operators()] == ["softmax", "SSA"]
+    assert {layer for layer, *_ in build_model(trial).numbers()} == {1}
+
+
+def test_two_operators_of_one_seed_start_from_the_same_weights(tiny: Trial) -> None:
+    plain = build_model(tiny).state_dict()
+    rich = build_model(tiny.changed(operator=principled("query", gate_width=2))).state_dict()
+    assert plain.keys() < rich.keys()
+    assert all(torch.equal(rich[name], weights) for name, weights in plain.items())
+    other = build_model(tiny.changed(seed=4)).state_dict()
+    assert not torch.equal(other["read_in.weight"], plain["read_in.weight"])
+
+
+def test_a_misspelt_field_is_named(tiny: Trial) -> None:
+    with pytest.raises(ValidationError, match="did you mean 'operator'"):
+        Trial.model_validate({**tiny.data(), "operater": softmax().data()})
+
+
+def test_a_long_table_of_positions_is_enough(tiny: Trial) -> None:
+    assert (
+        tiny.changed(task=LinearFunctions(), model=gpt2(layers=1, heads=1, width=8, max_positions=79)).task.length == 79
+    )
