@@ -8,13 +8,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runners.optimisers import AdamW as AdamW
+    from runners.optimisers import Optimiser as Optimiser
+    from runners.optimisers import Training as Training
     from runners.run import RunOptions as RunOptions
     from runners.run import RunResult as RunResult
     from runners.run import run_campaign as run_campaign
+    from runners.schedules import WSD as WSD
+    from runners.schedules import Constant as Constant
+    from runners.schedules import Cosine as Cosine
+    from runners.schedules import Schedule as Schedule
+    from runners.tasks.linear_functions import Curriculum as Curriculum
+    from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
+    from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
+    from runners.tasks.task import Task as Task
+    from runners.tasks.text import Text as Text
+    from runners.trial import Execution as Execution
+    from runners.trial import Trial as Trial
 
 _HOMES = {
+    "AdamW": "runners.optimisers",
+    "Constant": "runners.schedules",
+    "Cosine": "runners.schedules",
+    "Curriculum": "runners.tasks.linear_functions",
+    "Execution": "runners.trial",
+    "LinearFunctions": "runners.tasks.linear_functions",
+    "Optimiser": "runners.optimisers",
     "RunOptions": "runners.run",
     "RunResult": "runners.run",
+    "Schedule": "runners.schedules",
+    "ShiftGrid": "runners.tasks.linear_functions",
+    "Task": "runners.tasks.task",
+    "Text": "runners.tasks.text",
+    "Training": "runners.optimisers",
+    "Trial": "runners.trial",
+    "WSD": "runners.schedules",
     "run_campaign": "runners.run",
 }
 

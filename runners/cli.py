@@ -57,11 +57,15 @@ def plan(
     from runners.plan import PlanOptions, plan_campaign
     from runners.plan_text import plan_data, plan_lines
     from runners.specfile import load_spec_file
-    from runners.timing import seconds_of
-    from runners.trial import parameters
+    from runners.stopwatch import seconds_of
 
     grids = choose_grids(load_spec_file(spec), grid, one=False)
-    options = PlanOptions(workers=workers or usable_cores(), parameters=parameters, seconds=seconds_of)
+    from runners.training import train
+    from runners.trial import parameters
+
+    options = PlanOptions(
+        workers=workers or usable_cores(), parameters=parameters, seconds=lambda trial: seconds_of(trial, train)
+    )
     found = plan_campaign(campaign_for(spec, campaign), grids, options)
     if as_json:
         write_json("plan", plan_data(found))
@@ -344,7 +348,7 @@ def execute(arguments: list[str]) -> int:
         result = app([each for each in arguments if each != "--debug"], exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _refuse(arguments, 2, f"{error}; `ablate --help` lists commands and options")
+        return _refuse(arguments, 2, f"{str(error).rstrip('.')}; `ablate --help` lists commands and options")
     except KeyboardInterrupt:
         return _refuse(arguments, 130, "interrupted; the same command goes on")
     except BrokenPipeError:

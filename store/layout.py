@@ -72,8 +72,8 @@ class Layout:
         return self.store / "ingest.lock"
 
     def exists(self) -> bool:
-        """Whether `root` holds a campaign: a grid, a submission, trials, shards or a store."""
-        return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.spool, self.store))
+        """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""
+        return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.spool))
 
     def grid_header(self, name: str) -> Path:
         """`grids/<name>.json`."""

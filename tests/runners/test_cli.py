@@ -1,0 +1,173 @@
+"""The command: what it prints where, and the exit codes it promises."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import write_campaign
+
+from runners.cli import HELP, app, execute
+
+ROOT = Path(__file__).parent.parent.parent
+COMMANDS = ("plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor")
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("campaign")
+    write_campaign(root, operators=("softmax", "SSA", "Integral"), seeds=range(4))
+    return root
+
+
+def keys(campaign: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    execute(["sql", "select trial from trial where status = 'ok' order by trial", "--csv", "--campaign", str(campaign)])
+    return capsys.readouterr().out.split()[1:]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_help_and_has_its_own(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["--help"]) == 0
+    assert command in capsys.readouterr().out
+    assert execute([command, "--help"]) == 0
+    assert "Parameters" in capsys.readouterr().out
+
+
+def test_the_exit_codes_are_in_the_help() -> None:
+    for code in ("0 done", "1 internal", "2 usage", "3 not found", "4 some trials", "5 the", "6 stored", "130 "):
+        assert code in " ".join(HELP.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["tabel"], 2, 'Did you mean "table"'),
+        (["plan"], 2, "SPEC"),
+        (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
+        (["plan", "nowhere.py"], 2, "nowhere.py"),
+        (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
+        (["status", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+        (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+        (["report", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+        (["rebuild", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_its_exit_code(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(arguments) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("ablate: ")
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("select nothing from trial", "nothing"),
+        ("drop table trial", "read-only"),
+        ("select 1; select 2", "one SQL statement"),
+        ("select * from read_csv('/etc/passwd')", "SQL"),
+        ("copy trial to 'x.csv'", "read-only"),
+    ],
+)
+def test_sql_reads_and_nothing_else(campaign: Path, query: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["sql", query, "--campaign", str(campaign)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_error_is_json_when_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["status", "--json", "--campaign", "nowhere"]) == 3
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == 3
+    assert "nowhere" in error["message"]
+
+
+@pytest.mark.parametrize("command", ["status", "table", "doctor"])
+def test_reading_commands_speak_json(command: str, campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute([command, "--json", "--campaign", str(campaign)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == f"ablate/{command}/1"
+    assert said["data"]
+
+
+def test_the_table_names_a_verdict_for_every_cell_but_the_baseline(
+    campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["table", "--json", "--campaign", str(campaign)]) == 0
+    rows = json.loads(capsys.readouterr().out)["data"]
+    assert {row["label"] for row in rows} == {"SSA", "Integral"}
+    words = {"better", "worse", "equivalent", "tiny but real", "undecided", "no verdict"}
+    assert all(row["verdict"] in words and row["reason"] for row in rows)
+    assert execute(["table", "--campaign", str(campaign)]) == 0
+    assert "geometric mean" in capsys.readouterr().out
+
+
+def test_two_trials_are_told_apart_by_their_specs_and_results(
+    campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = keys(campaign, capsys)[:2]
+    assert execute(["compare", first[:12], second[:12], "--campaign", str(campaign)]) == 0
+    said = capsys.readouterr().out
+    assert " -> " in said
+    assert "mse" in said
+    assert execute(["compare", "ffffffffffff", second, "--campaign", str(campaign)]) == 3
+    assert "no trial's key begins" in capsys.readouterr().err
+
+
+def test_a_rebuilt_store_has_the_content_it_had(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hashes = []
+    for _ in range(2):
+        assert execute(["rebuild", "--campaign", str(campaign)]) == 0
+        hashes.append(capsys.readouterr().out.split()[0])
+    assert hashes[0] == hashes[1]
+
+
+def test_the_report_is_where_the_command_says(
+    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["report", "--campaign", str(campaign), "--out", str(tmp_path / "r.html")]) == 0
+    printed = Path(capsys.readouterr().out.strip())
+    assert printed == tmp_path / "r.html"
+    assert "<html" in printed.read_text(encoding="utf-8")
+
+
+def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("runners.doctor.examine", lambda _: 1 / 0)
+    assert execute(["doctor"]) == 1
+    assert "internal error, a bug in ablate: ZeroDivisionError" in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError):
+        execute(["doctor", "--debug"])
+
+
+def test_a_reader_that_goes_away_is_no_error(campaign: Path) -> None:
+    query = "select repeat('x', 1000) from range(2000)"
+    command = (
+        f'{sys.executable} -P -m runners sql "{query}" --csv --campaign {campaign} | head -1; exit ${{PIPESTATUS[0]}}'
+    )
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+def test_the_only_campaign_is_found_and_several_are_named(
+    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert execute(["status"]) == 3
+    assert "run a spec first" in capsys.readouterr().err
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "one").symlink_to(campaign)
+    assert execute(["status"]) == 0
+    (tmp_path / "campaigns" / "two").symlink_to(campaign)
+    assert execute(["status"]) == 3
+    assert "campaigns/one, campaigns/two" in capsys.readouterr().err
+
+
+def test_every_command_is_in_the_readme_or_the_docs() -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    assert [name for name in COMMANDS if f"ablate {name}" not in texts] == []
+    assert set(COMMANDS) == {name for name in app if not name.startswith("-")}
