@@ -11,11 +11,10 @@ from synthetic import Campaign, write_campaign
 from store.store import Store
 
 
-@pytest.fixture
-def campaign(tmp_path: Path) -> Campaign:
+def small_campaign(root: Path) -> Campaign:
     """A small campaign with every kind of trial."""
     return write_campaign(
-        tmp_path / "campaign",
+        root,
         operators=("softmax", "SSA"),
         factors={"width": (8, 16)},
         seeds=range(3),
@@ -27,6 +26,25 @@ def campaign(tmp_path: Path) -> Campaign:
         sigma_f=(1, 5),
         sigma_x=(1,),
     )
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    """A campaign of this test alone, to be changed as it likes."""
+    return small_campaign(tmp_path / "campaign")
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """The same campaign for all tests that only read."""
+    return small_campaign(tmp_path_factory.mktemp("shared") / "campaign")
+
+
+@pytest.fixture(scope="session")
+def reading(shared: Campaign) -> Iterator[Store]:
+    """The store of the shared campaign."""
+    with Store.open(shared.root) as store:
+        yield store
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from store.files import write_atomic
 from store.ingest import Ingested, ingest
 from store.intake import Intake
 from store.rebuild import rebuild
+from store.shards import ShardInfo
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -98,7 +99,7 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
 ) -> None:
     gone = campaign.layout.shards()[0]
 
-    def verified_then_gone(self: object, path: Path, known: set[str]) -> object:
+    def verified_then_gone(self: Intake, path: Path, known: set[str]) -> ShardInfo | None:
         info = original(self, path, known)
         if path == gone:
             path.unlink()
@@ -148,6 +149,7 @@ INGEST_FOR_EVER = """
 import sys
 from pathlib import Path
 from store.rebuild import rebuild
+from store.shards import ShardInfo
 
 print("ready", flush=True)
 while True:

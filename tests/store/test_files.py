@@ -32,7 +32,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(*((os, "fsync") if failing == "fsync" else (Path, "rename")), refuse)
+    monkeypatch.setattr({"fsync": "os.fsync", "rename": "pathlib.Path.rename"}[failing], refuse)
     with pytest.raises(EnvironmentProblem, match=r"cannot write .*f: .*; \w+"):
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"

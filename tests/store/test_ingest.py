@@ -30,7 +30,14 @@ OpenStore = Callable[..., Store]
 Process = Callable[..., subprocess.Popen[str]]
 
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
-METRIC = {"trial": ["ab" * 16], "attempt": [1], "step": [0], "name": ["loss"], "value": [1.0], "wall_s": [0.0]}
+METRIC: dict[str, list[Any]] = {
+    "trial": ["ab" * 16],
+    "attempt": [1],
+    "step": [0],
+    "name": ["loss"],
+    "value": [1.0],
+    "wall_s": [0.0],
+}
 
 
 def test_ingest_brings_everything_once(campaign: Campaign, opened: OpenStore) -> None:

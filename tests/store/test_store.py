@@ -33,12 +33,11 @@ POINT = {"sigma_f": 5, "sigma_x": 1}
         "BEGIN",
     ],
 )
-def test_a_statement_that_changes_something_is_refused(campaign: Campaign, opened: OpenStore, query: str) -> None:
-    store = opened(campaign.root)
-    before = store.content_hash()
+def test_a_statement_that_changes_something_is_refused(reading: Store, query: str) -> None:
+    before = reading.content_hash()
     with pytest.raises(SpecError, match="the store is read-only: write SELECT"):
-        store.sql(query)
-    assert store.content_hash() == before
+        reading.sql(query)
+    assert reading.content_hash() == before
 
 
 @pytest.mark.parametrize(
@@ -55,107 +54,98 @@ def test_a_statement_that_changes_something_is_refused(campaign: Campaign, opene
         ("SELECT 'x'::INT", "^SQL: Conversion Error"),
     ],
 )
-def test_a_wrong_query_is_answered_in_one_line(campaign: Campaign, opened: OpenStore, query: str, message: str) -> None:
-    store = opened(campaign.root)
+def test_a_wrong_query_is_answered_in_one_line(reading: Store, query: str, message: str) -> None:
     with pytest.raises(SpecError, match=message) as caught:
-        store.sql(query)
+        reading.sql(query)
     assert "\n" not in str(caught.value)
-    assert store.sql("SELECT 1 AS one")["one"].item() == 1
+    assert reading.sql("SELECT 1 AS one")["one"].item() == 1
 
 
-def test_a_variable_of_the_caller_is_not_a_table(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    frame = store.sql("SELECT 1 AS i")
+def test_a_variable_of_the_caller_is_not_a_table(shared: Campaign, reading: Store) -> None:
+    frame = reading.sql("SELECT 1 AS i")
     with pytest.raises(SpecError, match="Table with name frame does not exist"):
-        store.sql("FROM frame")
+        reading.sql("FROM frame")
     assert frame.height == 1
 
 
 @pytest.mark.parametrize(
     "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "SHOW TABLES", "SUMMARIZE trial", "FROM grid"]
 )
-def test_every_way_of_reading_works(campaign: Campaign, opened: OpenStore, query: str) -> None:
-    assert opened(campaign.root).sql(query).height > 0
+def test_every_way_of_reading_works(reading: Store, query: str) -> None:
+    assert reading.sql(query).height > 0
 
 
-def test_parameters_are_values_and_never_text(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
+def test_parameters_are_values_and_never_text(shared: Campaign, reading: Store) -> None:
     hostile = "x'; DROP TABLE metric; --"
-    assert store.sql("SELECT $v AS v, ?::INT AS i".replace("?", "$i"), {"v": hostile, "i": 3}).row(0) == (hostile, 3)
-    assert store.sql("SELECT ? AS v", [hostile])["v"].item() == hostile
+    assert reading.sql("SELECT $v AS v, ?::INT AS i".replace("?", "$i"), {"v": hostile, "i": 3}).row(0) == (hostile, 3)
+    assert reading.sql("SELECT ? AS v", [hostile])["v"].item() == hostile
     with pytest.raises(NotFoundError):
-        store.grid(hostile)
+        reading.grid(hostile)
 
 
-def test_a_grid_is_its_header(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    assert store.grids() == ["quickstart"]
-    assert store.grid("quickstart") == campaign.header
+def test_a_grid_is_its_header(shared: Campaign, reading: Store) -> None:
+    assert reading.grids() == ["quickstart"]
+    assert reading.grid("quickstart") == shared.header
     with pytest.raises(
         NotFoundError, match=r"no grid 'quikstart'; there are \['quickstart'\]; did you mean 'quickstart'"
     ):
-        store.grid("quikstart")
+        reading.grid("quikstart")
 
 
 @pytest.mark.parametrize("ask", ["final", "evaluation", "curves"])
-def test_a_question_about_an_unknown_grid_is_not_found(campaign: Campaign, opened: OpenStore, ask: str) -> None:
-    store = opened(campaign.root)
+def test_a_question_about_an_unknown_grid_is_not_found(reading: Store, ask: str) -> None:
     with pytest.raises(NotFoundError):
-        getattr(store, ask)("nope", "mse")
+        getattr(reading, ask)("nope", "mse")
     with pytest.raises(NotFoundError):
-        store.progress("nope")
+        reading.progress("nope")
     with pytest.raises(NotFoundError):
-        store.failures("nope")
+        reading.failures("nope")
 
 
-def test_final_has_every_planned_trial_and_a_value_for_those_that_are_ok(campaign: Campaign, opened: OpenStore) -> None:
-    found = opened(campaign.root).final("quickstart", "mse", POINT)
-    assert found["trial"].to_list() == [line["trial"] for line in campaign.lines]
+def test_final_has_every_planned_trial_and_a_value_for_those_that_are_ok(shared: Campaign, reading: Store) -> None:
+    found = reading.final("quickstart", "mse", POINT)
+    assert found["trial"].to_list() == [line["trial"] for line in shared.lines]
     for row in found.iter_rows(named=True):
         assert (row["value"] is None) == (row["status"] != "ok")
     ok = {(row["label"], row["seed"]): row["value"] for row in found.iter_rows(named=True) if row["status"] == "ok"}
     ratio = math.log(ok["SSA · 8", 0] / ok["softmax · 8", 0])
-    effects = {line["label"]: campaign.effects[line["cell"]] for line in campaign.lines}
+    effects = {line["label"]: shared.effects[line["cell"]] for line in shared.lines}
     assert ratio == pytest.approx(effects["SSA · 8"], abs=0.3)  # planted, with noise of 0.05 on each
     assert found.columns == ["grid", "cell", "label", "operator", "trial", "seed", "status", "value", "se_items"]
 
 
-def test_final_of_a_metric_is_its_last_value(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    found = store.final("quickstart", "loss")
-    last = store.sql("SELECT trial, value FROM v_metric WHERE name = 'loss' AND step = 11")
+def test_final_of_a_metric_is_its_last_value(shared: Campaign, reading: Store) -> None:
+    found = reading.final("quickstart", "loss")
+    last = reading.sql("SELECT trial, value FROM v_metric WHERE name = 'loss' AND step = 11")
     expected = dict(last.iter_rows())
     assert {row["trial"]: row["value"] for row in found.iter_rows(named=True) if row["status"] == "ok"} == {
         key: value for key, value in expected.items() if key in set(found.filter(found["status"] == "ok")["trial"])
     }
 
 
-def test_final_at_a_point_that_does_not_single_out_one_value_is_an_error(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
+def test_final_at_a_point_that_does_not_single_out_one_value_is_an_error(shared: Campaign, reading: Store) -> None:
     with pytest.raises(SpecError, match=r"'mse' has 2 points that agree with \{'sigma_x': 1\}, such as .*sigma_f"):
-        store.final("quickstart", "mse", {"sigma_x": 1})
-    assert store.final("quickstart", "mse", {"sigma_f": 5})["value"].count() == 8  # sigma_x does not vary
-    assert store.final("quickstart", "mse", {"sigma_f": 77})["value"].count() == 0
-    assert store.final("quickstart", "nothing")["value"].count() == 0
+        reading.final("quickstart", "mse", {"sigma_x": 1})
+    assert reading.final("quickstart", "mse", {"sigma_f": 5})["value"].count() == 8  # sigma_x does not vary
+    assert reading.final("quickstart", "mse", {"sigma_f": 77})["value"].count() == 0
+    assert reading.final("quickstart", "nothing")["value"].count() == 0
 
 
-def test_an_evaluation_has_a_column_per_coordinate(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    found = store.evaluation("quickstart", "mse")
+def test_an_evaluation_has_a_column_per_coordinate(shared: Campaign, reading: Store) -> None:
+    found = reading.evaluation("quickstart", "mse")
     assert found.columns == [
         *("cell", "label", "operator", "trial", "seed", "step", "sigma_f", "sigma_x", "value", "items", "se_items")
     ]
     assert set(found["step"]) == {12}  # the last one only
     assert set(zip(found["sigma_f"], found["sigma_x"], strict=True)) == {(1.0, 1.0), (5.0, 1.0)}
     assert found.height == 8 * 2
-    assert store.evaluation("quickstart", "mse", {"sigma_f": 5}).height == 8
-    assert store.evaluation("quickstart", "nothing").is_empty()
+    assert reading.evaluation("quickstart", "mse", {"sigma_f": 5}).height == 8
+    assert reading.evaluation("quickstart", "nothing").is_empty()
 
 
-def test_curves_with_a_bucket_per_step_are_the_metric(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    curves = store.curves("quickstart", "loss")
-    raw = store.sql("SELECT trial, step, value FROM v_metric WHERE name = 'loss'")
+def test_curves_with_a_bucket_per_step_are_the_metric(shared: Campaign, reading: Store) -> None:
+    curves = reading.curves("quickstart", "loss")
+    raw = reading.sql("SELECT trial, step, value FROM v_metric WHERE name = 'loss'")
     assert sorted(raw.filter(raw["value"].is_finite()).rows()) == sorted(
         curves.filter(curves["n_finite"] > 0).select("trial", "step", "mean").rows()
     )
@@ -163,12 +153,13 @@ def test_curves_with_a_bucket_per_step_are_the_metric(campaign: Campaign, opened
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 5, 7])
-def test_curves_in_buckets_keep_mean_and_extremes(campaign: Campaign, opened: OpenStore, buckets: int) -> None:
-    store = opened(campaign.root)
-    curves = store.curves("quickstart", "loss", buckets=buckets)
+def test_curves_in_buckets_keep_mean_and_extremes(shared: Campaign, reading: Store, buckets: int) -> None:
+    curves = reading.curves("quickstart", "loss", buckets=buckets)
     width = math.ceil(12 / buckets)
-    key = campaign.line("SSA · 8", 0)["trial"]
-    raw = dict(store.sql("SELECT step, value FROM v_metric WHERE name = 'loss' AND trial = $k", {"k": key}).iter_rows())
+    key = shared.line("SSA · 8", 0)["trial"]
+    raw = dict(
+        reading.sql("SELECT step, value FROM v_metric WHERE name = 'loss' AND trial = $k", {"k": key}).iter_rows()
+    )
     for row in curves.filter(curves["trial"] == key).iter_rows(named=True):
         values = [raw[step] for step in range(row["step"], min(row["step"] + width, 12))]
         assert row["step"] % width == 0
@@ -177,31 +168,30 @@ def test_curves_in_buckets_keep_mean_and_extremes(campaign: Campaign, opened: Op
     assert curves["step"].n_unique() <= buckets
 
 
-def test_a_diverged_loss_does_not_swallow_its_bucket(campaign: Campaign, opened: OpenStore) -> None:
-    curves = opened(campaign.root).curves("quickstart", "loss", buckets=1)
-    diverged = curves.filter(curves["trial"] == campaign.line("SSA · 8", 1)["trial"]).row(0, named=True)
+def test_a_diverged_loss_does_not_swallow_its_bucket(shared: Campaign, reading: Store) -> None:
+    curves = reading.curves("quickstart", "loss", buckets=1)
+    diverged = curves.filter(curves["trial"] == shared.line("SSA · 8", 1)["trial"]).row(0, named=True)
     assert (diverged["n"], diverged["n_finite"]) == (7, 6)
     assert math.isfinite(diverged["mean"])
     with pytest.raises(SpecError, match="at least one bucket"):
-        opened(campaign.root).curves("quickstart", "loss", buckets=0)
+        reading.curves("quickstart", "loss", buckets=0)
 
 
-def test_progress_counts_every_planned_trial(campaign: Campaign, opened: OpenStore) -> None:
-    found = opened(campaign.root).progress("quickstart")
+def test_progress_counts_every_planned_trial(shared: Campaign, reading: Store) -> None:
+    found = reading.progress("quickstart")
     assert found["label"].to_list() == ["softmax · 8", "softmax · 16", "SSA · 8", "SSA · 16"]
     states = found.select("planned", "ok", "failed", "running", "pending").rows()
     assert states == [(3, 2, 0, 1, 0), (3, 2, 0, 0, 1), (3, 2, 1, 0, 0), (3, 2, 1, 0, 0)]
 
 
-def test_failures_come_by_kind_with_an_example(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    found = store.failures("quickstart")
+def test_failures_come_by_kind_with_an_example(shared: Campaign, reading: Store) -> None:
+    found = reading.failures("quickstart")
     assert sorted(found.select("reason", "n").rows()) == [("diverged", 1), ("error", 1)]
     error = found.filter(found["reason"] == "error").row(0, named=True)
-    assert error["example"] == campaign.line("SSA · 16", 2)["trial"]
+    assert error["example"] == shared.line("SSA · 16", 2)["trial"]
     assert error["labels"] == ["SSA · 16"]
     assert error["traceback"].startswith("Traceback")
-    assert store.failures().rows() == found.rows()
+    assert reading.failures().rows() == found.rows()
 
 
 def test_two_grids_may_share_trials(tmp_path: Path, opened: OpenStore) -> None:
@@ -229,13 +219,12 @@ def test_a_store_without_anything_yet_answers(tmp_path: Path, opened: OpenStore)
     assert store.failures().is_empty()
 
 
-def test_a_resumed_trial_counts_each_step_once(campaign: Campaign, opened: OpenStore) -> None:
-    store = opened(campaign.root)
-    key = campaign.line("softmax · 16", 0)["trial"]
+def test_a_resumed_trial_counts_each_step_once(shared: Campaign, reading: Store) -> None:
+    key = shared.line("softmax · 16", 0)["trial"]
     query = "SELECT step, attempt FROM {} WHERE trial = $key AND name = 'loss' ORDER BY ALL"
-    raw = store.sql(query.format("metric"), {"key": key}).rows()
+    raw = reading.sql(query.format("metric"), {"key": key}).rows()
     assert raw == sorted(itertools.chain(((s, 1) for s in range(11)), ((s, 2) for s in range(6, 12))))
-    counted = store.sql(query.format("v_metric"), {"key": key}).rows()
+    counted = reading.sql(query.format("v_metric"), {"key": key}).rows()
     assert counted == [(step, 1 if step < 6 else 2) for step in range(12)]
 
 
@@ -264,5 +253,5 @@ def test_the_later_attempt_counts_point_by_point_and_number_by_number(tmp_path: 
     assert probes == [(None, None, 2.0), (0, 1, 1.0), (0, 2, 2.0)]
 
 
-def test_times_are_kept_as_they_were_written(campaign: Campaign, opened: OpenStore) -> None:
-    assert opened(campaign.root).sql("SELECT min(started) AS s FROM attempt")["s"].item() == EPOCH + 1
+def test_times_are_kept_as_they_were_written(shared: Campaign, reading: Store) -> None:
+    assert reading.sql("SELECT min(started) AS s FROM attempt")["s"].item() == EPOCH + 1

@@ -48,23 +48,15 @@ def test_a_cell_has_the_t_interval_of_its_seeds(tmp_path: Path, opened: OpenStor
 
 
 @pytest.mark.parametrize("n", [32, 45, 130, 400])
-def test_between_two_tabulated_quantiles_the_interval_is_a_little_too_wide(
-    tmp_path: Path, opened: OpenStore, n: int
-) -> None:
-    found = opened_quantile(opened, tmp_path, n)
+def test_between_two_tabulated_quantiles_the_interval_is_a_little_too_wide(reading: Store, n: int) -> None:
+    query = "SELECT q FROM t_quantile WHERE df <= $n - 1 ORDER BY df DESC LIMIT 1"
+    found = reading.sql(query, {"n": n})["q"].item()
     exact = stats.t.ppf(0.975, n - 1)
     assert exact <= found < 1.02 * exact
 
 
-def opened_quantile(opened: OpenStore, root: Path, n: int) -> float:
-    (root / "grids").mkdir()
-    query = "SELECT q FROM t_quantile WHERE df <= $n - 1 ORDER BY df DESC LIMIT 1"
-    return float(opened(root).sql(query, {"n": n})["q"].item())
-
-
-def test_every_tabulated_quantile_is_students(tmp_path: Path, opened: OpenStore) -> None:
-    (tmp_path / "grids").mkdir()
-    for df, q in opened(tmp_path).sql("FROM t_quantile").iter_rows():
+def test_every_tabulated_quantile_is_students(reading: Store) -> None:
+    for df, q in reading.sql("FROM t_quantile").iter_rows():
         assert q == pytest.approx(stats.t.ppf(0.975, df), abs=1e-5)
 
 
