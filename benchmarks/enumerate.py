@@ -39,6 +39,7 @@ def main() -> None:
             "case": case,
             "trials": runs[0]["trials"],
             "seconds": round(seconds, 3),
+            "cpu_s": round(statistics.median(run["cpu"] for run in runs), 3),
             "trials_per_s": round(runs[0]["trials"] / seconds),
             "added_mb": round(statistics.median(run["added"] for run in runs) / MEGA, 1),
             "before_mb": round(runs[0]["before"] / MEGA, 1),
@@ -60,15 +61,15 @@ def _in_own_process(case: str) -> dict[str, Any]:
 def _measure(case: str, answer: Connection) -> None:
     grid = _grid(new_operators=case == "every_operator_new")
     before = _peak_bytes()
-    start = time.perf_counter()
+    start, started = time.perf_counter(), time.process_time()
     if case == "header":
         trials = int(grid.header()["trials"])
     else:
         trials = _count(grid.trials() if case == "trials" else grid.enumerate())
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - started
     leaves = _leaves(grid.base.data())
     added = _peak_bytes() - before
-    answer.send({"trials": trials, "seconds": seconds, "added": added, "before": before, "leaves": leaves})
+    answer.send({"trials": trials, "seconds": seconds, "cpu": cpu, "added": added, "before": before, "leaves": leaves})
 
 
 def _grid(*, new_operators: bool) -> Any:

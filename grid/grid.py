@@ -96,7 +96,7 @@ class Grid:
             row = self.columns.row(cell.place.part, cell.picks)
             for turn in enumerate(self.seeds):
                 trial = self._cells.build(cell.place.part, cell.picks, turn[1]) if turn[0] else cell.trial
-                yield self._planned(cell._replace(trial=trial), row, turn)
+                yield self._planned(cell, trial, row, turn)
 
     def trials(self) -> Iterator[Planned]:
         """Every trial in execution order: all cells with the first seed, then with the second, and so on.
@@ -109,7 +109,7 @@ class Grid:
                 picks = self.parts[place.part].picks(place.address)
                 trial = self._cells.build(place.part, picks, turn[1])
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
-                yield self._planned(cell, self.columns.row(place.part, picks), turn)
+                yield self._planned(cell, trial, self.columns.row(place.part, picks), turn)
 
     def header(self) -> dict[str, Any]:
         """The grid as plain JSON data, with counts: what `grids/<name>.json` holds. Walks over all cells."""
@@ -173,8 +173,7 @@ class Grid:
     def _cells(self) -> Cells:
         return Cells(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
-    def _planned(self, cell: Cell, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
-        trial = cell.trial
+    def _planned(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))

@@ -45,7 +45,7 @@ class Spec(BaseModel):
     def _everything(self) -> str:
         """All fields, labels included, as one text: what makes two specs equal, compared in no time."""
         values = self.__dict__
-        parts = [f"{name}:{_text(values[name], '_everything')}" for name in field_names(type(self))]
+        parts = [f"{name}:{_everything(values[name])}" for name in field_names(type(self))]
         return f"{type(self).__qualname__}({','.join(parts)})"
 
     @cached_property
@@ -112,8 +112,8 @@ class Spec(BaseModel):
         if isinstance(value, cls):  # pydantic would accept it and then write it without its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
             raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
-        unknown = value.keys() - field_names(cls) if isinstance(value, dict) else ()
-        for name in sorted(map(str, unknown)):
+        if isinstance(value, dict) and not value.keys() <= _field_set(cls):
+            name = next(str(name) for name in value if name not in _field_set(cls))
             raise PydanticCustomError("field", "{told}", {"told": not_a_field(name, cls)})
         return validate(value)
 
@@ -121,6 +121,7 @@ class Spec(BaseModel):
 S = TypeVar("S", bound=Spec)
 
 _NAMES: dict[type[Spec], tuple[str, ...]] = {}
+_SETS: dict[type[Spec], frozenset[str]] = {}
 _IDENTITY: dict[type[Spec], tuple[tuple[str, str], ...]] = {}
 
 
@@ -129,6 +130,12 @@ def field_names(cls: type[Spec]) -> tuple[str, ...]:
     if cls not in _NAMES:
         _NAMES[cls] = tuple(cls.model_fields)
     return _NAMES[cls]
+
+
+def _field_set(cls: type[Spec]) -> frozenset[str]:
+    if cls not in _SETS:
+        _SETS[cls] = frozenset(cls.model_fields)
+    return _SETS[cls]
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
@@ -161,7 +168,7 @@ def is_outside_key(cls: type[Spec], name: str) -> bool:
 
 def _canonical_without(spec: Spec, skipped: str) -> str:
     values = spec.__dict__
-    parts = [start + _text(values[name], "canonical") for name, start in _identity(type(spec)) if name != skipped]
+    parts = [start + _canonical(values[name]) for name, start in _identity(type(spec)) if name != skipped]
     return "{" + ",".join(parts) + "}"
 
 
@@ -172,15 +179,20 @@ def _identity(cls: type[Spec]) -> tuple[tuple[str, str], ...]:
     return _IDENTITY[cls]
 
 
-def _text(value: object, form: str) -> str:
-    """A field as text; specs in the `form` (an attribute of theirs) that is being written."""
+def _canonical(value: object) -> str:
     if isinstance(value, Spec):
-        return str(getattr(value, form))
+        return value.canonical
     if isinstance(value, float):
         return canonical_float(value)
     if isinstance(value, list | tuple):
-        return "[" + ",".join([_text(each, form) for each in value]) + "]"
+        return "[" + ",".join(map(_canonical, value)) + "]"
     return canonical_json(value)
+
+
+def _everything(value: object) -> str:
+    if isinstance(value, Spec):
+        return value._everything
+    return "(" + ",".join(map(_everything, value)) + ")" if isinstance(value, list | tuple) else _canonical(value)
 
 
 def _check_field(where: str, annotation: Any, metadata: list[Any]) -> None:
