@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch.nn import functional as F
 
 from runners.optimisers import AdamW
 from runners.schedules import WSD
 from runners.tasks import Text
 from runners.training import train
 from runners.trial import Trial
-from variants import Operator, integral, llama2, principled, softmax, ssa
+from variants import Operator, Transformer, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -87,3 +88,11 @@ def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(trial:
     finished = train(trial, world)
     assert not finished.stopped
     assert 12 in {step for step, *_ in world.evaluations}
+
+
+def test_random_numbers_drawn_inside_the_model_resume_too(
+    trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Transformer.forward
+    monkeypatch.setattr(Transformer, "forward", lambda self, x: F.dropout(plain(self, x), 0.5, self.training))
+    _resume(trial, memory, [3, 8])
