@@ -25,14 +25,16 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
     except OSError as error:
         raise environment_problem("open", layout.ingest_lock, error) from error
     try:
-        yield _lock(descriptor, wait=wait)
+        yield _lock(layout, descriptor, wait=wait)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, *, wait: bool) -> bool:
+def _lock(layout: Layout, descriptor: int, *, wait: bool) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # a file system without locks
+        raise environment_problem("lock", layout.ingest_lock, error) from error
     return True

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -321,6 +323,17 @@ def test_somebody_elses_database_is_refused(campaign: Campaign) -> None:
 def test_a_store_that_cannot_be_made_is_an_environment_problem(campaign: Campaign) -> None:
     campaign.layout.store.write_bytes(b"a file")
     with pytest.raises(EnvironmentProblem, match="a file stands where a directory is needed"):
+        ingest(campaign.root)
+
+
+def test_a_file_system_without_locks_is_an_environment_problem(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(EnvironmentProblem, match=r"cannot lock .*ingest\.lock: No locks available"):
         ingest(campaign.root)
 
 
