@@ -54,5 +54,26 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(home), name)
 
 
+__all__ = [
+    "WSD",
+    "AdamW",
+    "Constant",
+    "Cosine",
+    "Curriculum",
+    "Execution",
+    "LinearFunctions",
+    "Optimiser",
+    "RunOptions",
+    "RunResult",
+    "Schedule",
+    "ShiftGrid",
+    "Task",
+    "Text",
+    "Training",
+    "Trial",
+    "run_campaign",
+]
+
+
 def __dir__() -> list[str]:
     return sorted(_HOMES)
