@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from grid import Grid, Spec
 from runners.estimate import Durations, Estimate, estimate
@@ -63,8 +63,8 @@ class PlanOptions:
 
     workers: int = 1
     retry: bool = False
-    parameters: Callable[[Spec], tuple[int, int]] | None = None
-    seconds: Callable[[Spec], float | None] | None = None
+    parameters: Callable[[Any], tuple[int, int]] | None = None
+    seconds: Callable[[Any], float | None] | None = None
     """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell."""
 
 

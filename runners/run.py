@@ -60,6 +60,7 @@ class RunResult:
     skipped_failed: int
     """Failed before and were not tried again."""
     interrupted: bool
+    """Whether a signal is why some are not finished."""
     submission: str | None
     """The submission's name; None where there was nothing to do."""
     problems: tuple[str, ...] = ()
@@ -176,13 +177,14 @@ class _Run:
         found = [outcome.status for outcome in self._outcomes.values()]
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
+        stopped = len(self._to_do) - ok - failed
         return RunResult(
             ok=ok,
             failed=failed,
-            stopped=len(self._to_do) - ok - failed,
+            stopped=stopped,
             skipped=self._survey.count("ok"),
             skipped_failed=0 if self._options.retry else self._survey.count("failed"),
-            interrupted=self._interrupts.requested,
+            interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
             problems=problems,
         )

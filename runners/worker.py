@@ -157,8 +157,7 @@ class Worker:
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt) -> Outcome:
         try:
-            with _threads(line["spec"]):
-                finished = self._train(self._trial(line), attempt)
+            finished = self._train(self._trial(line), attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable):
@@ -212,19 +211,3 @@ class Worker:
             for stream, descriptor in zip((1, 2), kept, strict=True):
                 os.dup2(descriptor, stream)
                 os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _threads(spec: Mapping[str, Any]) -> Iterator[None]:
-    """Give torch the trial's number of threads: sums depend on it, so it must not depend on the machine."""
-    torch = sys.modules.get("torch")
-    wanted = (spec.get("execution") or {}).get("threads")
-    if torch is None or wanted is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

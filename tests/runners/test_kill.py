@@ -36,8 +36,8 @@ class Launcher:
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
         )
 
-    def start(self, root: Path, *, workers: int = 2, land: float | None = None) -> int:
-        request = {"root": str(root), "grid": GRID, "workers": workers, "land": land}
+    def start(self, root: Path, *, workers: int = 2, land: float | None = None, **grid: Any) -> int:
+        request = {"root": str(root), "grid": {**GRID, **grid}, "workers": workers, "land": land}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -151,6 +151,19 @@ def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
     assert all(state.start["resumed_from"]["attempt"] == 1 for state in resumed)
     assert resumed
     assert_equal_to(undisturbed, tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
+def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: Launcher, workers: int) -> None:
+    pid = launcher.start(tmp_path, workers=workers, step_s=600)
+    live = _starts(tmp_path, max(1, workers))
+    for _ in range(2):
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.3)  # two signals that wait together are one
+    for process in (pid, *(start["pid"] for start in live)):
+        wait_until_gone(process)
+    layout = Layout(tmp_path)
+    assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"pending"}
 
 
 def test_two_runs_at_once_train_every_trial_once(

@@ -190,10 +190,3 @@ def test_no_process_is_left_when_a_run_is_over(tmp_path: Path) -> None:
     before = children.read_text()
     run_quietly(tmp_path, toy_grid(seeds=[0]), Local(2))
     assert children.read_text() == before
-
-
-def test_the_threads_of_this_process_are_given_back(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    run_quietly(tmp_path, toy_grid(seeds=[0], threads=before + 1), Inline())
-    assert torch.get_num_threads() == before

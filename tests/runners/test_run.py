@@ -114,6 +114,15 @@ def test_a_campaign_on_a_full_disk_is_refused_before_any_work(tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def land(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("runners.landing.land", land)
+    result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
+    assert (result.ok, result.interrupted) == (6, False)
+
+
 def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_stops_nothing(tmp_path: Path) -> None:
     assert run_campaign(tmp_path, [toy_grid()], Inline(), options(land_every_s=60)).problems == ()
     with Store.open(tmp_path, refresh=False) as store:

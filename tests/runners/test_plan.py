@@ -1,0 +1,111 @@
+"""A plan says what a run would do, and does nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toy_campaign import run_quietly, toy_grid
+from toy_training import ToyTrial, train
+
+from grid import Spec, forbid
+from grid.errors import SpecError
+from runners.estimate import MOST_TIMED
+from runners.plan import Plan, PlanOptions, plan_campaign
+from runners.stopwatch import seconds_of
+
+
+def files(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.is_file())
+
+
+def counts(plan: Plan) -> tuple[int, ...]:
+    return (plan.ok, plan.failed, plan.running, plan.pending, plan.to_do)
+
+
+def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+    plan = plan_campaign(tmp_path / "campaign", [toy_grid()])
+    assert counts(plan) == (0, 0, 0, 6, 6)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_knows_what_is_done_and_what_failed(tmp_path: Path) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
+    before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    grid = toy_grid(fates=["ok", "raises"])
+    assert counts(plan_campaign(tmp_path, [grid])) == (2, 2, 0, 8, 8)
+    assert counts(plan_campaign(tmp_path, [grid], PlanOptions(retry=True))) == (2, 2, 0, 8, 10)
+    assert {path: path.stat().st_mtime_ns for path in files(tmp_path)} == before
+
+
+def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path) -> None:
+    whole = toy_grid("whole")
+    rule = forbid(lambda trial: trial.operator.kind == "rising", reason="rising numbers are forbidden")
+    part = type(whole)(name="part", base=whole.base, axes=whole.axes, rules=[rule], seeds=whole.seeds)
+    plan = plan_campaign(tmp_path, [whole, part])
+    assert [(grid.name, grid.cells, grid.trials) for grid in plan.grids] == [("whole", 2, 6), ("part", 1, 3)]
+    assert plan.grids[1].pruned == (("rising numbers are forbidden", 1),)
+    assert len(plan.trials) == plan.to_do == 6
+
+
+def test_a_plan_counts_the_parameters_of_every_operator(tmp_path: Path) -> None:
+    def count(trial: Spec) -> tuple[int, int]:
+        assert isinstance(trial, ToyTrial)
+        return (100, 1 if trial.operator.label == "falling" else 2)
+
+    found = plan_campaign(tmp_path, [toy_grid()], PlanOptions(parameters=count)).operators
+    assert {each.operator: (each.trials, each.parameters, each.operator_parameters) for each in found} == {
+        "falling": (3, 100, 1),
+        "rising": (3, 100, 2),
+    }
+
+
+def test_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
+    estimate = plan_campaign(tmp_path, [toy_grid()]).estimate
+    assert estimate.seconds is None
+    assert estimate.basis.startswith("unknown")
+
+
+def test_the_time_comes_from_a_few_timed_operators_shared_by_the_workers(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def seconds(trial: Spec) -> float:
+        assert isinstance(trial, ToyTrial)
+        asked.append(trial.operator.label)
+        return 10.0 if trial.operator.label == "falling" else 30.0
+
+    estimate = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds)).estimate
+    assert estimate.seconds == (3 * 10 + 3 * 30) / 2
+    assert sorted(asked) == ["falling", "rising"]
+    assert len(asked) <= MOST_TIMED
+
+
+def test_finished_trials_are_a_better_guide_than_a_stopwatch(tmp_path: Path) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
+    grid = toy_grid(step_s=0.002)
+    estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
+    assert estimate.basis == "from 2 finished trials of this campaign"
+    assert estimate.seconds is not None
+    assert 4 * 20 * 0.002 <= estimate.seconds < 1e6
+    run_quietly(tmp_path, grid)
+    assert plan_campaign(tmp_path, [grid]).estimate == (0.0, "nothing is left to do")
+
+
+def test_the_stopwatch_stops_and_scales_to_all_steps() -> None:
+    found = seconds_of(ToyTrial(steps=100_000, fate_at=200_000), _slow, watched_s=0.05)
+    assert found is not None
+    assert found >= 100_000 * 0.001
+
+
+def _slow(trial: Spec, surroundings):  # type: ignore[no-untyped-def]
+    assert isinstance(trial, ToyTrial)
+    return train(trial.changed(execution=trial.execution.changed(step_s=0.001)), surroundings)
+
+
+@pytest.mark.parametrize("trial", [ToyTrial(fate="raises", fate_at=1), ToyTrial(steps=1)])
+def test_where_no_pace_can_be_told_the_stopwatch_says_so(trial: ToyTrial) -> None:
+    assert seconds_of(trial, train) is None
+
+
+def test_two_grids_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="'toy' is given twice"):
+        plan_campaign(tmp_path, [toy_grid(), toy_grid()])

@@ -1,0 +1,117 @@
+"""What a run shows while it works."""
+
+import io
+import signal
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from runners.interrupts import Interrupts
+from runners.progress import Progress, progress_line, render
+from runners.tally import Member, Tally, duration, tally
+from runners.worker import Came, Outcome
+
+CELLS = [("g", "a"), ("g", "b")]
+
+
+def begun() -> Tally:
+    """Two cells of two trials each."""
+    return tally(CELLS * 2, [Member(cell, seed) for seed in (0, 1) for cell in CELLS])
+
+
+def shown(terminal: bool, act: Callable[[Progress], None], state: Tally) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
+    with Progress(state, console=console) as progress:
+        act(progress)
+    return out.getvalue()
+
+
+def test_a_cell_is_done_when_all_its_trials_are() -> None:
+    state = begun()
+    for row, status in enumerate(("ok", "ok", "ok", "failed")):
+        state.started(row, 0)
+        state.came_back(Outcome(row, status))  # type: ignore[arg-type]  # the loop's words are outcomes
+    assert (state.cells_done, state.cells_failed, state.cells_running, state.ended) == (1, 1, 0, 4)
+
+
+@pytest.mark.parametrize(("came", "ended"), [("ok", 1), ("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)])
+def test_only_what_has_an_end_counts_as_ended(came: Came, ended: int) -> None:
+    state = begun()
+    state.started(0, 0)
+    state.came_back(Outcome(0, came))
+    assert (state.ended, state.running) == (ended, {})
+
+
+def test_the_time_left_follows_from_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("runners.tally.time.monotonic", lambda: now)
+    state = begun()
+    assert state.seconds_left() is None
+    state.started(0, 0)
+    state.started(1, 50)
+    assert state.seconds_left() is None
+    state.came_back(Outcome(0, "ok"))
+    state.stepped(1, 75, 100, 0.5)  # half of what this attempt has to do
+    now = 30.0
+    assert state.seconds_left() == pytest.approx(30.0 * (4 - 1.5) / 1.5)
+
+
+def test_one_line_says_cells_failures_time_and_the_losses_of_running_trials() -> None:
+    state = begun()
+    state.started(0, 0)
+    state.stepped(0, 25, 100, 0.123456)
+    state.came_back(Outcome(1, "failed"))
+    line = progress_line(state)
+    assert line.startswith("1/4 trials · cells: 0/2 done, 1 with failures, 1 running · ")
+    assert line.endswith("a seed 0 25% loss 0.1235")
+
+
+def test_the_live_display_shows_every_running_trial() -> None:
+    state = begun()
+    for row in (0, 1):
+        state.started(row, 0)
+        state.stepped(row, 10, 40, 1.5)
+    out = io.StringIO()
+    Console(file=out, width=100).print(render(state))
+    text = out.getvalue()
+    assert text.count("step 10/40") == text.count("loss 1.5") == 2
+    assert "0 done · 2 running · 0 with failures · of 2" in text
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("runners.progress.time.monotonic", lambda: now[0])
+
+    def act(progress: Progress) -> None:
+        for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0):
+            now[0] = at
+            progress.tick()
+
+    assert shown(False, act, begun()).count("0/4 trials") == 3  # at 10 s, at 21 s, at the end
+
+
+def test_on_a_terminal_the_display_redraws_itself_and_notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(True, lambda progress: progress.note("[red]worker[/red] 3 died"), begun())
+    assert "[red]worker[/red] 3 died" in text
+    assert "\x1b[" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(None, "?"), (0.4, "0 s"), (59.6, "1 min 00 s"), (75, "1 min 15 s"), (3900, "1 h 05 min")]
+)
+def test_durations_are_said_in_words(seconds: float | None, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_ends(name: signal.Signals) -> None:
+    told: list[bool] = []
+    before = signal.getsignal(name)
+    with Interrupts(lambda: told.append(True)) as interrupts:
+        signal.raise_signal(name)
+        assert (interrupts.requested, told) == (True, [True])
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(name)
+    assert signal.getsignal(name) is before
