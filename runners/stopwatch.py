@@ -8,7 +8,7 @@ from grid import Spec
 from runners.surroundings import Finished, Surroundings
 
 
-def seconds_of(trial: Spec, train: Callable[[Spec, Surroundings], Finished], *, watched_s: float = 1.0) -> float | None:
+def seconds_of(trial: Spec, train: Callable[[Any, Surroundings], Finished], *, watched_s: float = 1.0) -> float | None:
     """Seconds the training steps of `trial` take on this machine; evaluation is not counted.
 
     None where no pace can be told: training fails, or is over at once.
