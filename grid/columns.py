@@ -1,9 +1,9 @@
 """How the cells of a grid are named: one column per axis, one label per cell."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from grid.axis import Axis, Scalar
+from grid.axis import Axis, Bundle, Scalar
 from grid.builder import NOT_APPLICABLE
 from grid.errors import SpecError
 from grid.naming import axis_names
@@ -18,7 +18,7 @@ class Columns:
     """The axes of all parts of a grid: axes with the same path and name are one column.
 
     A cell's label joins the labels of the axes that vary. A label that says nothing alone (a number, or a word two
-    axes share) is written `name=label`.
+    axes share) is written `name=label`. Of zipped axes that always have the same label only the first speaks.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -36,6 +36,11 @@ class Columns:
         ]
         varying = [
             len(labels) > 1 or len(uses) < len(parts) for labels, uses in zip(self._labels, found.values(), strict=True)
+        ]
+        echoes = {id(axis) for part in parts for axis in _echoes(part)}
+        varying = [
+            varies and not all(id(axis) in echoes for _, axis in uses)
+            for varies, uses in zip(varying, found.values(), strict=True)
         ]
         every = [label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels]
         shared = {label for label in every if every.count(label) > 1} if len(set(every)) < len(every) else set()
@@ -78,6 +83,16 @@ class Columns:
         """The `axes` of a grid's header."""
         zipped = zip(self._paths, self.names, self._labels, strict=True)
         return [{"path": path, "name": name, "labels": labels} for path, name, labels in zipped]
+
+
+def _echoes(part: Part) -> Iterator[Axis]:
+    """Zipped axes whose label is that of the first of them in every choice."""
+    for bundle in part.dimensions:
+        if isinstance(bundle, Bundle):
+            first, *others = bundle.axes
+            for place, axis in enumerate(others, start=1):
+                if all(axis.labels[choice[place]] == first.labels[choice[0]] for choice in bundle.choices):
+                    yield axis
 
 
 def _texts(axis: Axis, name: str, shared: set[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from runners import AdamW, LinearFunctions, ShiftGrid, Training, Trial
 from variants import gpt2, integral, principled, softmax, ssa
 
 granularity = ["constant", "head", "query"]
+words = ["constant", "per head", "per query"]
 
 grid = Grid(
     name="quickstart",
@@ -25,9 +26,9 @@ grid = Grid(
     axes=[
         over("operator", [softmax(), ssa(), integral(signals=4), principled(gate_width=4, gate_dims="split")]),
         zipped(
-            over("operator.margin.amplification.per", granularity, name="granularity"),
-            over("operator.gate.strength.per", granularity),
-            over("operator.normaliser.threshold.per", granularity),
+            over("operator.margin.amplification.per", granularity, name="granularity", labels=words),
+            over("operator.gate.strength.per", granularity, labels=words),
+            over("operator.normaliser.threshold.per", granularity, labels=words),
             when=has("operator.gate.strength"),
         ),
     ],

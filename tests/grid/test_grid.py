@@ -429,3 +429,10 @@ def test_every_trial_of_any_grid_reads_back_with_its_key(axes: list[Dimension], 
     assert {one.label: one.cell for one in planned}.keys() == set(labels(made))
     for one in planned[:5]:
         assert Trial.model_validate(json.loads(json.dumps(one.trial.data()))).key == one.key
+
+
+def test_zipped_axes_that_say_the_same_speak_once() -> None:
+    together = zipped(over("model.layers", [1, 2]), over("model.heads", [1, 2]))
+    assert [planned.label for planned in grid(together).cells()] == ["layers=1", "layers=2"]
+    apart = zipped(over("model.layers", [1, 2]), over("model.heads", [2, 4]))
+    assert [planned.label for planned in grid(apart).cells()] == ["layers=1 · heads=2", "layers=2 · heads=4"]
