@@ -5,7 +5,7 @@ beta, gamma and alpha at constant / per layer / per head / per query, v0 fixed /
 """
 
 from grid import Grid, Measure, over
-from runners import AdamW, LinearFunctions, ShiftGrid, Training, Trial
+from runners import AdamW, Cosine, LinearFunctions, ShiftGrid, Training, Trial
 from variants import gpt2, granularities, principled, softmax
 
 MSE = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}, scale="log", rope=0.1, unit="squared output units")
@@ -46,7 +46,9 @@ small = headline(
         ),
         model=gpt2(layers=2, heads=2, width=32, max_positions=32),
         operator=principled(gate_width=4, gate_dims="split"),
-        training=Training(steps=1200, optimiser=AdamW(lr=5e-3)),
+        training=Training(
+            steps=1200, optimiser=AdamW(lr=1e-2, betas=(0.9, 0.99)), schedule=Cosine(warmup=100), clip=1.0
+        ),
     ),
 )
 

@@ -5,7 +5,7 @@ Trained on x, a, b ~ N(0, 1); judged where the functions are three times steeper
 """
 
 from grid import Grid, Measure, has, over, zipped
-from runners import AdamW, LinearFunctions, ShiftGrid, Training, Trial
+from runners import AdamW, Cosine, LinearFunctions, ShiftGrid, Training, Trial
 from variants import gpt2, integral, principled, softmax, ssa
 
 granularity = ["constant", "head", "query"]
@@ -21,7 +21,9 @@ grid = Grid(
         ),
         model=gpt2(layers=2, heads=2, width=32, max_positions=32),
         operator=softmax(),
-        training=Training(steps=1200, optimiser=AdamW(lr=5e-3)),
+        training=Training(
+            steps=1200, optimiser=AdamW(lr=1e-2, betas=(0.9, 0.99)), schedule=Cosine(warmup=100), clip=1.0
+        ),
     ),
     axes=[
         over("operator", [softmax(), ssa(), integral(signals=4), principled(gate_width=4, gate_dims="split")]),

@@ -196,3 +196,18 @@ def test_the_project_speaks_of_itself_only() -> None:
     texts = [*sources(), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "specs").rglob("*.py")]
     found = [path for path in texts if foreign.search(path.read_text(encoding="utf-8"))]
     assert not found
+
+
+def test_the_readme_s_grid_is_a_grid(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "my_grid.py").write_text(code, encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "runners", "plan", "my_grid.py", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert '"cells": 16' in result.stdout
