@@ -1,0 +1,113 @@
+"use strict";
+(() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const partners = read("dark-colors");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const config = {
+    displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", responsive: true,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "pan2d", "zoom2d", "autoScale2d"],
+  };
+  const texts = new Set(["text", "ticktext", "name", "hovertemplate", "x", "y", "z", "customdata"]);
+  let printing = false;
+
+  // every colour of the light edition has one partner in the dark one; #rrggbbaa keeps its alpha
+  function dark(value, key) {
+    if (texts.has(key)) return value;
+    if (typeof value === "string" && /^#[0-9a-f]{6}([0-9a-f]{2})?$/.test(value)) {
+      return (partners[value.slice(0, 7)] || value.slice(0, 7)) + value.slice(7);
+    }
+    if (Array.isArray(value)) return value.map((item) => dark(item));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, dark(item, name)]));
+    }
+    return value;
+  }
+
+  const plots = [...document.querySelectorAll(".plot")].map((element) => ({
+    element, hidden: new Set(), figure: read(element.dataset.figure),
+  }));
+
+  function draw(plot) {
+    const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
+    for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
+    return Plotly.react(plot.element, data, layout, config);
+  }
+
+  function drawAll() {
+    return Promise.all(plots.map(draw));
+  }
+
+  for (const legend of document.querySelectorAll(".legend")) {
+    const own = plots.filter((plot) => legend.parentElement.contains(plot.element));
+    legend.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      const shown = button.getAttribute("aria-pressed") === "true";
+      button.setAttribute("aria-pressed", String(!shown));
+      for (const plot of own) {
+        plot.hidden[shown ? "add" : "delete"](button.dataset.key);
+        draw(plot);
+      }
+    });
+  }
+
+  function compare(one, other) {
+    const [a, b] = [Number(one), Number(other)];
+    return Number.isNaN(a) || Number.isNaN(b) ? one.localeCompare(other, "en", { numeric: true }) : a - b;
+  }
+
+  function sortBy(table, head) {
+    const heads = [...head.parentElement.children];
+    const place = heads.indexOf(head);
+    const falling = head.getAttribute("aria-sort") === "ascending";
+    for (const each of heads) each.setAttribute("aria-sort", "none");
+    head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+    const body = table.querySelector("tbody.sorted");
+    const value = (row) => row.children[place].dataset.value;
+    const known = [...body.rows].filter((row) => value(row) !== undefined);
+    const unknown = [...body.rows].filter((row) => value(row) === undefined); // last, whichever way
+    known.sort((a, b) => compare(value(a), value(b)) * (falling ? -1 : 1));
+    body.append(...known, ...unknown);
+  }
+
+  for (const table of document.querySelectorAll("table.sortable")) {
+    for (const button of table.querySelectorAll("thead button")) {
+      button.addEventListener("click", () => sortBy(table, button.closest("th")));
+    }
+  }
+
+  function copyOld(text) {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch (refused) { // no permission, or a browser that calls file: insecure
+      return copyOld(text);
+    }
+  }
+
+  const status = document.getElementById("status");
+  for (const button of document.querySelectorAll("button.copy")) {
+    const words = button.textContent;
+    button.addEventListener("click", async () => {
+      const done = await copy(button.dataset.csv);
+      button.textContent = done ? "Copied" : "The browser refused";
+      status.textContent = button.textContent;
+      setTimeout(() => { button.textContent = words; }, 1800);
+    });
+  }
+
+  system.addEventListener("change", drawAll);
+  addEventListener("beforeprint", () => { printing = true; drawAll(); });
+  addEventListener("afterprint", () => { printing = false; drawAll(); });
+  drawAll().then(() => { document.documentElement.dataset.drawn = "true"; });
+})();

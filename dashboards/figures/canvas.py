@@ -1,0 +1,131 @@
+"""The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
+
+TEXT_SIZE: Final = 13
+"""Pixels; the smallest text in any figure is one less."""
+
+
+def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Figure:
+    """An empty figure of `height` pixels with titled axes."""
+    figure = go.Figure()
+    figure.update_layout(
+        template=go.layout.Template(),
+        height=height,
+        autosize=True,
+        margin={"l": 8, "r": 16, "t": 12, "b": 8},
+        paper_bgcolor="#00000000",
+        plot_bgcolor="#00000000",
+        font={"family": FONT, "size": TEXT_SIZE, "color": MUTED},
+        hoverlabel={"bgcolor": PAPER, "bordercolor": AXIS, "font": {"family": FONT, "size": TEXT_SIZE, "color": INK}},
+        hovermode="closest",
+        dragmode="zoom",
+        showlegend=False,
+        modebar={"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
+    )
+    quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
+    figure.update_xaxes(
+        title={"text": x, "standoff": 10, "font": {"size": TEXT_SIZE}},
+        showline=True,
+        ticks="outside",
+        ticklen=4,
+        **quiet,
+    )
+    figure.update_yaxes(title={"text": y, "standoff": 12, "font": {"size": TEXT_SIZE}}, **quiet)
+    return figure
+
+
+def finite(values: Sequence[float | None]) -> list[float]:
+    """The values that can be drawn."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def log_axis(centres: Sequence[float | None], edges: Sequence[float | None]) -> dict[str, Any]:
+    """A logarithmic axis that shows all `centres`, and of the interval `edges` what lies within a factor of 10.
+
+    A wide interval of few seeds would otherwise flatten everything else.
+    """
+    positive = [value for value in finite(centres) if value > 0]
+    if not positive:
+        return {"type": "log"}
+    low, high = min(positive), max(positive)
+    near = [value for value in finite(edges) if value > 0]
+    low = min([low, *(max(value, low / 10) for value in near)])
+    high = max([high, *(min(value, high * 10) for value in near)])
+    pad = 0.04 * max(math.log10(high / low), 0.3)
+    ends = [math.log10(low) - pad, math.log10(high) + pad]
+    values = log_ticks(10 ** ends[0], 10 ** ends[1])
+    return {"type": "log", "range": ends, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, dense enough to read a curve by."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+        if len(found) >= 4:
+            break
+    every = math.ceil(len(found) / 9)
+    return found[::every]
+
+
+def tick_text(value: float) -> str:
+    """'0.003', '20', '10⁻⁶'."""
+    if 1e-4 <= value < 1e6:
+        return f"{value:,.10g}" if value < 1 else f"{value:,.4g}"
+    exponent = math.floor(math.log10(value) + 1e-9)
+    lead = value / 10.0**exponent
+    power = f"10<sup>{exponent}</sup>"
+    return power if abs(lead - 1) < 1e-6 else f"{lead:.3g}·{power}"
+
+
+def band(
+    x: Sequence[Any], low: Sequence[float | None], high: Sequence[float | None], fill: str, key: str
+) -> go.Scatter:
+    """The area between two lines; where an end is missing the area has a gap."""
+    runs: list[list[int]] = [[]]
+    for i, (one, other) in enumerate(zip(low, high, strict=True)):
+        if one is None or other is None:
+            runs.append([])
+        else:
+            runs[-1].append(i)
+    xs: list[Any] = []
+    ys: list[float | None] = []
+    for run in runs:
+        if len(run) > 1:
+            xs += [*(x[i] for i in run), *(x[i] for i in reversed(run)), None]
+            ys += [*(high[i] for i in run), *(low[i] for i in reversed(run)), None]
+    return go.Scatter(
+        x=xs,
+        y=ys,
+        fill="toself",
+        fillcolor=fill,
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        legendgroup=key,
+        showlegend=False,
+    )
+
+
+def rows_height(rows: int, each: int = 34) -> int:
+    """The height of a figure with one row per cell."""
+    return 74 + each * max(rows, 1)
+
+
+def broken(name: str, longest: int = 26) -> str:
+    """A long name in lines, broken between its parts, for an axis."""
+    lines: list[str] = []
+    for part in name.split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= longest:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return "<br>".join(line if len(line) <= 40 else line[:39] + "…" for line in lines)

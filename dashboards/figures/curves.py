@@ -1,0 +1,69 @@
+"""Training curves: a metric by step, the average of a cell's seeds with its interval."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import band, broken, canvas, log_axis
+from dashboards.html import plain
+from dashboards.seeds import Scale, over_seeds
+from dashboards.subject import Look, in_order
+from store import Store
+
+BUCKETS: Final = 120
+
+
+class Curves(NamedTuple):
+    """What the database reduced the steps to."""
+
+    frame: pl.DataFrame
+    """cell, step (the first of its bucket), n, lost, value, low, high."""
+    width: int
+    """Steps that one point averages over."""
+
+
+def curves(
+    store: Store, grid: str, name: str, cells: Sequence[str], *, scale: Scale = "log", buckets: int = BUCKETS
+) -> Curves:
+    """The training metric `name` of `cells`: the mean of each bucket of steps per trial, then over seeds.
+
+    Trials that have not finished count as far as they went, so `n` may fall along a curve. Values that are not finite
+    are left out of a bucket.
+    """
+    of = "v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND m.name = $name"
+    given = {"grid": grid, "name": name}
+    last = store.sql(f"SELECT max(m.step) AS last FROM {of}", given)["last"][0]
+    width = 1 if last is None else -(-(last + 1) // buckets)
+    source = (
+        f"SELECT g.cell, m.step // {width} * {width} AS step, avg(m.value) AS value FROM {of} AND isfinite(m.value) "
+        f"GROUP BY g.cell, m.trial, m.step // {width} * {width}"
+    )
+    found = store.sql(over_seeds(source, ["cell", "step"], scale), given)
+    return Curves(in_order(found.drop_nulls("value"), cells, "step"), width)
+
+
+def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") -> go.Figure:
+    """One line with a band per cell."""
+    frame = found.frame
+    figure = canvas(400, x="training step", y=plain(title))
+    for (cell,), rows in frame.group_by("cell", maintain_order=True):
+        style, key = look.styles[str(cell)], str(cell)
+        x = rows["step"].to_list()
+        figure.add_trace(band(x, rows["low"].to_list(), rows["high"].to_list(), style.band(), key))
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=rows["value"].to_list(),
+                mode="lines",
+                name=broken(plain(look.names[key])),
+                legendgroup=key,
+                line={"color": style.color, "dash": style.dash, "width": 1.6},
+                customdata=rows.select("n").rows(),
+                hovertemplate="step %{x:,}: %{y:.3g}<br>n %{customdata[0]}",
+            )
+        )
+    if scale == "log":
+        figure.update_yaxes(**log_axis(frame["value"].to_list(), frame["low"].to_list() + frame["high"].to_list()))
+    return figure

@@ -1,0 +1,63 @@
+"""Failures are outcomes: every kind with its trials, and the failure rate of every cell."""
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas, rows_height
+from dashboards.figures.forest import MOST_ROWS
+from dashboards.html import plain
+from dashboards.subject import Look
+from dashboards.theme import INK
+from store import Store
+from store.verdicts import failure_rates
+
+
+def failures(store: Store, grid: str) -> pl.DataFrame:
+    """The failed trials of `grid` by kind: fingerprint, reason, n, example, labels, message, traceback."""
+    return store.failures(grid)
+
+
+def rates(store: Store, grid: str) -> pl.DataFrame:
+    """The failure rate of every cell that has one: cell, ended, failed, rate, low, high (Wilson, 95 %), p_holm.
+
+    The grid needs a baseline and a measure. Highest rates first, at most as many as fit into a picture.
+    """
+    found = failure_rates(store, grid).filter(pl.col("ended") > 0)
+    ranked = found.sort("rate", descending=True, maintain_order=True).head(MOST_ROWS)
+    return ranked.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
+
+
+def draw_rates(found: pl.DataFrame, look: Look) -> go.Figure:
+    """A point with its interval per cell."""
+    figure = canvas(rows_height(found.height, 30), x="share of ended trials that failed")
+    for place, row in enumerate(found.iter_rows(named=True)):
+        style = look.styles[row["cell"]]
+        figure.add_trace(
+            go.Scatter(
+                x=[row["rate"]],
+                y=[place],
+                mode="markers",
+                legendgroup=row["cell"],
+                marker={"symbol": style.marker, "size": 9, "color": style.color},
+                error_x={
+                    "type": "data",
+                    "symmetric": False,
+                    "thickness": 1.8,
+                    "width": 5,
+                    "color": style.color,
+                    "array": [row["high"] - row["rate"]],
+                    "arrayminus": [row["rate"] - row["low"]],
+                },
+                hovertemplate=f"{row['failed']} of {row['ended']}<extra></extra>",
+            )
+        )
+    names = [broken(plain(look.names[cell])) for cell in found["cell"]]
+    figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
+    figure.update_yaxes(
+        range=[found.height - 0.4, -0.6],
+        tickvals=list(range(found.height)),
+        ticktext=names,
+        showgrid=False,
+        tickfont={"color": INK},
+    )
+    return figure

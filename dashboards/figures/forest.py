@@ -1,0 +1,105 @@
+"""Paired differences from the baseline with their intervals and the region of practical equivalence."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas, finite, rows_height
+from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.html import plain
+from dashboards.subject import Look
+from dashboards.theme import INK, ROPE
+from dashboards.words import change
+from store.verdicts import Measure
+
+MOST_ROWS: Final = 32
+
+
+def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS) -> pl.DataFrame:
+    """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
+
+    Returns:
+        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, verdict; best first, cells
+        without a difference last.
+    """
+    kept = verdicts if verdicts.height <= most else verdicts.sort("p", nulls_last=True, maintain_order=True).head(most)
+    ranked = kept.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+    return ranked.select("cell", "difference", "low", "high", "pairs", "verdict")
+
+
+def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: Mapping[str, str]) -> go.Figure:
+    """One row per cell, best on top; `words` maps a verdict to what stands under the name."""
+    lines = max((broken(look.names[cell]).count("<br>") for cell in found["cell"]), default=0)
+    figure = canvas(rows_height(found.height, 46 + 16 * lines), x=_title(measure))
+    limit = _limit(found, measure)
+    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
+    figure.add_vline(x=0, line={"color": ROPE, "width": 1})
+    places = list(range(found.height))
+    for place, row in zip(places, found.iter_rows(named=True), strict=True):
+        if row["difference"] is not None:
+            figure.add_trace(_row(place, row, look, measure.scale))
+    figure.update_yaxes(
+        range=[found.height - 0.5, -0.5],
+        tickvals=places,
+        ticktext=[_tick(row, look, words) for row in found.iter_rows(named=True)],
+        tickfont={"color": INK},
+        showgrid=False,
+    )
+    figure.update_xaxes(range=[-limit, limit], **(ratio_ticks(limit) if measure.scale == "log" else {}))
+    return figure
+
+
+def is_cut(found: pl.DataFrame, measure: Measure) -> bool:
+    """Whether an interval reaches beyond the axis."""
+    ends = finite(found["low"].to_list() + found["high"].to_list())
+    return any(abs(end) > _limit(found, measure) for end in ends)
+
+
+def _title(measure: Measure) -> str:
+    return "difference from the baseline" + (" (log axis)" if measure.scale == "log" else "")
+
+
+def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str]) -> str:
+    return f"{broken(plain(look.names[row['cell']]))}<br><span style='font-size:12px'>{words[row['verdict']]}</span>"
+
+
+def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatter:
+    style = look.styles[row["cell"]]
+    known = row["low"] is not None and row["high"] is not None
+    bar = (
+        {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.8,
+            "width": 5,
+            "color": style.color,
+            "array": [row["high"] - row["difference"]],
+            "arrayminus": [row["difference"] - row["low"]],
+        }
+        if known
+        else None
+    )
+    text = change(row["difference"], scale)
+    span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if known else ""
+    return go.Scatter(
+        x=[row["difference"]],
+        y=[place],
+        error_x=bar,
+        mode="markers",
+        legendgroup=row["cell"],
+        marker={"symbol": style.marker, "size": 10, "color": style.color, "line": {"color": style.color, "width": 1.5}},
+        hovertemplate=f"{text}{span}<br>{row['pairs']} pairs<extra></extra>",
+    )
+
+
+def _limit(found: pl.DataFrame, measure: Measure) -> float:
+    """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
+    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    centres = [abs(value) for value in finite(found["difference"].to_list())]
+    ends = [abs(value) for value in finite(found["low"].to_list() + found["high"].to_list())]
+    widest = max([*centres, 2 * rope])
+    return 1.08 * max(widest, min(max([*ends, 0.0]), 3 * widest))

@@ -1,0 +1,111 @@
+"""Where on the evaluation grid a cell gains and loses: a heat map per cell (paper 003, figure 3, right).
+
+The baseline's map shows the measure itself; the others show the paired change from the baseline, which is what the
+grid asks about and what the measure's own wide range would hide.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import canvas, finite
+from dashboards.html import plain
+from dashboards.seeds import at, over_seeds
+from dashboards.subject import in_order
+from dashboards.theme import DIVERGING, SEQUENTIAL
+from dashboards.words import change, number
+from store import Store
+from store.verdicts import Measure
+
+
+def shift_map(store: Store, grid: str, measure: Measure, axes: tuple[str, str], cells: Sequence[str]) -> pl.DataFrame:
+    """The measure of `cells` over two coordinates of its evaluation grid, and their paired change from the baseline.
+
+    Returns:
+        cell, x, y, n, value (average over seeds), change (mean paired log ratio on the log scale, else difference;
+        null for the baseline); by cell in the given order, then y, then x.
+    """
+    fixed = {name: value for name, value in measure.point.items() if name not in axes}
+    condition, parameters = at(fixed)
+    given = {"grid": grid, "name": measure.name, "x": axes[0], "y": axes[1], **parameters}
+    where = (
+        "grid = $grid AND name = $name AND source = 'evaluation' AND point[$x] IS NOT NULL "
+        f"AND point[$y] IS NOT NULL AND {condition}"
+    )
+    columns = "cell, point[$x] AS x, point[$y] AS y"
+    values = store.sql(over_seeds(f"SELECT {columns}, value FROM v_final WHERE {where}", _KEYS, measure.scale), given)
+    paired = "log_ratio" if measure.scale == "log" else "difference"
+    changes = store.sql(
+        f"SELECT {columns}, avg({paired}) AS change FROM v_pair WHERE {where} AND isfinite({paired}) GROUP BY ALL",
+        given,
+    )
+    found = values.select(*_KEYS, "n", "value").join(changes, on=_KEYS, how="left")
+    return in_order(found, cells, "y", "x")
+
+
+_KEYS = ["cell", "x", "y"]
+
+
+def ends(found: pl.DataFrame, column: str, *, log: bool) -> tuple[float, float]:
+    """The range of colours that all maps of a grid share; symmetric about zero for changes."""
+    values = finite(found[column].to_list())
+    if column == "change":
+        widest = max(map(abs, values), default=0.0) or 1.0
+        return -widest, widest
+    kept = [math.log10(value) for value in values if value > 0] if log else values
+    return (min(kept), max(kept)) if kept else (0.0, 1.0)
+
+
+def draw_shift_map(
+    found: pl.DataFrame, measure: Measure, axes: tuple[str, str], span: tuple[float, float], column: str
+) -> go.Figure:
+    """The map of one cell; `column` is "value" or "change", and `span` the range of colours from `ends`."""
+    wide = found.pivot(on="x", index="y", values=column, sort_columns=False).sort("y")
+    xs, ys = [name for name in wide.columns if name != "y"], wide["y"].to_list()
+    rows = wide.select(xs).rows()
+    figure = canvas(min(96 + 26 * len(ys), 330), x=plain(axes[0]), y=plain(axes[1]))
+    figure.add_trace(
+        go.Heatmap(
+            x=[f"{float(x):g}" for x in xs],
+            y=[f"{y:g}" for y in ys],
+            z=[[_shade(v, column, measure) for v in row] for row in rows],
+            text=[[_words(v, column, measure.scale) for v in row] for row in rows],
+            zmin=span[0],
+            zmax=span[1],
+            colorscale=_scale(column),
+            showscale=False,
+            xgap=1.5,
+            ygap=1.5,
+            hovertemplate=f"{plain(axes[0])} %{{x}}, {plain(axes[1])} %{{y}}<br>%{{text}}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(type="category", showgrid=False, ticks="", showline=False, title_standoff=6)
+    figure.update_yaxes(type="category", showgrid=False)
+    return figure
+
+
+def _scale(column: str) -> list[list[float | str]]:
+    colors = DIVERGING if column == "change" else SEQUENTIAL
+    return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]
+
+
+def _shade(value: float | None, column: str, measure: Measure) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    if column == "change" or measure.scale == "linear":
+        return value
+    return math.log10(value) if value > 0 else None
+
+
+def _words(value: float | None, column: str, scale: str) -> str:
+    return change(value, scale) if column == "change" else number(value)
+
+
+def scale_ends(span: tuple[float, float], column: str, measure: Measure) -> Mapping[str, str]:
+    """What stands at the two ends of the colour scale."""
+    if column == "change":
+        return {"low": change(span[0], measure.scale), "high": change(span[1], measure.scale)}
+    back = [10**end if measure.scale == "log" else end for end in span]
+    return {"low": number(back[0], 2), "high": number(back[1], 2)}

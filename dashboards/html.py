@@ -1,0 +1,102 @@
+"""HTML from text: everything that comes from a campaign is escaped here, and nowhere else."""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+
+def text(value: object) -> str:
+    """`value` as text that HTML shows literally, in an element or in a quoted attribute."""
+    return escape(str(value), quote=True)
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand inside a script element: no text in it can close the element or open a comment."""
+    encoded = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def plain(label: str) -> str:
+    """`label` as plotly shows it literally: plotly reads tags, entities and %{...} in the texts it draws."""
+    return label.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "%&#123;")
+
+
+def tag(name: str, inner: str, /, **attributes: str | None) -> str:
+    """An element around `inner`, which is HTML already; attribute values are escaped, None leaves one out.
+
+    `class_` and `data_value` become class and data-value.
+    """
+    given = [
+        f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    return f"<{name}{''.join(given)}>{inner}</{name}>"
+
+
+def paragraphs(sentences: Iterable[str], class_: str | None = None) -> str:
+    """Plain sentences, each a paragraph."""
+    return "".join(tag("p", text(sentence), class_=class_) for sentence in sentences)
+
+
+def details(summary: str, inner: str, class_: str | None = None) -> str:
+    """A closed disclosure; `summary` is plain text and `inner` HTML."""
+    return tag("details", tag("summary", text(summary)) + inner, class_=class_)
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    title: str
+    class_: str | None = None
+    """CSS classes of all its cells: 'number' aligns right, 'minor' disappears on narrow screens."""
+    hint: str | None = None
+
+
+class Entry(NamedTuple):
+    """One cell of a table: HTML, and the value it is sorted by (None sorts last)."""
+
+    html: str
+    value: float | str | None = None
+
+
+def sortable_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Entry]], *, caption: str, pinned: Sequence[Sequence[Entry]] = ()
+) -> str:
+    """A table that a click or Enter on a column's title sorts; `pinned` rows stay above the sorted ones."""
+    heads = "".join(_head(column) for column in columns)
+    bodies = tag("tbody", _rows(columns, pinned), class_="pinned") if pinned else ""
+    bodies += tag("tbody", _rows(columns, rows), class_="sorted")
+    inner = tag("caption", text(caption), class_="unseen") + tag("thead", tag("tr", heads)) + bodies
+    return tag(
+        "div", tag("table", inner, class_="sortable"), class_="scroll", tabindex="0", role="region", aria_label=caption
+    )
+
+
+def _head(column: Column) -> str:
+    button = tag("button", text(column.title) + '<span class="arrow" aria-hidden="true"></span>', type="button")
+    return tag("th", button, scope="col", class_=column.class_, aria_sort="none", title=column.hint)
+
+
+def _rows(columns: Sequence[Column], rows: Sequence[Sequence[Entry]]) -> str:
+    return "".join(tag("tr", "".join(map(_cell, columns, row, range(len(row))))) for row in rows)
+
+
+def _cell(column: Column, entry: Entry, place: int) -> str:
+    value = None if entry.value is None else str(entry.value)
+    if place == 0:
+        return tag("th", entry.html, scope="row", class_=column.class_, data_value=value)
+    return tag("td", entry.html, class_=column.class_, data_value=value)
+
+
+def plain_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A small table of plain texts."""
+    head = tag("thead", tag("tr", "".join(tag("th", text(title), scope="col") for title in titles)))
+    body = "".join(tag("tr", "".join(tag("td", text(value)) for value in row)) for row in rows)
+    return tag("div", tag("table", head + tag("tbody", body), class_="plain"), class_="scroll", tabindex="0")
+
+
+def copy_button(csv: str, words: str = "Copy CSV") -> str:
+    """A button that copies `csv`."""
+    return tag("button", text(words), type="button", class_="copy", data_csv=csv)

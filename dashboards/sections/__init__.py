@@ -1,0 +1,1 @@
+"""The parts of a report, each a function from a subject to HTML."""

@@ -1,0 +1,209 @@
+"""The figures of a grid: which apply, their captions, their panels."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.blocks import Picture, cell_legend
+from dashboards.figures import curves as curves_figure
+from dashboards.figures import effects as effects_figure
+from dashboards.figures import forest, numbers, shift, shift_map
+from dashboards.html import tag, text
+from dashboards.sections.verdict_table import ICONS, marked
+from dashboards.seeds import average_words, interval_words
+from dashboards.subject import Subject, worth_drawing
+from dashboards.words import count, point
+from store.verdicts import Measure
+
+LOSS: Final = "loss"
+
+
+def pictures(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[Picture]:
+    """Every figure for which the grid has data."""
+    cells = worth_drawing(about)
+    measure = about.measure
+    if measure is not None:
+        if verdicts is not None:
+            yield from _forest(about, measure, verdicts, key)
+        at = shift.coordinates(about.store, about.grid, measure.name)
+        yield from _shifts(about, measure, at, cells, key)
+        yield from _maps(about, measure, at, cells, key)
+        yield from _effects(about, measure, key)
+    yield from _curves(about, cells, key)
+    yield from _numbers(about, cells, key)
+
+
+def chosen(about: Subject, cells: Sequence[str]) -> str:
+    """A sentence that says which cells are shown, where it is not all of them."""
+    if len(cells) == len(about.cells):
+        return ""
+    others = len(cells) - (about.baseline in cells)
+    with_baseline = f"{about.baseline_name} and " if about.baseline in cells else ""
+    return (
+        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {about.measure.name}"
+        " so far; picked by their own result, they flatter themselves."
+        if about.measure is not None
+        else f" Shown: the first {others} of {len(about.cells)} cells."
+    )
+
+
+def named(frame: pl.DataFrame, about: Subject) -> pl.DataFrame:
+    """The frame with the names of its cells in place of their keys."""
+    labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
+    name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
+    return frame.select(name, pl.exclude("cell"))
+
+
+def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) -> Iterator[Picture]:
+    found = forest.differences(verdicts, measure)
+    if found["difference"].is_null().all():
+        return
+    rope = f"{measure.rope * 100:g} %" if measure.scale == "log" else f"{measure.rope:g} {about.unit}".strip()
+    most = verdicts.height > found.height
+    caption = (
+        f"{measure.name} of each variant against {about.baseline_name}, paired by seed; "
+        f"{measure.better} is better. Point: mean difference"
+        + (" of logarithms" if measure.scale == "log" else "")
+        + f". Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
+        f"differences within {rope}, which count as equal."
+        + (f" Shown: the {found.height} of {verdicts.height} with the smallest p." if most else "")
+        + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
+    )
+    figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
+    yield Picture(
+        f"{key}-differences", f"Difference from {about.baseline_name}", caption, [(None, figure)], named(found, about)
+    )
+
+
+def _shifts(
+    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[Picture]:
+    for along in sorted(name for name, values in at.items() if len(values) > 2):
+        found = shift.error_by_shift(about.store, about.grid, measure, along, cells)
+        if found.is_empty() or found["x"].n_unique() < 2:
+            continue
+        fixed = {name: value for name, value in measure.point.items() if name != along}
+        figure = shift.draw_error_by_shift(found, about.look, measure, along, _axis(about, measure))
+        caption = (
+            f"Line: {average_words(measure.scale)} over seeds"
+            + (f", at {point(fixed)}" if fixed else "")
+            + f". Band: {interval_words(measure.scale)}, {_n(found)}.{chosen(about, cells)}{_lost(found)}"
+        )
+        title = f"{measure.name} by {along}"
+        yield Picture(
+            f"{key}-by-{along}",
+            title,
+            caption,
+            [(None, figure)],
+            named(found, about),
+            cell_legend(_in(found), about.look),
+        )
+
+
+def _maps(
+    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[Picture]:
+    wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    if len(wide) < 2:
+        return
+    axes = (wide[0], wide[1])
+    found = shift_map.shift_map(about.store, about.grid, measure, axes, cells)
+    if found.is_empty():
+        return
+    log = measure.scale == "log"
+    base = found.filter(pl.col("cell") == about.baseline) if about.baseline in cells else found
+    spans = {"value": shift_map.ends(base, "value", log=log), "change": shift_map.ends(found, "change", log=log)}
+    panels: list[tuple[str | None, go.Figure]] = []
+    for (cell,), rows in found.group_by("cell", maintain_order=True):
+        column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
+        figure = shift_map.draw_shift_map(rows, measure, axes, spans[column], column)
+        panels.append((about.look.names[str(cell)], figure))
+    caption = (
+        f"{about.baseline_name or 'A cell without a baseline'}: {average_words(measure.scale)} of {measure.name} over "
+        f"seeds. The others: their change from it, paired by seed and averaged, {_n(found)}. One colour scale for all "
+        f"maps of a kind.{chosen(about, cells)}"
+    )
+    ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
+    yield Picture(
+        f"{key}-map",
+        f"Over {axes[0]} and {axes[1]}",
+        caption,
+        panels,
+        named(found, about),
+        tag("div", ramps, class_="ramp"),
+    )
+
+
+def _ramp(about: Subject, measure: Measure, column: str, span: tuple[float, float]) -> str:
+    ends = shift_map.scale_ends(span, column, measure)
+    words = measure.name if column == "value" else f"against {about.baseline_name}"
+    return tag("span", text(f"{words}: {ends['low']}")) + f'<i class="{column}"></i>' + tag("span", text(ends["high"]))
+
+
+def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
+    found = effects_figure.effects(about.store, about.grid, measure)
+    if found.is_empty():
+        return
+    caption = (
+        f"What each level of an axis does to {measure.name}, the other axes averaged out; {measure.better} is better. "
+        "Where an axis does not apply to a cell, it adds nothing there. Bar: "
+        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
+        "number of levels; interactions count as noise."
+    )
+    yield Picture(
+        f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
+    )
+
+
+def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    scale = about.measure.scale if about.measure is not None else "log"
+    found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
+    if found.frame.is_empty():
+        return
+    smooth = (
+        f"Each point averages {count(found.width, 'step')}; no other smoothing." if found.width > 1 else "Not smoothed."
+    )
+    caption = (
+        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {_n(found.frame)}. {smooth}"
+        f"{chosen(about, cells)}"
+    )
+    figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
+    legend = cell_legend(_in(found.frame), about.look)
+    yield Picture(f"{key}-curves", "Training loss", caption, [(None, figure)], named(found.frame, about), legend)
+
+
+def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    found = numbers.numbers(about.store, about.grid, cells)
+    if found.is_empty():
+        return
+    panels: list[tuple[str | None, go.Figure]] = [
+        (str(name), numbers.draw_numbers(rows, about.look))
+        for (name, *_), rows in found.sort("name", maintain_order=True).group_by("name", maintain_order=True)
+    ]
+    caption = (
+        "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
+        f"Bar: {interval_words('linear')}, {_n(found)}.{chosen(about, cells)}"
+    )
+    yield Picture(
+        f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
+    )
+
+
+def _in(found: pl.DataFrame) -> list[str]:
+    return list(dict.fromkeys(found["cell"]))
+
+
+def _axis(about: Subject, measure: Measure) -> str:
+    return f"{measure.name}, {about.unit}" if about.unit else measure.name
+
+
+def _n(found: pl.DataFrame) -> str:
+    low, high = found["n"].min(), found["n"].max()
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def _lost(found: pl.DataFrame) -> str:
+    lost = int(found["lost"].sum())
+    return f" {count(lost, 'value')} could not be shown on this scale." if lost else ""

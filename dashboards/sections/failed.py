@@ -1,0 +1,53 @@
+"""The failures of a grid: every kind with its reason, message and traceback, and the failure rates."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.blocks import Picture, picture
+from dashboards.figures.failures import draw_rates, failures, rates
+from dashboards.html import details, tag, text
+from dashboards.sections.charts import named
+from dashboards.subject import Subject
+from dashboards.words import count
+
+_WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
+_MOST_LABELS: Final = 6
+
+
+def failed(about: Subject, key: str) -> str:
+    """The section, or nothing where nothing failed."""
+    found = failures(about.store, about.grid)
+    if found.is_empty():
+        return ""
+    total = int(found["n"].sum())
+    words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
+    heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
+    kinds = "".join(_kind(row) for row in found.iter_rows(named=True))
+    return tag("div", heading + kinds, class_="block failures") + _rates(about, key)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
+    labels = list(row["labels"])
+    more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+    where = ", ".join(labels[:_MOST_LABELS]) + more
+    first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
+    message = tag("p", text(row["message"]), class_="note") if row["message"] else ""
+    trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
+    example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
+    return tag("div", first + message + example + trace, class_="state alarm")
+
+
+def _rates(about: Subject, key: str) -> str:
+    if about.measure is None or about.baseline is None:
+        return ""
+    found = rates(about.store, about.grid)
+    if found.filter(pl.col("failed") > 0).is_empty():
+        return ""
+    caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
+    shown = Picture(
+        f"{key}-rates", "Failure rates", caption, [(None, draw_rates(found, about.look))], named(found, about)
+    )
+    return picture(shown)

@@ -1,0 +1,48 @@
+"""How far a grid is, in a sentence and a bar, with a word of caution while it is not finished."""
+
+import polars as pl
+
+from dashboards.blocks import Picture, color_legend
+from dashboards.figures.progress import STATES, WORDS, draw_progress, totals
+from dashboards.html import tag, text
+from dashboards.subject import Subject
+from dashboards.words import count
+
+
+def progress_words(done: dict[str, int]) -> str:
+    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
+    planned, ok = done["planned"], done["ok"]
+    if ok == planned:
+        return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
+    if ok == 0 and not done["failed"] and not done["running"]:
+        return f"None of {count(planned, 'trial')} has run yet."
+    parts = [f"{ok:,} of {count(planned, 'trial')} done"]
+    parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
+    open_ = done["running"] + done["pending"]
+    return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
+
+
+def overview(about: Subject, progress: pl.DataFrame) -> str:
+    """The sentence, the bar, and what the grid is."""
+    done = totals(progress)
+    shares = "".join(
+        f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
+        for state in STATES
+        if done[state]
+    )
+    sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
+    pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
+    more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
+    sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
+    return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
+
+
+def progress_picture(about: Subject, progress: pl.DataFrame, key: str) -> Picture | None:
+    """Bars by cell, unless everything is done and there is nothing to see."""
+    done = totals(progress)
+    if done["ok"] == done["planned"]:
+        return None
+    legend = color_legend({state: WORDS[state] for state in STATES if done[state]})
+    figure = draw_progress(progress, about.look)
+    caption = "Trials of each variant by state, when this report was written."
+    return Picture(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)

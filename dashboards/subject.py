@@ -1,0 +1,113 @@
+"""What a report is about: one grid of an open store, with the names and styles of its cells."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from dashboards.theme import Cell, Style, cell_styles
+from dashboards.words import short_labels
+from store import Store
+from store.verdicts import Measure, measure_of
+
+MOST_CURVES: Final = 9
+"""More curves in one picture cannot be told apart."""
+
+
+class Look(NamedTuple):
+    """How cells appear in every figure: by cell key."""
+
+    names: Mapping[str, str]
+    styles: Mapping[str, Style]
+
+
+class Subject(NamedTuple):
+    """One grid of an open store."""
+
+    store: Store
+    grid: str
+    header: Mapping[str, Any]
+    measure: Measure | None
+    unit: str
+    baseline: str | None
+    """Its cell key."""
+    cells: Sequence[Cell]
+    """The baseline first, then in the order of the axes' levels."""
+    look: Look
+
+    @property
+    def baseline_name(self) -> str | None:
+        """How the baseline is called in the report."""
+        return None if self.baseline is None else self.look.names.get(self.baseline)
+
+
+def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
+    """The grid `grid` of `store`, in the styles that its campaign gives to `operators`."""
+    header = store.grid(grid)
+    listed = store.sql(
+        "SELECT cell, min(label) AS label, min(operator) AS operator, min(axes::VARCHAR) AS axes FROM grid_trial "
+        "WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
+        {"grid": grid},
+    )
+    cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
+    names = short_labels([cell.label or cell.operator for cell in cells])
+    look = Look(
+        dict(zip([cell.cell for cell in cells], names, strict=True)), cell_styles(cells, operators, header["baseline"])
+    )
+    rules = header["measure"] or {}
+    measure = measure_of(store, grid, None) if "name" in rules else None
+    return Subject(store, grid, header, measure, str(rules.get("unit") or ""), header["baseline"], cells, look)
+
+
+def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:
+    """Cells with the values of their axes, sorted: the baseline first, then as the grid lists the levels.
+
+    (They run in another order, which is shuffled on purpose.) A cell to which an axis does not apply comes first.
+    """
+
+    def place(pair: tuple[Cell, Mapping[str, Any]]) -> tuple[object, ...]:
+        cell, axes = pair
+        ranks = [_rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
+        return cell.cell != header["baseline"], ranks
+
+    return [cell for cell, _ in sorted(cells, key=place)]
+
+
+def _rank(value: object, labels: Sequence[str]) -> int:
+    label = value if isinstance(value, str) else json.dumps(value)
+    return labels.index(label) if label in labels else -1
+
+
+def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFrame:
+    """The rows of `cells`, in their order, then by the columns `then`."""
+    place = {cell: i for i, cell in enumerate(cells)}
+    kept = found.filter(pl.col("cell").is_in(list(cells)))
+    return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
+
+
+def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
+    """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
+
+    `value` is the geometric mean on the log scale, else the mean; null where the scale cannot take a value.
+    """
+    found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
+    value = pl.col("value")
+    positive = pl.when(value > 0).then(value).log().mean().exp()
+    mean = pl.when((value > 0).all()).then(positive) if measure.scale == "log" else value.mean()
+    return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), mean.alias("value"))
+
+
+def worth_drawing(about: Subject, most: int = MOST_CURVES) -> list[str]:
+    """The cells that pictures of single cells show: all, or the baseline and the best by the measure."""
+    keys = [cell.cell for cell in about.cells]
+    if len(keys) <= most:
+        return keys
+    ranked = keys
+    if about.measure is not None:
+        found = averages(about.store, about.grid, about.measure).drop_nulls("value")
+        best = found.sort("value", descending=about.measure.better == "higher", maintain_order=True)["cell"].to_list()
+        ranked = [*best, *(key for key in keys if key not in set(best))]
+    others = [key for key in ranked if key != about.baseline][: most - (about.baseline is not None)]
+    chosen = {about.baseline, *others}
+    return [key for key in keys if key in chosen]

@@ -1,0 +1,158 @@
+"""Colours, dashes and markers: fixed for every operator of a campaign, in a light and a dark edition.
+
+Figures are drawn in the light edition. Every colour has exactly one dark partner, so a page swaps the editions by
+replacing colours in the figure's JSON, and nothing has to be drawn twice.
+"""
+
+import colorsys
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+INK: Final = "#1c2126"
+MUTED: Final = "#5b646e"
+LINE: Final = "#e3e6ea"
+AXIS: Final = "#b4bbc3"
+PAPER: Final = "#ffffff"
+ROPE: Final = "#8a94a0"
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")
+"""Small to large."""
+
+DIVERGING: Final = ("#0b5fa5", "#8fbce0", "#f2f2f0", "#f0b08a", "#b34700")
+"""Below, equal, above: blue and orange keep their order for every kind of colour vision."""
+
+STATUS: Final = {"ok": "#3b8f6f", "running": "#3f86c6", "failed": "#c24d00", "pending": "#cfd5db"}
+
+_NEUTRAL: Final = ("#23282e", "#e9ecf0")
+_OKABE_ITO: Final = (  # light: dark enough for lines on white; dark: the same hue on near-black
+    ("#0072b2", "#56b0ea"),
+    ("#d55e00", "#ff8a45"),
+    ("#009e73", "#2fc79c"),
+    ("#b8578f", "#e79ac6"),
+    ("#c98a00", "#f2b632"),
+    ("#3a9bd4", "#8fd0ff"),
+    ("#8f8a00", "#ece35a"),
+)
+_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagram")
+_SURFACES: Final = {
+    INK: "#e8ebee",
+    MUTED: "#a3adb8",
+    LINE: "#2b3138",
+    AXIS: "#4b545e",
+    PAPER: "#14171a",
+    ROPE: "#8b95a1",
+    "#f4f7fb": "#1b2836",
+    "#c3d7e9": "#1f4466",
+    "#86b0d3": "#2b6a9e",
+    "#3f7fb3": "#5c9fd3",
+    "#0e3f6b": "#cfe5f7",
+    "#0b5fa5": "#5fb0f0",
+    "#8fbce0": "#2b5f8c",
+    "#f2f2f0": "#262a2e",
+    "#f0b08a": "#8a4a20",
+    "#b34700": "#ff9a5a",
+    "#3b8f6f": "#4db892",
+    "#3f86c6": "#5aa5e6",
+    "#c24d00": "#ff8a45",
+    "#cfd5db": "#3a424b",
+}
+
+
+class Style(NamedTuple):
+    """How one operator, or one cell of it, looks everywhere."""
+
+    color: str
+    """Light edition, #rrggbb."""
+    dark: str
+    """Dark edition, #rrggbb."""
+    dash: str
+    """plotly's name of the dash."""
+    marker: str
+    """plotly's name of the marker."""
+
+    def band(self) -> str:
+        """The colour of an interval around a line: #rrggbbaa."""
+        return self.color + "1f"
+
+
+class Cell(NamedTuple):
+    """What a style depends on."""
+
+    cell: str
+    label: str
+    operator: str
+
+
+def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dict[str, Style]:
+    """A style for every operator of a campaign, whatever the order in which they are given.
+
+    `neutral` is black with a plain line; by default "softmax", if there is one. The others take the Okabe-Ito colours
+    in alphabetical order; where those run out, dash and marker keep them apart.
+    """
+    names = sorted(set(operators))
+    plain = neutral if neutral in names else next((name for name in names if name.lower() == "softmax"), None)
+    found = {} if plain is None else {plain: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0])}
+    for i, name in enumerate(name for name in names if name != plain):
+        light, dark = _OKABE_ITO[i % len(_OKABE_ITO)]
+        # the second round of colours meets other dashes and markers than the first
+        turn = i // len(_OKABE_ITO)
+        dash, marker = _DASHES[(i + 1 + turn) % len(_DASHES)], _MARKERS[(i + 1 + turn) % len(_MARKERS)]
+        found[name] = Style(light, dark, dash, marker)
+    return found
+
+
+def cell_styles(cells: Sequence[Cell], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
+    """A style for every cell of a grid: its operator's hue, in as many shades, dashes and markers as it has cells.
+
+    The cell `baseline` is neutral even where its operator has a colour.
+    """
+    found: dict[str, Style] = {}
+    counted: dict[str, int] = {}
+    totals: dict[str, int] = {}
+    for cell in cells:
+        totals[cell.operator] = totals.get(cell.operator, 0) + (cell.cell != baseline)
+    for cell in cells:
+        style = operators[cell.operator]
+        if cell.cell == baseline:
+            found[cell.cell] = Style(*_NEUTRAL, "solid", "circle")
+            continue
+        place = counted[cell.operator] = counted.get(cell.operator, -1) + 1
+        found[cell.cell] = _shade(style, place, totals[cell.operator])
+    return found
+
+
+def _shade(style: Style, place: int, total: int) -> Style:
+    if total == 1:
+        return style
+    step = place / (total - 1) - 0.5  # -0.5 the first, 0.5 the last
+    light, dark = (_lighter(color, 0.34 * step) for color in (style.color, style.dark))
+    dash = _DASHES[(_DASHES.index(style.dash) + place) % len(_DASHES)]
+    marker = style.marker + ("", "-open", "-dot")[place % 3]
+    return Style(light, dark, dash, marker)
+
+
+def _lighter(color: str, by: float) -> str:
+    """The same hue with its lightness moved by `by` (lightness is 0..1), kept away from black and white."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    moved = colorsys.hls_to_rgb(hue, min(max(lightness + by, 0.16), 0.84), saturation)
+    return "#" + "".join(f"{round(part * 255):02x}" for part in moved)
+
+
+def dark_partners(styles: Sequence[Style]) -> dict[str, str]:
+    """Every colour of the light edition with its partner in the dark one."""
+    return _SURFACES | {style.color: style.dark for style in styles}
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours #rrggbb, 1 to 21 (WCAG 2.2, relative luminance)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: str) -> float:
+    parts = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,100 @@
+"""Numbers and names as a reader wants them: short, with a real minus sign, never more digits than they carry."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+BETWEEN: Final = " · "  # joins the parts of a cell's label
+_MINUS: Final = "\N{MINUS SIGN}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with `digits` significant digits: '0.0123', '1.24 × 10⁻⁵', '–' for none."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{_MINUS}∞"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        return f"{value:,.{digits}g}".replace("-", _MINUS) if abs(value) < 1000 else _signed(f"{value:,.0f}")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
+
+
+_SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", _MINUS)
+
+
+def change(difference: float | None, scale: str) -> str:
+    """A difference from the baseline: on the log scale '−23 %' or '× 4.2', else '+0.013'."""
+    if difference is None or math.isnan(difference):
+        return "–"
+    if scale == "linear":
+        return ("+" if difference > 0 else "") + number(difference)
+    if abs(difference) >= math.log(2):
+        factor = math.exp(min(abs(difference), 700.0))
+        return ("× " if difference > 0 else "÷ ") + (f"{factor:.2g}" if factor < 100 else number(factor, 2))
+    percent = math.expm1(difference) * 100
+    shown = f"{percent:+.0f}" if abs(percent) >= 9.5 else f"{percent:+.1f}"
+    return _signed(shown) + " %"
+
+
+def count(n: int, noun: str) -> str:
+    """'1 seed', '2 seeds', '1,200 trials'."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+def duration(seconds: float) -> str:
+    """'12 s', '3 min 20 s', '5 h 2 min'."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+
+
+def p_value(p: float | None) -> str:
+    """'0.031', '< 0.001'."""
+    if p is None or math.isnan(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.2g}" if p < 0.995 else "1"
+
+
+def point(coordinates: dict[str, float]) -> str:
+    """'sigma_f 5, sigma_x 1'."""
+    return ", ".join(f"{name} {number(float(value))}" for name, value in sorted(coordinates.items()))
+
+
+def short_labels(labels: Sequence[str]) -> list[str]:
+    """Labels without the parts that tell no two of them apart: zipped axes say the same thing several times.
+
+    'Principled · granularity=head · strength_per=head' becomes 'Principled · head' where that is as clear.
+    """
+    split = [label.split(BETWEEN) for label in labels]
+    names = list(
+        dict.fromkeys(
+            part.split("=")[0] for parts in split for part in parts if part.split("=")[0].isidentifier() and "=" in part
+        )
+    )
+    for name in reversed(names):
+        less = [[part for part in parts if not part.startswith(name + "=")] for parts in split]
+        if all(less) and _distinct(less):
+            split, names = less, [other for other in names if other != name]
+    if len(names) == 1:
+        bare = [[part.removeprefix(names[0] + "=") for part in parts] for parts in split]
+        split = (
+            bare if _distinct(bare) and not any(part.replace(".", "").isdigit() for p in bare for part in p) else split
+        )
+    return [BETWEEN.join(parts) for parts in split]
+
+
+def _distinct(split: Sequence[Sequence[str]]) -> bool:
+    return len({tuple(parts) for parts in split}) == len(split)
