@@ -158,6 +158,18 @@ class Attempt:
         """The attempt's log, for people."""
         return self._layout.log(self._trial, self.number)
 
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+        """Write into `start.json` what was only configured when the attempt was claimed.
+
+        Raises:
+            CampaignUnwritable: the disk is full or not writable.
+        """
+        record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
+        try:
+            write_json(self._layout.start(self._trial, self.number), record)
+        except EnvironmentProblem as error:
+            raise CampaignUnwritable(str(error)) from error
+
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Keep the metrics of one step; they are durable at the next checkpoint or at the end."""
         wall_s = time.monotonic() - self._began
@@ -225,8 +237,6 @@ class Attempt:
     def finish(self, finished: Finished) -> None:
         """Record that training returned: `ok`, or `stopped` where it was asked to stop."""
         self.flush()
-        if finished.data is not None:
-            write_json(self._layout.start(self._trial, self.number), {**self._start, "data": dict(finished.data)})
         self.step = finished.step
         self._end(
             status="stopped" if finished.stopped else "ok",

@@ -39,6 +39,9 @@ class Stopwatch:
         pace = (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
         return pace * self._steps
 
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+        """Thrown away."""
+
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Thrown away."""
 

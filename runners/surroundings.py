@@ -12,6 +12,10 @@ from typing import Any, Protocol
 class Surroundings(Protocol):
     """The hole through which a trial sees the world."""
 
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+        """Record, before the first step, what the trial runs on: the device and execution path that were chosen, and
+        what was read where the task reads files."""
+
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Log training metrics of one step."""
 
@@ -52,8 +56,6 @@ class Finished:
     operator_parameters: int
     train_s: float
     evaluate_s: float
-    data: Mapping[str, Any] | None = None
-    """What the data was: files and their hash, where the task reads files."""
 
 
 class Diverged(Exception):

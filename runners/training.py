@@ -52,6 +52,7 @@ class _Run:
 
     def result(self) -> Finished:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
+        self._world.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._data.record)
         step, stopped = self._restored(), False
         steps = self._training.steps
         while not stopped:
@@ -127,7 +128,6 @@ class _Run:
             operator_parameters=self._model.operator_parameters(),
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
-            data=self._data.record,
         )
 
 

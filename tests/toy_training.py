@@ -55,6 +55,7 @@ ENTRY = Entry(trial="toy_training:ToyTrial", train="toy_training:train", preload
 
 def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     """A number that each step multiplies by the rate and shakes by a draw that only seed and step decide."""
+    surroundings.begins("cpu", "toy", {"files": 1})
     step, state = surroundings.restore() or (0, {"value": 1.0, "trace": []})
     value: float = state["value"]
     trace: list[float] = list(state["trace"])
@@ -78,7 +79,7 @@ def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
 
 
 def _finished(step: int, *, stopped: bool) -> Finished:
-    return Finished(step, stopped, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01, data={"files": 1})
+    return Finished(step, stopped, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
 
 
 def _meet(trial: ToyTrial, step: int, value: float) -> None:

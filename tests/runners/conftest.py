@@ -23,6 +23,10 @@ class Memory(Surroundings):
         self.evaluations: dict[tuple[Any, ...], tuple[float, int, float | None]] = {}
         self.probes: dict[tuple[Any, ...], float] = {}
         self.checkpoints: list[tuple[int, bytes]] = []
+        self.began: tuple[str, str, Mapping[str, Any] | None] | None = None
+
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+        self.began = (device, path, data)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.logged[step] = dict(values)

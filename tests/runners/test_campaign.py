@@ -22,7 +22,7 @@ from store.status import process_started, trial_state
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
 ABOUT = {"submission": SUBMISSION, "worker": 3, "path": None, "device": None, "threads": 1, "code": None}
-DONE = Finished(9, stopped=False, parameters=7, operator_parameters=2, train_s=0.5, evaluate_s=0.1, data={"files": 2})
+DONE = Finished(9, stopped=False, parameters=7, operator_parameters=2, train_s=0.5, evaluate_s=0.1)
 
 
 @pytest.fixture
@@ -134,7 +134,14 @@ def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> No
     assert (end["parameters"], end["operator_parameters"], end["train_s"], end["evaluate_s"]) == (7, 2, 0.5, 0.1)
     assert end["memory_bytes"] > 1e6
     assert end["wall_s"] >= 0
-    assert read(layout.start(TRIAL, 1))["data"] == {"files": 2}
+
+
+def test_the_start_record_says_what_was_chosen_and_read(layout: Layout) -> None:
+    before = begin(layout)
+    configured = read(layout.start(TRIAL, 1))
+    before.begins("cuda", "sdpa", {"files": 2})
+    chosen = {"device": "cuda", "path": "sdpa", "data": {"files": 2}}
+    assert read(layout.start(TRIAL, 1)) == {**configured, **chosen}
 
 
 def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,8 @@ def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial
     assert set(world.logged[1]) == {"loss", "grad_norm", "learning_rate"}
     assert {step for step, *_ in world.evaluations} == {5, 10, 12}
     assert {name for _, name, *_ in world.evaluations} == {"mse", "squared_error"}
-    assert (finished.step, finished.stopped, finished.data) == (12, False, None)
+    assert (finished.step, finished.stopped) == (12, False)
+    assert world.began == ("cpu", "sdpa", None)
     assert finished.train_s > 0
     assert finished.evaluate_s > 0
     assert finished.parameters == sum(p.numel() for p in build_model(tiny).parameters())
