@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.html import copy_button, details, plain_table, script_json, tag, text
 from dashboards.subject import Look
-from dashboards.theme import Style
+from dashboards.theme import REST, Style
 from dashboards.words import count, number
 
 MOST_DATA_ROWS: Final = 200
@@ -65,7 +65,9 @@ def swatch(style: Style) -> str:
 
 def cell_name(cell: str, label: str, look: Look) -> str:
     """A cell's swatch and name; the whole label is its tooltip."""
-    return tag("span", swatch(look.styles[cell]) + tag("span", text(look.names[cell])), class_="name", title=label)
+    style = look.styles[cell]
+    mark = "" if style == REST else swatch(style)
+    return tag("span", mark + tag("span", text(look.names[cell])), class_="name", title=label)
 
 
 def cell_legend(cells: Sequence[str], look: Look) -> str:

@@ -75,7 +75,8 @@ def sortable_table(
 
 
 def _head(column: Column) -> str:
-    button = tag("button", text(column.title) + '<span class="arrow" aria-hidden="true"></span>', type="button")
+    title = text(column.title).replace("_", "_<wbr>")
+    button = tag("button", title + '<span class="arrow" aria-hidden="true"></span>', type="button")
     return tag("th", button, scope="col", class_=column.class_, aria_sort="none", title=column.hint)
 
 

@@ -16,7 +16,7 @@ from dashboards.sections.failed import failed
 from dashboards.sections.overview import overview, progress_picture
 from dashboards.sections.verdict_table import summary, verdict_table
 from dashboards.subject import Subject, in_order, subject
-from dashboards.theme import Style, operator_styles
+from dashboards.theme import REST, Style, operator_styles
 from dashboards.words import count
 from store import Store
 from store.files import write_atomic
@@ -47,7 +47,7 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     """The report of some grids of an open store as one HTML document. Raises NotFoundError for an unknown grid."""
     operators = campaign_styles(store)
     subjects = [subject(store, grid, operators) for grid in grids]
-    styles = [*operators.values(), *(style for about in subjects for style in about.look.styles.values())]
+    styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
     body = _header(store, title, subjects) + quarantine(store)
     body += "".join(
         _section(about, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.theme import Cell, Style, cell_styles
-from dashboards.words import short_labels
+from dashboards.theme import REST, Cell, Style, cell_styles
+from dashboards.words import short_names
 from store import Store
 from store.verdicts import Measure, measure_of
 
@@ -29,12 +29,24 @@ class Subject(NamedTuple):
     grid: str
     header: Mapping[str, Any]
     measure: Measure | None
-    unit: str
-    baseline: str | None
-    """Its cell key."""
     cells: Sequence[Cell]
     """The baseline first, then in the order of the axes' levels."""
     look: Look
+    drawn: Sequence[str]
+    """Keys of the cells that pictures of single cells show."""
+    parts: Sequence[str]
+    """The axes whose values end the names of the cells."""
+
+    @property
+    def unit(self) -> str:
+        """Of the measure; empty where it has none."""
+        return str((self.header["measure"] or {}).get("unit") or "")
+
+    @property
+    def baseline(self) -> str | None:
+        """Its cell key."""
+        found: str | None = self.header["baseline"]
+        return found
 
     @property
     def baseline_name(self) -> str | None:
@@ -51,13 +63,17 @@ def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
         {"grid": grid},
     )
     cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
-    names = short_labels([cell.label or cell.operator for cell in cells])
-    look = Look(
-        dict(zip([cell.cell for cell in cells], names, strict=True)), cell_styles(cells, operators, header["baseline"])
-    )
+    names, parts = short_names([cell.label or cell.operator for cell in cells])
     rules = header["measure"] or {}
     measure = measure_of(store, grid, None) if "name" in rules else None
-    return Subject(store, grid, header, measure, str(rules.get("unit") or ""), header["baseline"], cells, look)
+    found = None if measure is None else averages(store, grid, measure)
+    drawn = worth_drawing(cells, header["baseline"], found, measure)
+    styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
+    look = Look(
+        {cell.cell: name for cell, name in zip(cells, names, strict=True)},
+        {cell.cell: styles.get(cell.cell, REST) for cell in cells},
+    )
+    return Subject(store, grid, header, measure, cells, look, drawn, parts)
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:
@@ -98,16 +114,17 @@ def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), mean.alias("value"))
 
 
-def worth_drawing(about: Subject, most: int = MOST_CURVES) -> list[str]:
-    """The cells that pictures of single cells show: all, or the baseline and the best by the measure."""
-    keys = [cell.cell for cell in about.cells]
-    if len(keys) <= most:
+def worth_drawing(
+    cells: Sequence[Cell], baseline: str | None, found: pl.DataFrame | None, measure: Measure | None
+) -> list[str]:
+    """The cells that pictures of single cells show: all, or the baseline and the best by `found` (see `averages`)."""
+    keys = [cell.cell for cell in cells]
+    if len(keys) <= MOST_CURVES:
         return keys
-    ranked = keys
-    if about.measure is not None:
-        found = averages(about.store, about.grid, about.measure).drop_nulls("value")
-        best = found.sort("value", descending=about.measure.better == "higher", maintain_order=True)["cell"].to_list()
-        ranked = [*best, *(key for key in keys if key not in set(best))]
-    others = [key for key in ranked if key != about.baseline][: most - (about.baseline is not None)]
-    chosen = {about.baseline, *others}
-    return [key for key in keys if key in chosen]
+    ranked: list[str] = []
+    if found is not None and measure is not None:
+        known = found.drop_nulls("value")
+        ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
+    ranked += [key for key in keys if key not in set(ranked)]
+    others = [key for key in ranked if key != baseline][: MOST_CURVES - (baseline is not None)]
+    return [key for key in keys if key == baseline or key in set(others)]

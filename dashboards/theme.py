@@ -34,6 +34,7 @@ _OKABE_ITO: Final = (  # light: dark enough for lines on white; dark: the same h
     ("#3a9bd4", "#8fd0ff"),
     ("#8f8a00", "#ece35a"),
 )
+_MOST_SHADES: Final = 3
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagram")
 _SURFACES: Final = {
@@ -77,6 +78,10 @@ class Style(NamedTuple):
         return self.color + "1f"
 
 
+REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
+"""Cells beyond those that pictures can tell apart."""
+
+
 class Cell(NamedTuple):
     """What a style depends on."""
 
@@ -94,33 +99,33 @@ def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dic
     names = sorted(set(operators))
     plain = neutral if neutral in names else next((name for name in names if name.lower() == "softmax"), None)
     found = {} if plain is None else {plain: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0])}
-    for i, name in enumerate(name for name in names if name != plain):
-        light, dark = _OKABE_ITO[i % len(_OKABE_ITO)]
-        # the second round of colours meets other dashes and markers than the first
-        turn = i // len(_OKABE_ITO)
-        dash, marker = _DASHES[(i + 1 + turn) % len(_DASHES)], _MARKERS[(i + 1 + turn) % len(_MARKERS)]
-        found[name] = Style(light, dark, dash, marker)
-    return found
+    others = (name for name in names if name != plain)
+    return found | {name: _colored(place) for place, name in enumerate(others)}
 
 
 def cell_styles(cells: Sequence[Cell], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
-    """A style for every cell of a grid: its operator's hue, in as many shades, dashes and markers as it has cells.
+    """A style for every cell in a picture: its operator's hue, in as many shades, dashes and markers as it has cells.
 
-    The cell `baseline` is neutral even where its operator has a colour.
+    The cell `baseline` is neutral even where its operator has a colour. Where all others have one operator and shades
+    would not do, colours tell cells apart instead.
     """
-    found: dict[str, Style] = {}
-    counted: dict[str, int] = {}
-    totals: dict[str, int] = {}
-    for cell in cells:
-        totals[cell.operator] = totals.get(cell.operator, 0) + (cell.cell != baseline)
-    for cell in cells:
-        style = operators[cell.operator]
-        if cell.cell == baseline:
-            found[cell.cell] = Style(*_NEUTRAL, "solid", "circle")
-            continue
-        place = counted[cell.operator] = counted.get(cell.operator, -1) + 1
-        found[cell.cell] = _shade(style, place, totals[cell.operator])
+    found = {cell.cell: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0]) for cell in cells if cell.cell == baseline}
+    others = [cell for cell in cells if cell.cell != baseline]
+    if len(others) > _MOST_SHADES and len({cell.operator for cell in others}) == 1:
+        return found | {cell.cell: _colored(i) for i, cell in enumerate(others)}
+    siblings: dict[str, list[str]] = {}
+    for cell in others:
+        siblings.setdefault(cell.operator, []).append(cell.cell)
+    for operator, keys in siblings.items():
+        found |= {key: _shade(operators[operator], place, len(keys)) for place, key in enumerate(keys)}
     return found
+
+
+def _colored(place: int) -> Style:
+    light, dark = _OKABE_ITO[place % len(_OKABE_ITO)]
+    # the second round of colours meets other dashes and markers than the first
+    turn = place + 1 + place // len(_OKABE_ITO)
+    return Style(light, dark, _DASHES[turn % len(_DASHES)], _MARKERS[turn % len(_MARKERS)])
 
 
 def _shade(style: Style, place: int, total: int) -> Style:

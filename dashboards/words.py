@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
 _MINUS: Final = "\N{MINUS SIGN}"
@@ -32,7 +32,7 @@ def change(difference: float | None, scale: str) -> str:
     if difference is None or math.isnan(difference):
         return "–"
     if scale == "linear":
-        return ("+" if difference > 0 else "") + number(difference)
+        return ("+" if difference > 0 else "") + number(difference, 2)
     if abs(difference) >= math.log(2):
         factor = math.exp(min(abs(difference), 700.0))
         return ("× " if difference > 0 else "÷ ") + (f"{factor:.2g}" if factor < 100 else number(factor, 2))
@@ -73,27 +73,40 @@ def point(coordinates: dict[str, float]) -> str:
     return ", ".join(f"{name} {number(float(value))}" for name, value in sorted(coordinates.items()))
 
 
-def short_labels(labels: Sequence[str]) -> list[str]:
-    """Labels without the parts that tell no two of them apart: zipped axes say the same thing several times.
+class Names(NamedTuple):
+    """Short names of cells and what their last parts stand for."""
 
-    'Principled · granularity=head · strength_per=head' becomes 'Principled · head' where that is as clear.
+    names: list[str]
+    parts: tuple[str, ...]
+    """The axes whose values end the names, in order; empty where names speak for themselves."""
+
+
+def short_names(labels: Sequence[str]) -> Names:
+    """Labels without what tells no two of them apart: zipped axes say the same thing several times.
+
+    'Principled · granularity=head · strength_per=head' becomes 'Principled · head' with the part 'granularity' where
+    that is as clear.
     """
     split = [label.split(BETWEEN) for label in labels]
-    names = list(
-        dict.fromkeys(
-            part.split("=")[0] for parts in split for part in parts if part.split("=")[0].isidentifier() and "=" in part
-        )
-    )
-    for name in reversed(names):
-        less = [[part for part in parts if not part.startswith(name + "=")] for parts in split]
+    for name in reversed(list(dict.fromkeys(axis for parts in split for axis in _axes(parts)))):
+        less = [[part for part in parts if _axis(part) != name] for parts in split]
         if all(less) and _distinct(less):
-            split, names = less, [other for other in names if other != name]
-    if len(names) == 1:
-        bare = [[part.removeprefix(names[0] + "=") for part in parts] for parts in split]
-        split = (
-            bare if _distinct(bare) and not any(part.replace(".", "").isdigit() for p in bare for part in p) else split
-        )
-    return [BETWEEN.join(parts) for parts in split]
+            split = less
+    shapes = {_axes(parts) for parts in split} - {()}
+    bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
+    if len(shapes) != 1 or not _distinct(bare):
+        return Names([BETWEEN.join(parts) for parts in split], ())
+    return Names([BETWEEN.join(parts) for parts in bare], shapes.pop())
+
+
+def _axis(part: str) -> str | None:
+    """The axis of a part 'name=value'."""
+    name, equals, _ = part.partition("=")
+    return name if equals and name.isidentifier() else None
+
+
+def _axes(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in map(_axis, parts) if name is not None)
 
 
 def _distinct(split: Sequence[Sequence[str]]) -> bool:

@@ -16,6 +16,8 @@ from dashboards.words import change
 from store.verdicts import Measure
 
 MOST_ROWS: Final = 32
+_ROOMY: Final = 12
+"""Up to here a row has a line for its verdict; beyond, its icon only."""
 
 
 def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS) -> pl.DataFrame:
@@ -32,8 +34,8 @@ def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS)
 
 def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: Mapping[str, str]) -> go.Figure:
     """One row per cell, best on top; `words` maps a verdict to what stands under the name."""
-    lines = max((broken(look.names[cell]).count("<br>") for cell in found["cell"]), default=0)
-    figure = canvas(rows_height(found.height, 46 + 16 * lines), x=_title(measure))
+    lines = max((_tick(row, look, words, found.height).count("<br>") for row in found.iter_rows(named=True)), default=0)
+    figure = canvas(rows_height(found.height, 28 + 18 * lines), x=_title(measure))
     limit = _limit(found, measure)
     rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
@@ -45,7 +47,7 @@ def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: M
     figure.update_yaxes(
         range=[found.height - 0.5, -0.5],
         tickvals=places,
-        ticktext=[_tick(row, look, words) for row in found.iter_rows(named=True)],
+        ticktext=[_tick(row, look, words, found.height) for row in found.iter_rows(named=True)],
         tickfont={"color": INK},
         showgrid=False,
     )
@@ -63,8 +65,11 @@ def _title(measure: Measure) -> str:
     return "difference from the baseline" + (" (log axis)" if measure.scale == "log" else "")
 
 
-def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str]) -> str:
-    return f"{broken(plain(look.names[row['cell']]))}<br><span style='font-size:12px'>{words[row['verdict']]}</span>"
+def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:
+    name = plain(look.names[row["cell"]])
+    if rows > _ROOMY:
+        return f"{broken(name, 44)}  {words[row['verdict']][0]}"
+    return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}</span>"
 
 
 def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatter:

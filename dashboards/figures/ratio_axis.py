@@ -9,11 +9,12 @@ _RATIOS: Final = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e
 
 
 def ratio_ticks(limit: float) -> dict[str, Any]:
-    """Ticks of an axis from -limit to limit, at least a ninth of its length apart."""
+    """Ticks of an axis from -limit to limit, at least a sixth of its length apart."""
     chosen: list[float] = []
+    apart = limit / 3
     for ratio in reversed(_RATIOS):  # the outermost first
         value = math.log(ratio)
-        if value <= 0.97 * limit and value >= limit / 4.5 and (not chosen or value <= chosen[-1] - limit / 4.5):
+        if value <= 0.97 * limit and value >= apart and (not chosen or value <= chosen[-1] - apart):
             chosen.append(value)
     values = [*(-value for value in chosen), 0.0, *reversed(chosen)]
     return {"tickvals": values, "ticktext": ["equal" if value == 0 else change(value, "log") for value in values]}

@@ -49,8 +49,8 @@ def reading() -> str:
     paragraph = (
         "Trials are paired by seed: a seed fixes the data order, the evaluation sample and the initial weights, so a "
         "variant and its baseline differ by the change and by little else. What decides is the mean difference over "
-        "the pairs with its t interval. All comparisons of a table share one error rate (Holm). Bars and bands show the "
-        "spread over seeds; they say nothing about other tasks, sizes or data."
+        "the pairs with its t interval. All comparisons of a table share one error rate (Holm). Bars and bands show "
+        "the spread over seeds; they say nothing about other tasks, sizes or data."
     )
     return tag(
         "div", tag("h3", "How to read a verdict") + tag("p", text(paragraph), class_="note") + _terms(list(_READING))

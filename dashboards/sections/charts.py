@@ -13,7 +13,7 @@ from dashboards.figures import forest, numbers, shift, shift_map
 from dashboards.html import tag, text
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import average_words, interval_words
-from dashboards.subject import Subject, worth_drawing
+from dashboards.subject import Subject
 from dashboards.words import count, point
 from store.verdicts import Measure
 
@@ -22,7 +22,7 @@ LOSS: Final = "loss"
 
 def pictures(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[Picture]:
     """Every figure for which the grid has data."""
-    cells = worth_drawing(about)
+    cells = about.drawn
     measure = about.measure
     if measure is not None:
         if verdicts is not None:
@@ -139,7 +139,7 @@ def _maps(
 def _ramp(about: Subject, measure: Measure, column: str, span: tuple[float, float]) -> str:
     ends = shift_map.scale_ends(span, column, measure)
     words = measure.name if column == "value" else f"against {about.baseline_name}"
-    return tag("span", text(f"{words}: {ends['low']}")) + f'<i class="{column}"></i>' + tag("span", text(ends["high"]))
+    return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
 
 
 def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
@@ -179,8 +179,7 @@ def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture
     if found.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
-        (str(name), numbers.draw_numbers(rows, about.look))
-        for (name, *_), rows in found.sort("name", maintain_order=True).group_by("name", maintain_order=True)
+        (name, numbers.draw_numbers(rows, about.look)) for name, rows in _by_name(found)
     ]
     caption = (
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
@@ -189,6 +188,11 @@ def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture
     yield Picture(
         f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
     )
+
+
+def _by_name(found: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    names = sorted(set(found["name"].to_list()))
+    return [(name, found.filter(pl.col("name") == name)) for name in names]
 
 
 def _in(found: pl.DataFrame) -> list[str]:
@@ -200,8 +204,8 @@ def _axis(about: Subject, measure: Measure) -> str:
 
 
 def _n(found: pl.DataFrame) -> str:
-    low, high = found["n"].min(), found["n"].max()
-    return f"n = {low}" if low == high else f"n = {low} to {high}"
+    counts = sorted(set(found["n"].to_list()))
+    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
 def _lost(found: pl.DataFrame) -> str:

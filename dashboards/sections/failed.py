@@ -1,6 +1,6 @@
 """The failures of a grid: every kind with its reason, message and traceback, and the failure rates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -24,13 +24,13 @@ def failed(about: Subject, key: str) -> str:
     total = int(found["n"].sum())
     words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
     heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
-    kinds = "".join(_kind(row) for row in found.iter_rows(named=True))
+    kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
     return tag("div", heading + kinds, class_="block failures") + _rates(about, key)
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _kind(row: Mapping[str, Any], about: Subject) -> str:
     reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
-    labels = list(row["labels"])
+    labels = _names(row["labels"], about)
     more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
     where = ", ".join(labels[:_MOST_LABELS]) + more
     first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
@@ -38,6 +38,11 @@ def _kind(row: Mapping[str, Any]) -> str:
     trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
     example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
     return tag("div", first + message + example + trace, class_="state alarm")
+
+
+def _names(labels: Sequence[str], about: Subject) -> list[str]:
+    """The names that the rest of the report uses, in its order."""
+    return [about.look.names[cell.cell] for cell in about.cells if cell.label in labels]
 
 
 def _rates(about: Subject, key: str) -> str:

@@ -6,7 +6,7 @@ from dashboards.blocks import Picture, color_legend
 from dashboards.figures.progress import STATES, WORDS, draw_progress, totals
 from dashboards.html import tag, text
 from dashboards.subject import Subject
-from dashboards.words import count
+from dashboards.words import BETWEEN, count
 
 
 def progress_words(done: dict[str, int]) -> str:
@@ -33,6 +33,7 @@ def overview(about: Subject, progress: pl.DataFrame) -> str:
     sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
     pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
     more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
+    more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
     sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 

@@ -35,7 +35,9 @@ def summary(verdicts: pl.DataFrame, baseline: str) -> str:
     differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
     total = sum(n for _, n in differing)
     verb = "differs" if total == 1 else "differ"
-    first = f"{total or 'None'} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
+    first = f"{total} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
+    if not differing:
+        first = f"None of {count(verdicts.height, 'variant')} is shown to differ from {baseline}"
     if verdicts.height == 1:
         first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
     if differing:
@@ -96,13 +98,18 @@ def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry
     return [
         Entry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         Entry(verdict, _RANK[row["verdict"]]),
-        Entry(text(number(row["value"])), row["value"]),
+        Entry(text(_value(row["value"], measure)), row["value"]),
         Entry(text(change(row["difference"], measure.scale)), row["difference"]),
         Entry(text(interval), row["low"]),
         Entry(text(p_value(row["p_holm"])), row["p_holm"]),
         Entry(f"{row['pairs']} of {row['planned']}", row["pairs"]),
         Entry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
     ]
+
+
+def _value(value: float | None, measure: Measure) -> str:
+    """Small differences of a linear measure are in its last digits."""
+    return number(value, 4 if measure.scale == "linear" else 3)
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
@@ -122,6 +129,6 @@ def _baseline(about: Subject, measure: Measure, width: int) -> list[list[Entry]]
     value = found["value"][0] if found.height else None
     runs = str(found["n"][0]) if found.height else "0"
     name = cell_name(about.baseline, label, about.look)
-    row = [Entry(name), Entry("baseline"), Entry(text(number(value))), *[Entry("")] * (width - 3)]
+    row = [Entry(name), Entry("baseline"), Entry(text(_value(value, measure))), *[Entry("")] * (width - 3)]
     row[6] = Entry(f"{runs} of {len(about.header['seeds'])}")
     return [row]
