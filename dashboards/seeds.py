@@ -49,7 +49,10 @@ def at(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
 
 
 def _back(y: str, scale: Scale) -> str:
-    return f"exp(least(greatest({y}, -{_LARGEST}), {_LARGEST}))" if scale == "log" else y
+    if scale == "linear":
+        return y
+    # not least() and greatest(): they skip nulls, so an interval that does not exist would get ends
+    return f"exp(CASE WHEN {y} > {_LARGEST} THEN {_LARGEST} WHEN {y} < -{_LARGEST} THEN -{_LARGEST} ELSE {y} END)"
 
 
 def average_words(scale: Scale) -> str:

@@ -15,7 +15,8 @@ def number(value: float | None, digits: int = 3) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else f"{_MINUS}∞"
     if value == 0 or 1e-4 <= abs(value) < 1e6:
-        return f"{value:,.{digits}g}".replace("-", _MINUS) if abs(value) < 1000 else _signed(f"{value:,.0f}")
+        short = f"{value:.{digits}g}"
+        return _signed(f"{value:,.0f}" if "e" in short or abs(value) >= 1000 else short)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
 
@@ -82,16 +83,18 @@ class Names(NamedTuple):
 
 
 def short_names(labels: Sequence[str]) -> Names:
-    """Labels without what tells no two of them apart: zipped axes say the same thing several times.
+    """Labels without repetition: zipped axes say the same thing several times, and so do the names of axes.
 
     'Principled · granularity=head · strength_per=head' becomes 'Principled · head' with the part 'granularity' where
     that is as clear.
     """
     split = [label.split(BETWEEN) for label in labels]
-    for name in reversed(list(dict.fromkeys(axis for parts in split for axis in _axes(parts)))):
-        less = [[part for part in parts if _axis(part) != name] for parts in split]
-        if all(less) and _distinct(less):
-            split = less
+    seen: dict[tuple[str | None, ...], str] = {}
+    for axis in dict.fromkeys(axis for parts in split for axis in _axes(parts)):
+        column = tuple(next((part.split("=", 1)[1] for part in parts if _axis(part) == axis), None) for parts in split)
+        seen.setdefault(column, axis)
+    kept = {None, *seen.values()}
+    split = [[part for part in parts if _axis(part) in kept] for parts in split]
     shapes = {_axes(parts) for parts in split} - {()}
     bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
     if len(shapes) != 1 or not _distinct(bare):

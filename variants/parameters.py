@@ -27,11 +27,10 @@ class NumberParameters(nn.Module):
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
-            table = _table(number, shape)
             if not number.trained:
-                fixed = torch.full_like(table, number.init)
-                self.register_buffer(_attribute(name), fixed, persistent=False)
+                self.register_buffer(_attribute(name), _filled(number, shape, number.init), persistent=False)
                 continue
+            table = nn.Parameter(_filled(number, shape, number.raw_init()))
             if "layer" not in number.per:
                 table = shared.setdefault(f"{name} {number.key}", table)
             self.table[_attribute(name)] = table
@@ -65,10 +64,10 @@ class NumberParameters(nn.Module):
                 yield (head if "head" in number.per else None), name, value
 
 
-def _table(number: Number, shape: HeadShape) -> nn.Parameter:
+def _filled(number: Number, shape: HeadShape, value: float) -> Tensor:
     heads = shape.heads if "head" in number.per else 1
     channels = shape.value_channels if isinstance(number, Vector) else 1
-    return nn.Parameter(torch.full((1, heads, 1, channels), number.raw_init(), dtype=torch.float32))
+    return torch.full((1, heads, 1, channels), value, dtype=torch.float32)
 
 
 def _attribute(name: str) -> str:

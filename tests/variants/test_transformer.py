@@ -145,3 +145,9 @@ def test_a_model_first_seen_in_an_evaluation_can_be_trained(backbone: Backbone) 
         model(x)
     model(x).sum().backward()
     assert model.read_in.weight.grad is not None
+
+
+def test_a_constant_may_lie_on_the_border_of_its_range() -> None:
+    model = build(ssa(n=1.0, per="constant"))  # n >= 1; training could only approach 1
+    assert model.number_parameters() == []
+    assert model(torch.ones(1, 3, 1)).isfinite().all()
