@@ -79,7 +79,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 def tick_text(value: float) -> str:
     """'0.003', '20', '10⁻⁶'."""
     if 1e-4 <= value < 1e6:
-        return f"{value:,.10g}" if value < 1 else f"{value:,.4g}"
+        return f"{value:,.10g}"
     exponent = math.floor(math.log10(value) + 1e-9)
     lead = value / 10.0**exponent
     power = f"10<sup>{exponent}</sup>"

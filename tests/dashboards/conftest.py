@@ -1,0 +1,143 @@
+"""Campaigns with known numbers, reports of them, and a browser to look at them."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+
+from store import Store
+from store.layout import Layout
+from store.shards import ShardBuffer
+
+SEEDS = (0, 1, 2)
+HOSTILE = (
+    "softmax",
+    "<script>window.hacked=1</script>",
+    "</script><img src=x onerror=window.hacked=2>",
+    "%{x}<b>&amp;\"'",
+)
+Values = Mapping[tuple[str, int], float]
+
+
+def write_known(root: Path, values: Values, *, scale: str = "log", steps: int = 4) -> Layout:
+    """A campaign whose "mse" at seed s, sigma_f f and sigma_x x is `values[operator, s] * f * x`.
+
+    The loss at step t is `values[operator, s] * (t + 1)`; the number "n" at layer l and head h is l + 10 h + s.
+    """
+    operators = list(dict.fromkeys(operator for operator, _ in values))
+    lines = plan_lines(operators, sorted({seed for _, seed in values}), "known", {})
+    header = plan_header(lines, "known", {}, operators) | {"measure": MEASURE | {"scale": scale}}
+    layout = Layout(root)
+    publish_grid(layout, header, lines)
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for line in lines:
+        key, value = line["trial"], values[line["operator"], line["seed"]]
+        write_start(layout, key, 1)
+        buffer.extend("metric", [(key, 1, step, "loss", value * (step + 1), 0.0) for step in range(steps)])
+        for f in (1.0, 5.0, 9.0):
+            for x in (1.0, 2.0):
+                buffer.add("evaluation", (key, 1, steps, "mse", {"sigma_f": f, "sigma_x": x}, value * f * x, 10, None))
+        for layer in (0, 1):
+            for head in (0, 1):
+                number = layer + 10 * head + line["seed"]
+                buffer.add("probe", (key, 1, steps, "number.n", layer, head, {}, float(number)))
+        write_end(layout, key, 1, step=steps)
+    buffer.flush()
+    return layout
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """A store of a campaign that `write_known` wrote."""
+    stores: list[Store] = []
+
+    def open_store(values: Values, *, scale: str = "log", steps: int = 4) -> Store:
+        write_known(tmp_path / "known", values, scale=scale, steps=steps)
+        stores.append(Store.open(tmp_path / "known"))
+        return stores[-1]
+
+    yield open_store
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def known(opened: Callable[..., Store]) -> Store:
+    """softmax 1, 2, 4 and SSA half of it, over three seeds."""
+    base = {("softmax", seed): 2.0**seed for seed in SEEDS}
+    return opened(base | {("SSA", seed): 2.0 ** (seed - 1) for seed in SEEDS})
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign with hostile labels, failures and open trials, in a directory with a hostile name."""
+    root = tmp_path_factory.mktemp("campaigns") / "<i>runs</i>"
+    write_campaign(
+        root,
+        operators=("softmax", *HOSTILE[1:], "SSA"),
+        seeds=range(4),
+        failed={("SSA", 1): "error", ("SSA", 2): "diverged"},
+        pending=[(HOSTILE[1], 3)],
+        steps=24,
+        sigma_f=(1, 5, 10),
+        sigma_x=(1, 2),
+    )
+    return root
+
+
+def chromium(environment: Mapping[str, str]) -> str | None:
+    """The browser to test with; None where there is none and none has to be."""
+    found = environment.get("BROWSER_PATH") or shutil.which("chromium", path=environment.get("PATH"))
+    if found is None and environment.get("CI"):
+        raise RuntimeError("the browser tests need Chromium where CI is set; install it or set BROWSER_PATH")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window."""
+    path = chromium(os.environ)
+    if path is None:
+        pytest.skip("there is no Chromium to look at the page with: apt-get install chromium, or set BROWSER_PATH")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+class Seen:
+    """What happened while a page was open."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Callable[..., Seen]]:
+    """Opens a file in a fresh page, and waits until its figures are drawn."""
+    contexts = []
+
+    def open_page(path: Path, *, scheme: str = "light", width: int = 1280) -> Seen:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        contexts.append(context)
+        seen = Seen(context.new_page())
+        seen.page.goto(path.resolve().as_uri())
+        seen.page.wait_for_selector("html[data-drawn]", state="attached")
+        return seen
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -1,0 +1,259 @@
+"""The data of every figure against hand-computed values; every drawing at least draws."""
+
+import json
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+from synthetic import publish_grid, write_campaign
+
+from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
+from dashboards.figures.canvas import band, broken, log_axis, log_ticks, tick_text
+from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.sections.verdict_table import ICONS, marked
+from dashboards.subject import Subject, subject
+from dashboards.theme import operator_styles
+from store import Store
+from store.verdicts import Measure, verdicts
+
+MEASURE = Measure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
+HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)
+WORDS = {word: marked(word) for word in ICONS}
+
+
+@pytest.fixture
+def about(known: Store) -> Subject:
+    return subject(known, "known", operator_styles(["softmax", "SSA"]))
+
+
+def keys(about: Subject) -> list[str]:
+    return [cell.cell for cell in about.cells]
+
+
+def drawn(figure: go.Figure) -> go.Figure:
+    """The figure, once it is known to be JSON that a page can hold."""
+    assert json.loads(figure.to_json())["layout"]["height"] > 100
+    return figure
+
+
+def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_coordinates(about: Subject) -> None:
+    found = shift.error_by_shift(about.store, "known", MEASURE, "sigma_f", keys(about))
+    assert found["x"].to_list() == [1, 5, 9, 1, 5, 9]
+    assert found["value"].to_list() == pytest.approx([2, 10, 18, 1, 5, 9])
+    assert found["high"].to_list() == pytest.approx(
+        [value * math.exp(HALF) for value in (2, 10, 18, 1, 5, 9)], rel=1e-5
+    )
+    assert found["n"].unique().to_list() == [3]
+    figure = drawn(shift.draw_error_by_shift(found, about.look, MEASURE, "sigma_f", "mse"))
+    assert [trace.legendgroup for trace in figure.data] == [key for key in keys(about) for _ in range(2)]
+
+
+def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., Store]) -> None:
+    store = opened({("softmax", 0): 1.0, ("softmax", 1): 2.0, ("softmax", 2): 6.0}, scale="linear")
+    about = subject(store, "known", operator_styles(["softmax"]))
+    found = shift.error_by_shift(store, "known", about.measure, "sigma_f", keys(about))
+    assert found["value"].to_list() == pytest.approx([3, 15, 27])
+
+
+def test_the_coordinates_of_an_evaluation_are_all_its_values_in_order(known: Store) -> None:
+    assert shift.coordinates(known, "known", "mse") == {"sigma_f": [1, 5, 9], "sigma_x": [1, 2]}
+    assert shift.coordinates(known, "known", "loss") == {}
+
+
+def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Subject) -> None:
+    found = shift_map.shift_map(about.store, "known", MEASURE, ("sigma_f", "sigma_x"), keys(about))
+    assert found.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 10, 18, 4, 20, 36])
+    assert found.filter(pl.col("cell") == about.baseline)["change"].null_count() == 6
+    other = found.filter(pl.col("cell") != about.baseline)
+    assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
+    assert shift_map.ends(found, "change", log=True) == pytest.approx((-math.log(2), math.log(2)))
+    assert shift_map.ends(found, "value", log=True) == pytest.approx((0, math.log10(36)))
+    figure = drawn(shift_map.draw_shift_map(other, MEASURE, ("sigma_f", "sigma_x"), (-1, 1), "change"))
+    assert figure.data[0].x == ("1", "5", "9")
+    assert figure.data[0].text[0][0] == "÷ 2"
+
+
+def test_a_map_with_a_missing_corner_has_a_hole_there(about: Subject) -> None:
+    found = pl.DataFrame({"x": [1.0, 2.0, 1.0], "y": [1.0, 1.0, 2.0], "value": [1.0, 10.0, 100.0]})
+    figure = drawn(shift_map.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
+    assert [list(row) for row in figure.data[0].z] == [[0, 1], [2, None]]
+
+
+def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]) -> None:
+    store = opened({("softmax", 0): 1.0, ("softmax", 1): 4.0}, steps=6)
+    about = subject(store, "known", operator_styles(["softmax"]))
+    found = curves.curves(store, "known", "loss", keys(about), buckets=3)
+    assert found.width == 2
+    assert found.frame["step"].to_list() == [0, 2, 4]
+    # mean of steps 1 and 2, of 3 and 4, of 5 and 6; times the geometric mean of 1 and 4
+    assert found.frame["value"].to_list() == pytest.approx([1.5 * 2, 3.5 * 2, 5.5 * 2])
+    drawn(curves.draw_curves(found, about.look, title="loss"))
+
+
+def test_curves_are_not_averaged_where_there_are_few_steps(about: Subject) -> None:
+    found = curves.curves(about.store, "known", "loss", keys(about))
+    assert found.width == 1
+    assert found.frame.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 4, 6, 8])
+
+
+def test_a_metric_that_nobody_recorded_gives_an_empty_frame(about: Subject) -> None:
+    assert curves.curves(about.store, "known", "nothing", keys(about)).frame.is_empty()
+
+
+def test_learned_numbers_keep_layers_and_heads_apart(about: Subject) -> None:
+    found = numbers.numbers(about.store, "known", [about.baseline])
+    assert found.select("name", "layer", "head").rows() == [("n", l, h) for l in (0, 1) for h in (0, 1)]
+    assert found["value"].to_list() == pytest.approx([1, 11, 2, 12])  # layer + 10 head + mean seed
+    drawn(numbers.draw_numbers(found, about.look))
+
+
+def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: Subject) -> None:
+    found = numbers.numbers(about.store, "known", keys(about))
+    figure = drawn(numbers.draw_numbers(found, about.look))
+    places = sorted(x for trace in figure.data for x in trace.x)
+    assert len(set(places)) == 8
+    assert {round(x) for x in places} == {0, 1}
+
+
+def test_differences_are_ranked_and_cut_to_the_least_likely(about: Subject) -> None:
+    frame = pl.DataFrame(
+        {
+            "cell": list("abcd"),
+            "difference": [0.1, None, -0.5, 0.0],
+            "low": [0.0, None, -0.6, -0.1],
+            "high": [0.2, None, -0.4, 0.1],
+            "pairs": [3] * 4,
+            "verdict": ["worse", "no verdict", "better", "undecided"],
+            "p": [0.02, None, 0.01, 0.9],
+        }
+    )
+    assert forest.differences(frame, MEASURE)["cell"].to_list() == ["c", "d", "a", "b"]
+    assert forest.differences(frame, MEASURE._replace(better="higher"))["cell"].to_list() == ["a", "d", "c", "b"]
+    assert forest.differences(frame, MEASURE, most=2)["cell"].to_list() == ["c", "a"]
+
+
+def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Subject) -> None:
+    found = forest.differences(verdicts(about.store, "known"), MEASURE)
+    figure = drawn(forest.draw_differences(found, about.look, MEASURE, WORDS))
+    assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
+    assert figure.data[0].x[0] == pytest.approx(-math.log(2))
+    empty = found.with_columns(difference=None, low=None, high=None)
+    assert not drawn(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
+
+
+def test_one_huge_interval_does_not_flatten_the_others(about: Subject) -> None:
+    frame = pl.DataFrame(
+        {"cell": keys(about), "difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], "pairs": [2, 9]}
+    ).with_columns(verdict=pl.lit("undecided"))
+    figure = drawn(forest.draw_differences(frame, about.look, MEASURE, WORDS))
+    assert figure.layout.xaxis.range[1] < 2
+    assert forest.is_cut(frame, MEASURE)
+
+
+def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:
+    shifts = {"narrow": 0.0, "wide": 0.4}
+    campaign = write_campaign(
+        tmp_path / "c",
+        operators=("softmax",),
+        factors={"size": ("narrow", "wide")},
+        effect=lambda axes: shifts[axes["size"]],
+        noise=0.0,
+        steps=4,
+    )
+    twin = {"path": "task.twin", "name": "twin", "labels": ["narrow", "wide"]}
+    header = campaign.header | {"axes": [*campaign.header["axes"], twin]}
+    lines = [line | {"axes": line["axes"] | {"twin": line["axes"]["size"]}} for line in campaign.lines]
+    publish_grid(campaign.layout, header, lines)
+    with Store.open(tmp_path / "c") as store:
+        found = effects.effects(store, "quickstart", MEASURE)
+    assert found.select("factor", "level").rows() == [("size = twin", "narrow"), ("size = twin", "wide")]
+    assert found["effect"].to_list() == pytest.approx([-0.2, 0.2], abs=1e-9)
+    figure = drawn(effects.draw_effects(found, MEASURE))
+    assert [note.text for note in figure.layout.annotations] == ["<b>size = twin</b>"]
+
+
+def test_columns_move_together_when_they_are_equal_and_vary() -> None:
+    columns = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "x"], "still": ["x", "x"], "rare": [None, "x"]}
+    assert effects.moving_together(columns) == [["a", "b"], ["c"]]
+
+
+def test_effects_of_a_campaign_without_results_are_empty(tmp_path: Path) -> None:
+    write_campaign(
+        tmp_path / "c", seeds=range(1), pending=[(name, 0) for name in ("softmax", "SSA")], operators=("softmax", "SSA")
+    )
+    with Store.open(tmp_path / "c") as store:
+        assert effects.effects(store, "quickstart", MEASURE).is_empty()
+
+
+def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
+    write_campaign(
+        tmp_path / "c",
+        operators=("softmax", "SSA"),
+        seeds=range(4),
+        failed={("SSA", 1): "error", ("SSA", 2): "error"},
+        pending=[("SSA", 3)],
+        steps=4,
+    )
+    with Store.open(tmp_path / "c") as store:
+        about = subject(store, "quickstart", operator_styles(["softmax", "SSA"]))
+        found = progress.progress(store, "quickstart")
+        assert progress.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
+        assert [trace.name for trace in drawn(progress.draw_progress(found, about.look)).data] == list(
+            progress.WORDS.values()
+        )
+        kinds = failures.failures(store, "quickstart")
+        assert kinds.select("reason", "n").rows() == [("error", 2)]
+        rates = failures.rates(store, "quickstart")
+        assert rates.select("ended", "failed", "rate").rows() == [(3, 2, pytest.approx(2 / 3)), (4, 0, 0.0)]
+        # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
+        assert rates["low"][0] == pytest.approx(0.2077, abs=1e-4)
+        drawn(failures.draw_rates(rates, about.look))
+
+
+def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: Subject) -> None:
+    rows = pl.concat([progress.progress(about.store, "known")] * 20)
+    figure = drawn(progress.draw_progress(rows, about.look))
+    assert list(figure.data[0].x) == [60, 60]
+
+
+def test_a_band_has_a_gap_where_an_end_is_missing() -> None:
+    area = band([1, 2, 3, 4, 5], [1, 1, None, 1, 1], [2, 2, None, 2, 2], "#00000010", "k")
+    assert list(area.x) == [1, 2, 2, 1, None, 4, 5, 5, 4, None]
+
+
+def test_log_axes_have_round_ticks_and_ignore_wild_intervals() -> None:
+    assert log_ticks(0.9, 1100) == [1, 10, 100, 1000]
+    assert log_ticks(0.9, 11) == [1, 3, 10] or len(log_ticks(0.9, 11)) >= 4
+    assert len(log_ticks(1e-9, 1e9)) <= 10
+    axis = log_axis([1.0, 10.0], [1e-9, 1e9])
+    assert axis["range"][0] >= -1.2
+    assert axis["range"][1] <= 2.2
+    assert log_axis([None, 0.0, -1.0, math.nan], []) == {"type": "log"}
+
+
+def test_ticks_are_written_as_a_reader_writes_them() -> None:
+    assert [tick_text(value) for value in (0.003, 20.0, 1e4, 1e-6, 3e-7)] == [
+        "0.003",
+        "20",
+        "10,000",
+        "10<sup>-6</sup>",
+        "3·10<sup>-7</sup>",
+    ]
+
+
+@pytest.mark.parametrize("limit", [0.01, 0.1, 0.5, 1.0, 3.0, 20.0])
+def test_ticks_of_ratios_are_symmetric_and_apart(limit: float) -> None:
+    values = ratio_ticks(limit)["tickvals"]
+    assert values == [-value for value in reversed(values)]
+    assert all(b - a >= limit / 3 for a, b in pairwise(values))
+    assert len(values) <= 7
+
+
+def test_long_names_break_between_their_parts() -> None:
+    assert broken("a · b") == "a · b"
+    assert broken("Principled · granularity=constant") == "Principled<br>granularity=constant"
+    assert broken("x" * 99) == "x" * 39 + "…"

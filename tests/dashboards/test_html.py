@@ -1,0 +1,73 @@
+"""Text that comes from a campaign is shown, never run."""
+
+import json
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.html import Column, Entry, copy_button, details, plain, plain_table, script_json, sortable_table, text
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    return reader
+
+
+@given(st.text())
+def test_any_text_comes_back_from_html_as_it_was(value: str) -> None:
+    value = value.replace("\r", "").replace("\0", "")
+    found = read(details(value, ""))
+    assert found.tags == ["details", "summary"]
+    assert found.words == value
+
+
+@given(st.text())
+def test_any_csv_comes_back_from_the_copy_button(value: str) -> None:
+    value = value.replace("\r", "").replace("\0", "")
+    assert dict(read(copy_button(value)).attributes)["data-csv"] == value
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_json_in_a_script_is_the_same_json_and_cannot_end_the_script(value: object) -> None:
+    encoded = script_json(value)
+    assert json.loads(encoded) == value
+    assert not set("<>&") & set(encoded)
+
+
+def test_a_script_that_closes_itself_is_only_text() -> None:
+    assert script_json("</script><script>") == '"\\u003c/script\\u003e\\u003cscript\\u003e"'
+
+
+def test_plotly_gets_no_tag_entity_or_template_from_a_label() -> None:
+    assert plain("<b>%{x}&lt;") == "&lt;b&gt;%&#123;x}&amp;lt;"
+
+
+def test_hostile_cells_add_no_element_to_a_table() -> None:
+    hostile = '"><script>alert(1)</script>'
+    rows = [[Entry(text(hostile), hostile)]]
+    found = read(sortable_table([Column(hostile, hint=hostile)], rows, caption=hostile))
+    assert "script" not in found.tags
+    assert ("data-value", hostile) in found.attributes
+    assert "script" not in read(plain_table([hostile], [[hostile]])).tags

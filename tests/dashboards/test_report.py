@@ -1,0 +1,209 @@
+"""The page of a campaign in every state, from empty to finished, as text."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign
+
+from dashboards import report, write_report
+from dashboards.figures.progress import STATES
+from dashboards.sections.overview import progress_words
+from dashboards.sections.verdict_table import ICONS, measured, summary
+from dashboards.subject import in_grid_order, subject, worth_drawing
+from dashboards.theme import Cell, operator_styles
+from grid.errors import NotFoundError
+from store import Store
+from store.layout import Layout
+from store.statistics.family import VERDICTS
+from store.verdicts import Measure
+
+
+def page(root: Path) -> str:
+    """The report without plotly.js, whose size would drown a failing assertion."""
+    html = write_report(root).read_text(encoding="utf-8")
+    return re.sub(r"<script>/\*\*\n\* plotly\.js.*?</script>", "", html, flags=re.DOTALL)
+
+
+def test_the_report_is_one_file_with_one_copy_of_plotly(finished: Path, tmp_path: Path) -> None:
+    out = write_report(finished, tmp_path / "deep" / "page.html")
+    html = out.read_text(encoding="utf-8")
+    assert out == tmp_path / "deep" / "page.html"
+    assert html.count("* plotly.js v") == 1
+    assert '<link rel="stylesheet"' not in html
+    assert " src=" not in re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL).replace("&lt;img src=", "")
+    assert len(html) < 10_000_000
+
+
+def test_by_default_the_report_lies_in_its_campaign(finished: Path) -> None:
+    assert write_report(finished) == finished / "report.html"
+
+
+def test_hostile_labels_and_names_are_text(finished: Path) -> None:
+    html = page(finished)
+    assert "<i>runs</i>" not in html
+    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in html
+    assert "<script>window.hacked" not in html
+    assert "<img" not in html
+
+
+def test_failures_are_told_with_reason_message_and_traceback(finished: Path) -> None:
+    html = page(finished)
+    assert "2 failed trials of 2 kinds" in html
+    assert "ValueError: signals must divide the head width" in html
+    assert "Traceback (most recent call last)" in html
+    assert "1 trial: diverged" in html
+
+
+def test_an_unfinished_campaign_says_that_its_verdicts_are_preliminary(tmp_path: Path) -> None:
+    open_ = [(name, seed) for name in ("softmax", "SSA") for seed in range(1, 4)]
+    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=open_, steps=4)
+    html = page(tmp_path / "c")
+    assert "2 of 8 trials done; verdicts are preliminary." in html
+    assert "no verdict" in html
+    assert "to do" in html
+
+
+def test_a_campaign_that_has_not_begun_says_so(tmp_path: Path) -> None:
+    open_ = [(name, 0) for name in ("softmax", "SSA")]
+    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=[0], pending=open_)
+    html = page(tmp_path / "c")
+    assert "None of 2 trials has run yet." in html
+    assert "Verdicts appear with the first results." in html
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"measure": None}, "names no measure"),
+        ({"baseline": None}, "names no baseline"),
+        ({"measure": None, "baseline": None}, "names no measure"),
+    ],
+)
+def test_a_grid_that_cannot_be_judged_says_why_and_shows_its_runs(
+    tmp_path: Path, change: Mapping[str, Any], words: str
+) -> None:
+    campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(3), steps=4)
+    publish_grid(campaign.layout, campaign.header | change, campaign.lines)
+    html = page(tmp_path / "c")
+    assert words in html
+    assert 'id="grid-1-curves"' in html
+    assert 'class="block verdicts"' not in html
+
+
+def test_a_grid_of_one_cell_has_nothing_to_compare(tmp_path: Path) -> None:
+    write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(3), steps=4)
+    assert "nothing to compare" in page(tmp_path / "c")
+
+
+def test_a_campaign_without_a_grid_is_a_page_too(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "c")
+    (layout.root / "grids").mkdir(parents=True)
+    assert "This campaign has no grid yet" in page(tmp_path / "c")
+
+
+def test_several_grids_are_linked_and_one_can_be_chosen(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(3), steps=4)
+    lines = plan_lines(("softmax", "Cog"), range(2), "second", {})
+    publish_grid(campaign.layout, plan_header(lines, "second", {}, ("softmax", "Cog")), lines)
+    both = page(tmp_path / "c")
+    assert 'href="#grid-2"' in both
+    with Store.open(tmp_path / "c") as store:
+        assert 'href="#grid-2"' not in report(store, "c", ["second"])
+        with pytest.raises(NotFoundError, match="quickstart"):
+            report(store, "c", ["quickstat"])
+
+
+def test_what_could_not_be_read_is_reported_and_the_rest_is_served(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(3), steps=4)
+    shard = sorted((campaign.root / "spool").glob("*-metric.*"))[0]
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    html = page(tmp_path / "c")
+    assert "1 file could not be read" in html
+    assert shard.name in html
+    assert 'class="block verdicts"' in html
+
+
+def test_a_missing_campaign_is_an_error_and_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no campaign"):
+        write_report(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_every_verdict_of_the_store_has_an_icon() -> None:
+    assert set(ICONS) == set(VERDICTS)
+
+
+def frame(**counts: int) -> pl.DataFrame:
+    return pl.DataFrame({"verdict": [name.replace("_", " ") for name, n in counts.items() for _ in range(n)]})
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ({"better": 2, "undecided": 3}, "2 of 5 variants differ from softmax: 2 better. 3 are undecided."),
+        (
+            {"better": 1, "worse": 1, "tiny_but_real": 1, "equivalent": 1, "no_verdict": 1},
+            "3 of 5 variants differ from softmax: 1 better, 1 worse and 1 tiny but real. "
+            "1 is equivalent and 1 has no verdict.",
+        ),
+        ({"undecided": 2}, "None of 2 variants is shown to differ from softmax. 2 are undecided."),
+        ({"better": 1}, "The only variant differs from softmax: 1 better."),
+        ({"worse": 1, "undecided": 1}, "1 of 2 variants differs from softmax: 1 worse. 1 is undecided."),
+    ],
+)
+def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: str) -> None:
+    assert summary(frame(**counts), "softmax") == sentence
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ((3, 3, 0, 0, 0), "All 3 trials are done."),
+        ((1, 1, 0, 0, 0), "The only trial is done."),
+        ((24, 3, 0, 2, 19), "3 of 24 trials done, 2 running; verdicts are preliminary."),
+        ((4, 3, 1, 0, 0), "3 of 4 trials done, 1 failed."),
+        ((4, 0, 0, 0, 4), "None of 4 trials has run yet."),
+        ((4, 0, 0, 1, 3), "0 of 4 trials done, 1 running; verdicts are preliminary."),
+    ],
+)
+def test_progress_is_one_sentence(counts: tuple[int, ...], sentence: str) -> None:
+    assert progress_words(dict(zip(("planned", *STATES), counts, strict=True))) == sentence
+
+
+def test_the_measure_is_told_with_point_unit_and_direction() -> None:
+    assert measured(Measure("mse", {"sigma_x": 1, "sigma_f": 3}), "units") == (
+        "mse at sigma_f 3, sigma_x 1 (units; lower is better)"
+    )
+    assert measured(Measure("accuracy", {}, better="higher"), "") == "accuracy (higher is better)"
+
+
+def test_cells_stand_in_the_order_of_their_axes_with_the_baseline_first() -> None:
+    header = {"baseline": "k2", "axes": [{"name": "op", "labels": ["b", "a"]}, {"name": "size", "labels": ["8", "16"]}]}
+    given = [("k1", "a", 8), ("k2", "a", 16), ("k3", "b", 16), ("k4", "b", 8), ("k5", "b", None)]
+    cells = [(Cell(key, key, op), {"op": op, "size": size}) for key, op, size in given]
+    assert [cell.cell for cell in in_grid_order(header, cells)] == ["k2", "k5", "k4", "k3", "k1"]
+
+
+def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
+    cells = [Cell(f"k{i}", "", "A") for i in range(20)]
+    values = pl.DataFrame({"cell": [f"k{i}" for i in range(20)], "value": [float(i) for i in range(20)]})
+    lower = worth_drawing(cells, "k19", values, Measure("mse"))
+    assert lower == [*(f"k{i}" for i in range(8)), "k19"]
+    higher = worth_drawing(cells, "k0", values, Measure("mse", better="higher"))
+    assert higher == ["k0", *(f"k{i}" for i in range(12, 20))]
+    assert len(worth_drawing(cells, None, None, None)) == 9
+    assert worth_drawing(cells[:9], None, None, None) == [f"k{i}" for i in range(9)]
+
+
+def test_colours_are_those_of_the_campaign_whichever_grid_is_shown(tmp_path: Path) -> None:
+    operators = operator_styles(["softmax", "SSA", "Cog"])
+    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    with Store.open(tmp_path / "c") as store:
+        about = subject(store, "quickstart", operators)
+    assert [about.look.styles[cell.cell] for cell in about.cells] == [operators["softmax"], operators["SSA"]]

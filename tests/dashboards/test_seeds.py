@@ -1,0 +1,68 @@
+"""Averages and intervals over seeds, against hand-computed ones."""
+
+import math
+
+import polars as pl
+import pytest
+
+from dashboards.seeds import at, over_seeds
+from store import Store
+
+T_2 = 4.302653  # two-sided 95 % quantile of t with two degrees of freedom
+
+
+def rows(*pairs: tuple[str, str]) -> str:
+    return "SELECT * FROM (VALUES " + ", ".join(f"('{key}', {value})" for key, value in pairs) + ") AS t(y, value)"
+
+
+def one(store: Store, scale: str, *values: str) -> dict[str, float]:
+    found = store.sql(over_seeds(rows(*(("a", value) for value in values)), ["y"], scale))
+    return found.row(0, named=True)
+
+
+def test_the_log_scale_has_the_geometric_mean_and_the_interval_of_logarithms(known: Store) -> None:
+    found = one(known, "log", "1", "2", "4")
+    half = T_2 * math.log(2) / math.sqrt(3)
+    assert found["value"] == pytest.approx(2)
+    assert found["low"] == pytest.approx(2 * math.exp(-half), rel=1e-5)
+    assert found["high"] == pytest.approx(2 * math.exp(half), rel=1e-5)
+    assert (found["n"], found["lost"]) == (3, 0)
+
+
+def test_the_linear_scale_has_the_mean_and_its_interval(known: Store) -> None:
+    found = one(known, "linear", "-1", "0", "1")
+    assert found["value"] == pytest.approx(0)
+    assert found["high"] == pytest.approx(T_2 / math.sqrt(3), rel=1e-5)
+    assert found["low"] == pytest.approx(-found["high"])
+
+
+def test_values_that_the_scale_cannot_take_are_counted_and_left_out(known: Store) -> None:
+    values = ("1", "4", "0", "-3", "'nan'::DOUBLE", "'inf'::DOUBLE")
+    log, linear = one(known, "log", *values), one(known, "linear", *values)
+    assert (log["n"], log["lost"], log["value"]) == (2, 4, pytest.approx(2))
+    assert (linear["n"], linear["lost"], linear["value"]) == (4, 2, pytest.approx(0.5))
+
+
+def test_one_value_has_no_interval_and_none_has_nothing(known: Store) -> None:
+    assert one(known, "log", "3")["low"] is None
+    assert one(known, "log", "3")["value"] == pytest.approx(3)
+    assert one(known, "log", "-3")["value"] is None
+
+
+def test_an_interval_that_leaves_the_doubles_does_not_fail(known: Store) -> None:
+    found = one(known, "log", "1e-300", "1e300")
+    assert found["low"] < 1e-300
+    assert math.isfinite(found["high"])
+
+
+def test_groups_are_kept_apart_and_in_order(known: Store) -> None:
+    found = known.sql(over_seeds(rows(("b", "1"), ("a", "2"), ("b", "3")), ["y"], "linear"))
+    assert found.select("y", "value").rows() == [("a", 2.0), ("b", 2.0)]
+    assert isinstance(found, pl.DataFrame)
+
+
+def test_a_point_becomes_a_condition_without_its_names_in_the_sql() -> None:
+    condition, parameters = at({"x'; DROP": 1})
+    assert condition == "point[$coordinate_0] = $at_0"
+    assert parameters == {"coordinate_0": "x'; DROP", "at_0": 1.0}
+    assert at({}) == ("true", {})

@@ -1,0 +1,97 @@
+"""Colours are fixed to operators, told apart without colour, and legible in both themes."""
+
+import random
+
+import pytest
+
+from dashboards.page import VARIABLES
+from dashboards.theme import (
+    DIVERGING,
+    INK,
+    MUTED,
+    PAPER,
+    REST,
+    SEQUENTIAL,
+    STATUS,
+    Cell,
+    cell_styles,
+    contrast,
+    dark_partners,
+    operator_styles,
+)
+
+NAMES = ["softmax", "SSA", "Integral", "Principled", "Affine", "Cog", "Diff", "Gated", "Sink"]
+
+
+def test_a_style_does_not_depend_on_the_order_of_operators() -> None:
+    shuffled = random.Random(7).sample([*NAMES, *NAMES], 2 * len(NAMES))
+    assert operator_styles(shuffled) == operator_styles(NAMES)
+
+
+def test_softmax_is_neutral_and_plain_whatever_else_there_is() -> None:
+    for names in (NAMES, ["softmax"], ["A", "Softmax"]):
+        name = next(name for name in names if name.lower() == "softmax")
+        assert operator_styles(names)[name][:3] == ("#23282e", "#e9ecf0", "solid")
+
+
+def test_a_named_baseline_is_neutral_instead_of_softmax() -> None:
+    found = operator_styles(NAMES, neutral="SSA")
+    assert found["SSA"].color == "#23282e"
+    assert found["softmax"].color != "#23282e"
+
+
+def test_operators_differ_in_dash_and_marker_too() -> None:
+    found = operator_styles([f"operator {i:02}" for i in range(20)])
+    assert len(set(found.values())) == 20
+    assert len({(style.dash, style.marker) for style in operator_styles(NAMES[:6]).values()}) == 6
+
+
+def cells(*operators: str) -> list[Cell]:
+    return [Cell(f"key {i}", f"label {i}", operator) for i, operator in enumerate(operators)]
+
+
+def test_a_lone_cell_has_its_operators_style_and_siblings_differ() -> None:
+    operators = operator_styles(NAMES)
+    found = cell_styles(cells("softmax", "SSA", "Principled", "Principled", "Principled"), operators, "key 0")
+    assert found["key 1"] == operators["SSA"]
+    assert len({found[f"key {i}"] for i in (2, 3, 4)}) == 3
+    assert len({(found[f"key {i}"].dash, found[f"key {i}"].marker) for i in range(5)}) == 5
+
+
+def test_the_baseline_cell_is_neutral_even_where_its_operator_has_a_colour() -> None:
+    found = cell_styles(cells("SSA", "SSA"), operator_styles(["SSA"]), "key 0")
+    assert found["key 0"].color == "#23282e"
+    assert found["key 1"] == operator_styles(["SSA"])["SSA"]
+
+
+def test_many_cells_of_one_operator_are_told_apart_by_colour() -> None:
+    found = cell_styles(cells("softmax", *["Principled"] * 8), operator_styles(NAMES), "key 0")
+    assert len({(style.color, style.dash, style.marker) for style in found.values()}) == 9
+    assert len({style.color for style in found.values()}) >= 8
+
+
+@pytest.mark.parametrize("edition", [0, 1])
+def test_text_colours_have_a_contrast_of_at_least_4_5(edition: int) -> None:
+    partners = dark_partners([])
+    paper = PAPER if edition == 0 else partners[PAPER]
+    colors = [color if edition == 0 else partners[color] for color in (INK, MUTED)]
+    colors += [pair[edition] for name, pair in VARIABLES.items() if name != "shade"]
+    assert min(contrast(color, paper) for color in colors) >= 4.5
+
+
+@pytest.mark.parametrize("edition", [0, 1])
+def test_lines_have_a_contrast_of_at_least_2_6(edition: int) -> None:
+    paper = PAPER if edition == 0 else dark_partners([])[PAPER]
+    styles = [REST, *operator_styles(NAMES).values()]
+    assert min(contrast((style.color, style.dark)[edition], paper) for style in styles) >= 2.6
+
+
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+def test_every_colour_of_a_figure_has_a_partner_in_the_dark() -> None:
+    styles = list(operator_styles(NAMES).values())
+    partners = dark_partners(styles)
+    assert {*SEQUENTIAL, *DIVERGING, *STATUS.values(), *(style.color for style in styles)} <= partners.keys()

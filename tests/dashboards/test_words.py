@@ -1,0 +1,81 @@
+"""Numbers and names as a reader wants them."""
+
+import math
+
+import pytest
+
+from dashboards.words import change, count, duration, listed, number, p_value, short_names
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0123456, "0.0123"),
+        (-0.5, "−0.5"),
+        (0.0, "0"),
+        (12345.6, "12,346"),
+        (999.7, "1,000"),
+        (1.234e-5, "1.23 × 10⁻⁵"),
+        (-2.5e9, "−2.50 × 10⁹"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+        (None, "–"),
+    ],
+)
+def test_a_number_has_three_digits_and_a_real_minus_sign(value: float | None, words: str) -> None:
+    assert number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        (math.log(0.75), "−25 %"),
+        (math.log(1.052), "+5.2 %"),
+        (math.log(4), "× 4"),
+        (math.log(1 / 4), "÷ 4"),
+        (0.0, "+0.0 %"),
+        (2000.0, "× 1.0 × 10³⁰⁴"),
+        (None, "–"),
+    ],
+)
+def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: float | None, words: str) -> None:
+    assert change(difference, "log") == words
+
+
+def test_a_linear_difference_carries_its_sign() -> None:
+    assert change(0.0131, "linear") == "+0.013"
+    assert change(-0.0131, "linear") == "−0.013"
+
+
+def test_counts_and_lists_read_as_english() -> None:
+    assert [count(n, "seed") for n in (0, 1, 1200)] == ["0 seeds", "1 seed", "1,200 seeds"]
+    assert [listed(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert [duration(s) for s in (0.5, 59.4, 61, 3725)] == ["0.5 s", "59 s", "1 min 1 s", "1 h 2 min"]
+    assert [p_value(p) for p in (0.0004, 0.0312, 0.999, None)] == ["< 0.001", "0.031", "1", "–"]
+
+
+def test_what_zipped_axes_repeat_is_left_out_of_names() -> None:
+    found = short_names(["softmax", "P · size=head · strength=head", "P · size=query · strength=query"])
+    assert found.names == ["softmax", "P · head", "P · query"]
+    assert found.parts == ("size",)
+
+
+def test_names_of_a_factorial_keep_every_value_and_say_the_axes_once() -> None:
+    labels = [f"a={a} · b={b}" for a in ("x", "y") for b in ("x", "y")]
+    assert short_names([*labels, "softmax"]) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"))
+
+
+def test_names_keep_the_axis_where_values_alone_would_collide_or_axes_differ() -> None:
+    assert short_names(["a=1 · c=1", "b=1 · c=2"]).names == ["a=1 · c=1", "b=1 · c=2"]
+    assert short_names(["lr=1 · decay=3", "lr=2 · decay=4"]).names == ["1 · 3", "2 · 4"]
+    assert short_names(["x", "a=x"]).names == ["x", "a=x"]
+
+
+def test_a_label_with_an_equals_sign_that_is_no_axis_stays_whole() -> None:
+    assert short_names(["softmax", "Integral S=4"]).names == ["softmax", "Integral S=4"]
+
+
+@pytest.mark.parametrize("labels", [[""], ["=", "a="], ["·", " · "], ["a=1"]])
+def test_names_of_odd_labels_stay_distinct(labels: list[str]) -> None:
+    assert len(set(short_names(labels).names)) == len(labels)
