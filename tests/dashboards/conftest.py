@@ -91,10 +91,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def chromium(environment: Mapping[str, str]) -> str | None:
     """The browser to test with; None where there is none and none has to be."""
-    found = environment.get("BROWSER_PATH") or shutil.which("chromium", path=environment.get("PATH"))
+    found = environment.get("BROWSER_PATH") or shutil.which("chromium", path=environment.get("PATH", ""))
     if found is None and environment.get("CI"):
         raise RuntimeError("the browser tests need Chromium where CI is set; install it or set BROWSER_PATH")
     return found
+
+
+@pytest.fixture(scope="session")
+def find_chromium() -> Callable[[Mapping[str, str]], str | None]:
+    """`chromium`, for the test of it."""
+    return chromium
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,256 @@
+"""The page in a real browser: offline, quiet, sortable, copyable, legible in both themes."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+from synthetic import write_campaign
+
+from dashboards import write_report
+from store import Store
+from store.verdicts import verdicts
+
+pytestmark = pytest.mark.browser
+
+Look = Callable[..., Any]
+
+# Colours as the browser computed them, against the nearest background that is not transparent.
+CONTRASTS = """() => {
+  const parse = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = (rgb) => {
+    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = rgb.slice(0, 3).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const background = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parse(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const wanted = "p, td, th, caption, summary, h1, h2, h3, h4, dt, dd, button, .verdict, .plot text";
+  for (const element of document.querySelectorAll(wanted)) {
+    if (!element.textContent.trim() || !element.getClientRects().length) continue;
+    const style = getComputedStyle(element);
+    const color = parse(element instanceof SVGElement ? style.fill : style.color);
+    const [low, high] = [luminance(color), luminance(background(element))].sort((a, b) => a - b);
+    found.push([(high + 0.05) / (low + 0.05), element.tagName + " " + element.textContent.trim().slice(0, 40)]);
+  }
+  return found.sort((a, b) => a[0] - b[0]);
+}"""
+
+UPLOADS = """() => [...document.querySelectorAll('.modebar-btn')].map(
+  (button) => (button.dataset.title || '') + ' ' + (button.getAttribute('aria-label') || '')
+).filter((words) => /share|cloud|chart studio|upload|edit/i.test(words))"""
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign in which one variant has no verdict, and so no p."""
+    root = tmp_path_factory.mktemp("browser") / "runs"
+    names = ("softmax", "SSA", "Integral", "Principled")
+    write_campaign(
+        root, operators=names, seeds=range(4), failed={("SSA", seed): "diverged" for seed in range(4)}, steps=24
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(judged: Path) -> Path:
+    """Its report."""
+    return write_report(judged)
+
+
+@pytest.fixture(scope="module")
+def hostile(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report full of labels that want to be code."""
+    return write_report(finished, tmp_path_factory.mktemp("hostile") / "page.html")
+
+
+COLUMN = """(place) => [...document.querySelectorAll('.verdicts tbody.sorted tr')].map(
+  (row) => row.children[place].dataset.value ?? null
+)"""
+
+
+@pytest.fixture(scope="module")
+def opened_once(browser: Browser, page: Path) -> Iterator[Page]:
+    """The report, opened once for the tests that leave it as it was."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    shown = context.new_page()
+    shown.goto(page.as_uri())
+    shown.wait_for_selector("html[data-drawn]", state="attached")
+    yield shown
+    context.close()
+
+
+@pytest.fixture
+def shown(opened_once: Page) -> Page:
+    """The open report, with no column sorted."""
+    opened_once.evaluate("() => document.querySelectorAll('th[aria-sort]').forEach((th) => { th.ariaSort = 'none'; })")
+    return opened_once
+
+
+def column(shown: Page, place: int) -> list[str | None]:
+    """The values that a column of the verdict table sorts by, from top to bottom."""
+    found: list[str | None] = shown.evaluate(COLUMN, place)
+    return found
+
+
+def head(shown: Page, place: int) -> Locator:
+    """The title of a column of the verdict table."""
+    return shown.locator(".verdicts thead th").nth(place)
+
+
+def test_the_page_asks_for_nothing_and_complains_about_nothing(hostile: Path, look: Look) -> None:
+    seen = look(hostile)
+    assert seen.requests == [hostile.as_uri()]
+    assert seen.complaints == []
+    assert seen.page.locator(".plot .main-svg").count() >= 6
+
+
+def test_a_request_and_a_complaint_would_be_noticed(page: Path, look: Look, tmp_path: Path) -> None:
+    altered = tmp_path / "altered.html"
+    leak = "<img src='https://example.invalid/pixel.png'><script>console.warn('loud')</script></main>"
+    altered.write_text(page.read_text(encoding="utf-8").replace("</main>", leak, 1), encoding="utf-8")
+    seen = look(altered)
+    assert any("loud" in complaint for complaint in seen.complaints)
+    # the page's own policy stops the request before it is made, and says so
+    assert any("Content Security Policy" in complaint for complaint in seen.complaints)
+
+
+def test_hostile_labels_are_shown_and_never_run(hostile: Path, look: Look) -> None:
+    seen = look(hostile)
+    assert seen.page.evaluate("() => window.hacked") is None
+    labels = "() => [...document.querySelectorAll('.ytick text')].map((text) => text.textContent)"
+    ticks = " ".join(seen.page.evaluate(labels))
+    assert "<script>window.hacked=1</scrip" in ticks  # the rest of a long name is cut
+    assert "%{x}<b>&amp;\"'" in ticks
+    assert seen.page.locator("main img").count() == 0
+
+
+def test_there_is_no_upload_button(shown: Page) -> None:
+    assert shown.locator(".modebar-btn").count() > 0
+    assert shown.evaluate(UPLOADS) == []
+    assert shown.locator(".plotlyjsicon, .modebar-btn--logo").count() == 0
+
+
+def test_plotly_would_show_one_unless_told_not_to(shown: Page) -> None:
+    shown.evaluate(
+        "() => { const own = document.createElement('div'); own.id = 'own'; document.body.append(own);"
+        " return Plotly.newPlot(own, [{ y: [1, 2] }], {}, {}); }"
+    )
+    try:
+        assert shown.evaluate(UPLOADS)
+    finally:
+        shown.evaluate("() => document.getElementById('own').remove()")
+
+
+def test_a_click_sorts_and_a_second_click_turns_the_order(shown: Page) -> None:
+    head(shown, 3).locator("button").click()
+    rising = [float(value) for value in column(shown, 3) if value is not None]
+    assert rising == sorted(rising)
+    assert head(shown, 3).get_attribute("aria-sort") == "ascending"
+    head(shown, 3).locator("button").click()
+    falling = [float(value) for value in column(shown, 3) if value is not None]
+    assert falling == rising[::-1]
+    assert len(set(falling)) > 1
+    assert head(shown, 3).get_attribute("aria-sort") == "descending"
+    assert head(shown, 0).get_attribute("aria-sort") == "none"
+
+
+def test_what_does_not_exist_sorts_last_both_ways(shown: Page) -> None:
+    for _ in range(2):
+        head(shown, 5).locator("button").click()
+        values = column(shown, 5)
+        assert values[-1] is None
+        assert None not in values[:-1]
+
+
+def test_the_keyboard_sorts_too(shown: Page) -> None:
+    head(shown, 0).locator("button").focus()
+    shown.keyboard.press("Enter")
+    assert column(shown, 0) == ["Integral", "Principled", "SSA"]
+    shown.keyboard.press("Space")
+    assert column(shown, 0) == ["SSA", "Principled", "Integral"]
+    shown.keyboard.press("Tab")
+    shown.keyboard.press("Enter")
+    assert head(shown, 1).get_attribute("aria-sort") == "ascending"
+
+
+def test_the_baseline_stays_on_top_of_a_sorted_table(shown: Page) -> None:
+    head(shown, 2).locator("button").click()
+    assert "softmax" in shown.locator(".verdicts tbody tr").first.inner_text()
+
+
+def test_copy_csv_yields_the_whole_table(judged: Path, shown: Page) -> None:
+    shown.locator(".verdicts button.copy").click()
+    shown.wait_for_function("() => document.getElementById('status').textContent === 'Copied'")
+    copied = shown.evaluate("() => navigator.clipboard.readText()")
+    with Store.open(judged) as store:
+        expected = verdicts(store, "quickstart")
+    found = pl.read_csv(io.StringIO(copied), schema=expected.schema)
+    assert found.sort("cell").equals(expected.sort("cell"))
+
+
+def test_a_reason_opens_by_keyboard(shown: Page) -> None:
+    summary = shown.locator(".verdicts summary").first
+    summary.focus()
+    shown.keyboard.press("Enter")
+    assert shown.locator(".verdicts details[open] p").first.inner_text().strip()
+    shown.keyboard.press("Enter")
+    assert shown.locator(".verdicts details[open]").count() == 0
+
+
+def test_figures_follow_a_change_of_the_theme(shown: Page) -> None:
+    fill = "getComputedStyle(document.querySelector('.ytick text')).fill"
+    light = shown.evaluate(f"() => {fill}")
+    shown.emulate_media(color_scheme="dark")
+    shown.wait_for_function(f"() => {fill} !== '{light}'")
+    shown.emulate_media(color_scheme="light")
+    shown.wait_for_function(f"() => {fill} === '{light}'")
+
+
+def test_paper_is_white_in_a_dark_system_too(shown: Page) -> None:
+    background = "() => getComputedStyle(document.body).backgroundColor"
+    shown.emulate_media(color_scheme="dark")
+    assert shown.evaluate(background) != "rgb(255, 255, 255)"
+    shown.emulate_media(media="print", color_scheme="dark")
+    assert shown.evaluate(background) == "rgb(255, 255, 255)"
+    shown.emulate_media(media="screen", color_scheme="light")
+
+
+def test_nothing_is_wider_than_the_window(shown: Page) -> None:
+    try:
+        for width in (360, 480, 800):
+            shown.set_viewport_size({"width": width, "height": 900})
+            # figures follow the window a moment later
+            shown.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=5000)
+    finally:
+        shown.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_legend_hides_and_shows_a_variant(shown: Page) -> None:
+    figure = shown.locator("#grid-1-by-sigma_f")
+    lines = figure.locator(".scatterlayer .trace")
+    before = lines.count()
+    button = figure.locator(".legend button").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert lines.count() == before - 2  # its line and its band
+    button.click()
+    assert lines.count() == before
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_a_contrast_of_at_least_4_5(hostile: Path, look: Look, scheme: str) -> None:
+    seen = look(hostile, scheme=scheme)
+    seen.page.evaluate("() => document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    found = seen.page.evaluate(CONTRASTS)
+    assert len(found) > 100
+    assert found[0][0] >= 4.5, found[:5]
