@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
+import polars as pl
 
+from dashboards.seeds import Scale
 from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
 
 TEXT_SIZE: Final = 13
@@ -46,22 +48,47 @@ def finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def log_axis(centres: Sequence[float | None], edges: Sequence[float | None]) -> dict[str, Any]:
-    """A logarithmic axis that shows all `centres`, and of the interval `edges` what lies within a factor of 10.
+def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
+    """An axis that shows every `value` of the frame, and of the intervals `low`, `high` what leaves values legible.
 
-    A wide interval of few seeds would otherwise flatten everything else.
+    A wide interval of few seeds would otherwise flatten everything else: on the log scale an interval gets a factor of
+    10 beyond the values, on the linear one the span of the values.
     """
-    positive = [value for value in finite(centres) if value > 0]
-    if not positive:
-        return {"type": "log"}
-    low, high = min(positive), max(positive)
-    near = [value for value in finite(edges) if value > 0]
-    low = min([low, *(max(value, low / 10) for value in near)])
-    high = max([high, *(min(value, high * 10) for value in near)])
+    ends = _ends(found, scale)
+    if ends is None:
+        return {"type": scale}
+    low, high = ends
+    if scale == "linear":
+        pad = 0.05 * (high - low)
+        return {"type": scale, "range": [low - pad, high + pad]}
     pad = 0.04 * max(math.log10(high / low), 0.3)
-    ends = [math.log10(low) - pad, math.log10(high) + pad]
-    values = log_ticks(10 ** ends[0], 10 ** ends[1])
-    return {"type": "log", "range": ends, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
+    logs = [math.log10(low) - pad, math.log10(high) + pad]
+    values = log_ticks(10 ** logs[0], 10 ** logs[1])
+    return {"type": scale, "range": logs, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
+
+
+def is_cut(found: pl.DataFrame, scale: Scale) -> bool:
+    """Whether an interval reaches beyond `value_axis`."""
+    ends = _ends(found, scale)
+    edges = finite(found["low"].to_list() + found["high"].to_list())
+    return ends is not None and any(edge < ends[0] or edge > ends[1] for edge in edges)
+
+
+def _ends(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
+    values, edges = finite(found["value"].to_list()), finite(found["low"].to_list() + found["high"].to_list())
+    if scale == "log":
+        values, edges = [math.log(value) for value in values if value > 0], [math.log(e) for e in edges if e > 0]
+    if not values:
+        return None
+    low, high = min(values), max(values)
+    room = math.log(10) if scale == "log" else (high - low) or math.inf
+    low, high = (
+        min([low, *(max(edge, low - room) for edge in edges)]),
+        max([high, *(min(edge, high + room) for edge in edges)]),
+    )
+    if scale == "log":
+        return math.exp(low), math.exp(high)
+    return (low, high) if high > low else None
 
 
 def log_ticks(low: float, high: float) -> list[float]:

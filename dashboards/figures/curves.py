@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import band, broken, canvas, log_axis
+from dashboards.figures.canvas import band, broken, canvas, value_axis
 from dashboards.html import plain
 from dashboards.seeds import Scale, over_seeds
 from dashboards.subject import Look, in_order
@@ -64,6 +64,5 @@ def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") 
                 hovertemplate="step %{x:,}: %{y:.3g}<br>n %{customdata[0]}",
             )
         )
-    if scale == "log":
-        figure.update_yaxes(**log_axis(frame["value"].to_list(), frame["low"].to_list() + frame["high"].to_list()))
+    figure.update_yaxes(**value_axis(frame, scale))
     return figure

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import band, broken, canvas, log_axis
+from dashboards.figures.canvas import band, broken, canvas, value_axis
 from dashboards.html import plain
 from dashboards.seeds import at, over_seeds
 from dashboards.subject import Look, in_order
@@ -54,8 +54,7 @@ def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along
     figure = canvas(420, x=plain(along), y=plain(title))
     for (cell,), rows in found.group_by("cell", maintain_order=True):
         _curve(figure, str(cell), rows, look)
-    if measure.scale == "log":
-        figure.update_yaxes(**log_axis(found["value"].to_list(), found["low"].to_list() + found["high"].to_list()))
+    figure.update_yaxes(**value_axis(found, measure.scale))
     judged = measure.point.get(along)
     if judged is not None:
         figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})

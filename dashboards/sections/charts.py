@@ -10,9 +10,10 @@ from dashboards.blocks import Picture, cell_legend
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import forest, numbers, shift, shift_map
+from dashboards.figures.canvas import is_cut
 from dashboards.html import tag, text
 from dashboards.sections.verdict_table import ICONS, marked
-from dashboards.seeds import average_words, interval_words
+from dashboards.seeds import Scale, average_words, interval_words
 from dashboards.subject import Subject
 from dashboards.words import count, point
 from store.verdicts import Measure
@@ -89,7 +90,8 @@ def _shifts(
         caption = (
             f"Line: {average_words(measure.scale)} over seeds"
             + (f", at {point(fixed)}" if fixed else "")
-            + f". Band: {interval_words(measure.scale)}, {_n(found)}.{chosen(about, cells)}{_lost(found)}"
+            + f". Band: {interval_words(measure.scale)}, {_n(found)}.{_cut(found, measure.scale)}"
+            f"{chosen(about, cells)}{_lost(found)}"
         )
         title = f"{measure.name} by {along}"
         yield Picture(
@@ -166,8 +168,8 @@ def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]
         f"Each point averages {count(found.width, 'step')}; no other smoothing." if found.width > 1 else "Not smoothed."
     )
     caption = (
-        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {_n(found.frame)}. {smooth}"
-        f"{chosen(about, cells)}"
+        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {_n(found.frame)}."
+        f"{_cut(found.frame, scale)} {smooth}{chosen(about, cells)}"
     )
     figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
     legend = cell_legend(_in(found.frame), about.look)
@@ -206,6 +208,10 @@ def _axis(about: Subject, measure: Measure) -> str:
 def _n(found: pl.DataFrame) -> str:
     counts = sorted(set(found["n"].to_list()))
     return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+
+
+def _cut(found: pl.DataFrame, scale: Scale) -> str:
+    return " Bands that end at the edge of the figure go on beyond it." if is_cut(found, scale) else ""
 
 
 def _lost(found: pl.DataFrame) -> str:

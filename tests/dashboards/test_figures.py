@@ -12,9 +12,10 @@ import pytest
 from synthetic import publish_grid, write_campaign
 
 from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
-from dashboards.figures.canvas import band, broken, log_axis, log_ticks, tick_text
+from dashboards.figures.canvas import band, broken, is_cut, log_ticks, tick_text, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.sections.verdict_table import ICONS, marked
+from dashboards.seeds import Scale
 from dashboards.subject import Subject, subject
 from dashboards.theme import operator_styles
 from store import Store
@@ -225,14 +226,40 @@ def test_a_band_has_a_gap_where_an_end_is_missing() -> None:
     assert list(area.x) == [1, 2, 2, 1, None, 4, 5, 5, 4, None]
 
 
-def test_log_axes_have_round_ticks_and_ignore_wild_intervals() -> None:
+def test_log_axes_have_round_ticks_of_which_there_are_not_too_many() -> None:
     assert log_ticks(0.9, 1100) == [1, 10, 100, 1000]
     assert log_ticks(0.9, 11) == [1, 3, 10] or len(log_ticks(0.9, 11)) >= 4
     assert len(log_ticks(1e-9, 1e9)) <= 10
-    axis = log_axis([1.0, 10.0], [1e-9, 1e9])
-    assert axis["range"][0] >= -1.2
-    assert axis["range"][1] <= 2.2
-    assert log_axis([None, 0.0, -1.0, math.nan], []) == {"type": "log"}
+
+
+def estimates(values: list[float | None], low: float, high: float) -> pl.DataFrame:
+    return pl.DataFrame({"value": values}, schema={"value": pl.Float64}).with_columns(
+        low=pl.lit(low), high=pl.lit(high)
+    )
+
+
+def test_a_wild_interval_does_not_flatten_the_values() -> None:
+    log = estimates([1.0, 10.0], 1e-9, 1e9)
+    assert value_axis(log, "log")["range"] == pytest.approx([-1.12, 2.12])  # a decade beyond, and 4 % of three decades
+    assert is_cut(log, "log")
+    linear = estimates([1.0, 3.0], -1e9, 1e9)
+    assert value_axis(linear, "linear")["range"] == pytest.approx([-1.3, 5.3])
+    assert is_cut(linear, "linear")
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_an_interval_of_ordinary_width_is_shown_whole(scale: Scale) -> None:
+    ordinary = estimates([2.0, 3.0], 1.5, 3.5)
+    low, high = value_axis(ordinary, scale)["range"]
+    assert (10**low if scale == "log" else low) < 1.5
+    assert (10**high if scale == "log" else high) > 3.5
+    assert not is_cut(ordinary, scale)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_an_axis_without_values_is_left_to_plotly(scale: Scale) -> None:
+    for values in ([], [None], [math.nan]):
+        assert value_axis(estimates(values, math.nan, math.nan), scale) == {"type": scale}
 
 
 def test_ticks_are_written_as_a_reader_writes_them() -> None:
