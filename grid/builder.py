@@ -109,7 +109,7 @@ class Builder:
 def validated(spec: Spec, changes: dict[str, object], path: str) -> Spec:
     """`spec` with `changes`; raises `SpecError` whose path starts with `path`."""
     try:
-        return rebuilt(spec, changes)
+        return rebuilt(spec, changes).renamed(spec)
     except ValidationError as error:
         raise spec_error(error, "", under=path) from error
 

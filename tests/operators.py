@@ -13,7 +13,6 @@ from variants import (
     Operator,
     Readout,
     Score,
-    Suppress,
     integral,
     principled,
     softmax,
@@ -36,7 +35,7 @@ def _every_choice() -> Iterator[Operator]:
     families = {"margin": Margin, "gate": Gate, "score": Score, "normaliser": Normaliser, "readout": Readout}
     for stage, family in families.items():
         for kind, member in family.members().items():
-            choice = Suppress(width=4) if member is Suppress else member()
+            choice = member.example()
             ground = {"normaliser": Ground()} if getattr(choice, "needs_ground", False) else {}
             yield Operator(name=f"{stage} {kind}", **{stage: choice, **ground})
             if stage == "score":

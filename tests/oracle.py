@@ -1,5 +1,7 @@
 """One head of any operator in plain floats: no tensors, every term from the stage's own oracle."""
 
+from functools import partial
+
 from variants import Operator
 
 Rows = list[list[float]]
@@ -22,14 +24,13 @@ def attend_in_floats(
 def _row(operator: Operator, q: list[float], keys: Rows, values: Rows, numbers: dict) -> list[float]:
     score, gate = numbers.get("score", {}), operator.gate
     semantic = len(q) - gate.channels
-    gamma = numbers.get("normaliser", {}).get("threshold")
+    gamma = operator.normaliser.relevance_oracle(**numbers.get("normaliser", {}))
     c = operator.margin.oracle(len(keys), **numbers.get("margin", {}))
     f = []
     for key in keys:
         z = operator.signals.oracle(q[:semantic], key[:semantic])
         b = gate.oracle(q[semantic:], key[semantic:], **numbers.get("gate", {}))
-        threshold = gamma or 0.0
-        f.append(operator.score.oracle(threshold + c * (z - threshold) - b, **score))
-    f_gamma = None if gamma is None else operator.score.oracle(gamma, **score)
-    weights, ground = operator.normaliser.oracle(f, f_gamma)
+        f.append(operator.score.oracle(gamma + c * (z - gamma) - b, **score))
+    rescore = partial(operator.score.oracle, **score)
+    weights, ground = operator.normaliser.oracle(f, rescore, **numbers.get("normaliser", {}))
     return operator.readout.oracle(weights, ground, values, **numbers.get("readout", {}))

@@ -39,22 +39,28 @@ class Range(NamedTuple):
 
     value: Callable[[Tensor], Tensor]
     inverse: Callable[[float], float]
-    inside: Callable[[float], bool]
-    words: str
+    low: float
+    high: float
+    closed: bool
+    """Whether a fixed number may lie on the border; a trained one only approaches it."""
+
+    def holds(self, value: float, *, trained: bool) -> bool:
+        """Whether a number may be, or start, at `value`."""
+        return self.low < value < self.high or (self.closed and not trained and value in (self.low, self.high))
+
+    def words(self, *, trained: bool) -> str:
+        """The range as an interval."""
+        border = "[]" if self.closed and not trained else "()"
+        return f"{border[0]}{self.low:g}, {self.high:g}{border[1]}"
 
 
 LINKS = {
-    "identity": Range(lambda raw: raw, lambda value: value, math.isfinite, "any number"),
-    "positive": Range(torch.exp, lambda value: math.log(value), lambda value: value > 0, "greater than 0"),
+    "identity": Range(lambda raw: raw, lambda value: value, -math.inf, math.inf, closed=False),
+    "positive": Range(torch.exp, math.log, 0, math.inf, closed=False),
     "at_least_one": Range(
-        lambda raw: 1 + F.softplus(raw),
-        lambda value: math.log(math.expm1(value - 1)),
-        lambda value: value > 1,
-        "over 1",
+        lambda raw: 1 + F.softplus(raw), lambda value: math.log(math.expm1(value - 1)), 1, math.inf, closed=True
     ),
-    "unit": Range(
-        torch.sigmoid, lambda value: math.log(value / (1 - value)), lambda value: 0 < value < 1, "between 0 and 1"
-    ),
+    "unit": Range(torch.sigmoid, lambda value: math.log(value / (1 - value)), 0, 1, closed=True),
 }
 
 
@@ -90,16 +96,21 @@ class Number(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.per not in self.allowed:
-            known = ", ".join(repr(per) for per in self.allowed)
-            raise ValueError(f"a {type(self).__name__.lower()} varies along one of {known}; got {self.per!r}")
+            names = {axes: repr(name) for name, axes in _NAMED.items()}
+            known = ", ".join(names.get(per, repr(per)) for per in self.allowed)
+            given = names.get(self.per, repr(self.per))
+            raise ValueError(f"the granularity of a {type(self).__name__.lower()} is one of {known}; got {given}")
         if self.per and self.learned is False:
-            raise ValueError(f"what varies along {self.per!r} is learned; use per='constant' for a fixed value")
+            raise ValueError(
+                f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
+            )
         if self.learned is bool(self.per):
             object.__setattr__(self, "learned", None)
-        if self.trained and not LINKS[self.link].inside(self.init):
-            raise ValueError(
-                f"a trained number with link {self.link!r} starts {LINKS[self.link].words}; got {self.init}"
-            )
+        link = LINKS[self.link]
+        if not link.holds(self.init, trained=self.trained):
+            what = "trained" if self.trained else "fixed"
+            words = link.words(trained=self.trained)
+            raise ValueError(f"a {what} number with link {self.link!r} has init in {words}; got {self.init}")
         return self
 
     @property

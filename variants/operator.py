@@ -53,9 +53,22 @@ class Operator(Spec):
 
     @property
     def label(self) -> str:
-        """The name for tables and charts; without one, the stages that differ from softmax."""
-        changed = [stage for stage in _STAGES if getattr(self, stage) != type(self).model_fields[stage].default]
-        return self.name or " + ".join(getattr(self, stage).label for stage in changed) or "softmax"
+        """For tables and charts: the name, or the stages that differ from softmax; and the number of signals."""
+        signals = self.signals.label
+        return (self.name or self._described()) + (f" {signals}" if signals else "")
+
+    def renamed(self, before: Self) -> Self:
+        """The name it was given says what it was; a stage of another kind is added to it."""
+        changed = [stage for stage in _KINDS if getattr(self, stage).kind != getattr(before, stage).kind]
+        if not changed or not self.name or self.name != before.name:
+            return self
+        kinds = (f"{stage} {kind}" if (kind := getattr(self, stage).kind) == "none" else kind for stage in changed)
+        return self.changed(name=" + ".join((self.name, *kinds)))
+
+    def _described(self) -> str:
+        fields = type(self).model_fields
+        changed = [stage for stage in _KINDS if getattr(self, stage) != fields[stage].default]
+        return " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
 
     def numbers(self) -> dict[str, Number]:
         """Every number of every stage by "stage.field", in the order of the equation."""
@@ -102,7 +115,8 @@ class Operator(Spec):
         return self.gate.channels - self.split_channels
 
 
-_STAGES = ("signals", "margin", "gate", "score", "normaliser", "readout")
+_KINDS = ("margin", "gate", "score", "normaliser", "readout")
+_STAGES = ("signals", *_KINDS)
 
 
 class Attended(NamedTuple):
@@ -138,9 +152,11 @@ def attend(
     a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
     if operator.gate.channels:
         a = a - operator.gate.suppression(q[..., semantic:], k[..., semantic:], **value["gate"])
-    log_f = operator.score.log_score(a, **value["score"])
-    log_f_gamma = None if gamma is None else operator.score.log_score(gamma, **value["score"])
-    weights = operator.normaliser.weights(log_f, log_f_gamma, mask)
+
+    def log_score(logits: Tensor) -> Tensor:
+        return operator.score.log_score(logits, **value["score"])
+
+    weights = operator.normaliser.weights(log_score(a), mask, log_score, **value["normaliser"])
     output = operator.readout.output(weights, v, **value["readout"])
     return Attended(output, weights.keys, weights.ground)
 

@@ -4,18 +4,21 @@ import ast
 import inspect
 import textwrap
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 import variants
+from grid import Grid, Spec, SpecError, over
 from variants import (
     SSA,
+    Exponential,
     Gate,
-    Ground,
     GroundValue,
     Margin,
+    NoGate,
     Normaliser,
     Number,
     Operator,
@@ -24,6 +27,7 @@ from variants import (
     Score,
     Suppress,
     Vector,
+    causal,
     gpt2,
     integral,
     llama2,
@@ -44,7 +48,7 @@ ORACLES = [
 def test_every_file_is_one_choice_named_like_its_kind(folder: str) -> None:
     files = {path.stem for path in (Path(variants.__file__).parent / folder).glob("*.py")} - {"__init__"}
     own = {kind for kind, member in FOLDERS[folder].members().items() if member.__module__.startswith("variants.")}
-    assert own == files
+    assert own == files, f"a file in variants/{folder} defines the one choice it is named after: {own ^ files}"
 
 
 @pytest.mark.parametrize("member", ORACLES)
@@ -79,12 +83,15 @@ def test_ssa_keeps_its_slope_at_zero() -> None:
 REFUSED = {
     "unknown kind": (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
     "ground value without ground": (lambda: Operator(readout=GroundValue()), "needs a normaliser with a ground state"),
-    "granularity of a vector": (lambda: Vector(init=0.0, per="query"), "varies along one of"),
+    "granularity of a vector": (
+        lambda: Vector(init=0.0, per="query"),
+        "one of 'constant', 'layer', 'head'; got 'query'",
+    ),
     "unknown granularity": (lambda: Number(init=0.0, per="token"), "constant, layer, head, query"),
     "fixed but varying": (lambda: Number(init=0.0, per="head", learned=False), "use per='constant'"),
-    "trained outside its range": (lambda: Number(init=1.0, per="head", link="at_least_one"), "starts over 1"),
-    "slope of ssa": (lambda: SSA(b=Number(init=-1.0)), "positive"),
-    "exponent of ssa": (lambda: SSA(n=Number(init=0.5)), "at least 1"),
+    "trained at its border": (lambda: Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
+    "fixed outside its range": (lambda: Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
+    "slope of ssa": (lambda: SSA(b=Number(init=-1.0, link="positive")), r"init in \(0, inf\)"),
     "link of ssa": (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
     "no signals": (lambda: integral(0), "greater than 0"),
     "share of nothing": (lambda: Placement(share=0.0), "greater than 0"),
@@ -151,5 +158,83 @@ def test_every_position_scheme_is_known_by_its_kind() -> None:
     assert llama2(layers=1, heads=1, width=4, feedforward_width=4).positions == Positions.members()["rotary"]()
 
 
-def test_ground_is_the_only_normaliser_that_says_it_has_a_ground_state() -> None:
-    assert [kind for kind, member in Normaliser.members().items() if member.has_ground] == [Ground().kind]
+@pytest.mark.parametrize("kind", Normaliser.members())
+def test_a_normaliser_has_a_ground_state_when_it_gives_weight_to_one(kind: str) -> None:
+    normaliser = Normaliser.members()[kind].example()
+    numbers = {
+        name: torch.tensor(value.init)
+        for name in type(normaliser).model_fields
+        if isinstance(value := getattr(normaliser, name), Number)
+    }
+    weights = normaliser.weights(torch.randn(1, 1, 3, 3), causal(3, 3), lambda a: a, **numbers)
+    assert (weights.ground is not None) == normaliser.has_ground
+
+
+def defined(body: str) -> type[Score]:
+    """A score defined as a user would, with `body` in place of the numbers and the function."""
+    code = "class Mine(Score):\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    names = {"Score": Score, "ClassVar": ClassVar, "Literal": Literal, "Number": Number, "Tensor": torch.Tensor}
+    exec(code, names)
+    return names["Mine"]
+
+
+SOUND = """
+    source: ClassVar[str] = "here"
+    kind: Literal["mine_of_test"] = "mine_of_test"
+    t: Number = Number(init=1.0)
+    def log_score(self, a: Tensor, *, t: Tensor) -> Tensor:
+        return a / t
+    def oracle(self, a: float, *, t: float) -> float:
+        return a / t
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("source:", "origin:", "does not say where its formula is from"),
+        (
+            "*, t: Tensor",
+            "*, tt: Tensor",
+            r"Mine.log_score takes the numbers of its spec by name.*\['t'\]; it takes \['tt'\]",
+        ),
+        ("*, t: float", "", r"Mine.oracle takes the numbers"),
+        ("t: Number = Number(init=1.0)", "t: tuple[Number, ...] = ()", "holds a Number inside another type"),
+        ('"mine_of_test"] = "mine_of_test"', 'str] = "x"', "kind of a choice is one fixed name"),
+        (
+            'Literal["mine_of_test"] = "mine_of_test"',
+            'Literal["ssa"] = "ssa"',
+            "kind 'ssa' is already variants.scores.ssa.SSA",
+        ),
+    ],
+)
+def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new: str, words: str) -> None:
+    try:
+        assert defined(SOUND)(t=Number(init=2.0)).kind == "mine_of_test"
+        with pytest.raises(SpecError, match=words):
+            defined(SOUND.replace(old, new))
+    finally:
+        Score._members.pop("mine_of_test", None)
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "value", "label"),
+    [
+        (softmax(), "operator.score", SSA(), "softmax + ssa"),
+        (softmax(), "operator.score", Exponential(), "softmax"),
+        (softmax(), "operator.signals.count", 4, "softmax S=4"),
+        (Operator(), "operator.score", SSA(), "ssa"),
+        (principled(), "operator.gate.strength.per", "head", "Principled"),
+        (principled(), "operator.gate", NoGate(), "Principled + gate none"),
+        (softmax(), "operator", integral(2), "Integral S=2"),
+    ],
+)
+def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
+    base: Operator, path: str, value: object, label: str
+) -> None:
+    class Bearer(Spec):
+        operator: Operator
+        seed: int = 0
+
+    (planned,) = Grid(name="names", base=Bearer(operator=base), axes=[over(path, [value])], seeds=[0]).cells()
+    assert planned.operator == label

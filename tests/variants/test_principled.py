@@ -7,7 +7,7 @@ import torch
 from operators import random_qkv
 from torch import Tensor
 
-from variants import Ground, GroundValue, LogCount, Operator, Suppress, attend, causal, principled, softmax
+from variants import Exponential, Ground, GroundValue, LogCount, Operator, Suppress, attend, causal, principled, softmax
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 
@@ -22,6 +22,7 @@ def numbers(alpha: float = -5.0, beta: float = -5.0, gamma: float = 0.0, v0: flo
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in named.items()}
 
 
+plain = Exponential().log_score
 GROUND = Operator(normaliser=Ground(), readout=GroundValue())
 
 
@@ -93,7 +94,9 @@ def test_ground_mass_grows_with_irrelevant_keys() -> None:
     def relevant_weight(keys: int) -> float:
         z = torch.full((1, 1, 1, keys), -50.0)
         z[..., 0] = 2.0
-        return float(Ground().weights(z, torch.tensor(0.0), torch.ones(1, keys, dtype=torch.bool)).keys[..., 0])
+        return float(
+            Ground().weights(z, torch.ones(1, keys, dtype=torch.bool), plain, threshold=torch.tensor(0.0)).keys[..., 0]
+        )
 
     for keys in (1, 10, 100):
         assert relevant_weight(keys) == pytest.approx(math.exp(2) / (math.exp(2) + keys - 1), rel=1e-6)
@@ -127,7 +130,7 @@ def test_the_gradient_of_the_threshold_is_minus_that_of_all_logits() -> None:
     q, k, v = random_qkv(GROUND)
     gamma = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
     z = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).requires_grad_()
-    weights = Ground().weights(z, gamma, causal(13, 13))
+    weights = Ground().weights(z, causal(13, 13), plain, threshold=gamma)
     output = GroundValue().output(weights, v, ground_value=torch.full((8,), 0.7, dtype=torch.float64))
     d_gamma, d_z = torch.autograd.grad(output.square().sum(), (gamma, z))
     torch.testing.assert_close(d_gamma, -d_z.sum(), rtol=1e-10, atol=1e-12)

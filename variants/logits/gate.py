@@ -8,7 +8,7 @@ Source: Principled Attention, section 3.1 (g_ij, b_ij); operators with released 
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt
 from torch import Tensor
@@ -20,6 +20,8 @@ from variants.stages import Gate
 
 class NoGate(Gate):
     """Nothing is subtracted."""
+
+    source: ClassVar[str] = "Attention Is All You Need, eq. 1"
 
     kind: Literal["none"] = "none"
 
@@ -37,11 +39,17 @@ class NoGate(Gate):
 class Suppress(Gate):
     """Suppression by a content gate; beta -> -inf is no gate."""
 
+    source: ClassVar[str] = "Principled Attention, section 3.1 (g_ij, b_ij)"
+
     kind: Literal["suppress"] = "suppress"
     strength: Number = Number(init=-5.0)
     """Gating strength beta; at -5 an indifferent key (g = 0) loses 0.005 nats, at 0 it loses ln(2)^2 = 0.48."""
     width: PositiveInt = 16
     dims: Literal["add", "split"] = "add"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(width=4)
 
     @property
     def channels(self) -> int:

@@ -7,7 +7,7 @@ Source: Principled Attention, section 3.1 (m_ij).
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,6 +18,8 @@ from variants.stages import Margin
 
 class NoMargin(Margin):
     """The logit as it is: c = 1."""
+
+    source: ClassVar[str] = "Attention Is All You Need, eq. 1"
 
     kind: Literal["none"] = "none"
 
@@ -30,6 +32,8 @@ class NoMargin(Margin):
 
 class LogCount(Margin):
     """Amplified by the logarithm of the visible keys; alpha -> -inf is no amplification."""
+
+    source: ClassVar[str] = "Principled Attention, section 3.1 (m_ij)"
 
     kind: Literal["log_count"] = "log_count"
     amplification: Number = Number(init=-5.0)

@@ -31,6 +31,11 @@ class Signals(Spec):
             object.__setattr__(self, "rotary", "per_signal")  # one signal is the whole head either way
         return self
 
+    @property
+    def label(self) -> str:
+        """`S=4`; empty for one signal."""
+        return f"S={self.count}" if self.count > 1 else ""
+
     def scale(self, channels: int) -> float:
         """What q . k over `channels` semantic channels is multiplied by."""
         return 1 / math.sqrt(self.count * channels)

@@ -7,13 +7,14 @@ the key counts as relevant. The shortfall is summed directly; 1 - sum w cancels 
 nothing rests wholly in the ground state. gamma -> -inf is the plain sum.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from variants.number import Number
-from variants.stages import Normaliser, Weights
+from variants.stages import Normaliser, Rescore, Weights
 
 
 class Ground(Normaliser):
@@ -29,21 +30,23 @@ class Ground(Normaliser):
     def relevance(self, *, threshold: Tensor) -> Tensor:
         return threshold
 
-    def weights(self, log_f: Tensor, log_f_threshold: Tensor | None, mask: Tensor) -> Weights:
-        if log_f_threshold is None:
-            raise ValueError("the ground state needs the score of its threshold")
+    def weights(self, log_f: Tensor, mask: Tensor, log_score: Rescore, *, threshold: Tensor) -> Weights:
+        log_floor = log_score(threshold)
         visible = log_f.masked_fill(~mask, -float("inf"))
-        largest = torch.maximum(visible.amax(-1, keepdim=True), log_f_threshold).detach()
+        largest = torch.maximum(visible.amax(-1, keepdim=True), log_floor).detach()
         f = (visible - largest).exp()
-        floor = (log_f_threshold - largest).exp() * mask
-        total = torch.where(visible >= log_f_threshold, f, floor).sum(-1, keepdim=True)
+        floor = (log_floor - largest).exp() * mask
+        total = torch.where(visible >= log_floor, f, floor).sum(-1, keepdim=True)
         empty = total == 0
         total = total.masked_fill(empty, 1.0)
         shortfall = (floor - f).relu().sum(-1, keepdim=True)
         return Weights(f / total, (shortfall / total).masked_fill(empty, 1.0))
 
-    def oracle(self, f: list[float], f_threshold: float | None) -> tuple[list[float], float]:
-        assert f_threshold is not None
-        total = sum(max(each, f_threshold) for each in f)
+    def relevance_oracle(self, *, threshold: float) -> float:
+        return threshold
+
+    def oracle(self, f: list[float], score: Callable[[float], float], *, threshold: float) -> tuple[list[float], float]:
+        floor = score(threshold)
+        total = sum(max(each, floor) for each in f)
         weights = [each / total for each in f]
         return weights, 1 - sum(weights)

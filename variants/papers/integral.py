@@ -7,7 +7,7 @@ from variants.operator import Operator
 
 
 def integral(
-    signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = ""
+    signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral"
 ) -> Operator:
     """The mean of S signals' logits. Without per-signal rotary this is softmax at temperature sqrt(S)."""
-    return Operator(name=name or f"Integral S={signals}", signals=Signals(count=signals, rotary=rotary))
+    return Operator(name=name, signals=Signals(count=signals, rotary=rotary))

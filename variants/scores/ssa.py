@@ -29,14 +29,11 @@ class SSA(Score):
 
     @model_validator(mode="after")
     def _numbers_stay_in_range(self) -> Self:
-        for name, number, links, least in (
-            ("n", self.n, ("at_least_one", "positive"), 1.0),
-            ("b", self.b, ("positive",), 0.0),
-        ):
-            if number.trained and number.link not in links:
-                raise ValueError(f"a trained {name} of ssa needs link={links[0]!r}, got {number.link!r}")
-            if number.init < least or number.init == 0:
-                raise ValueError(f"{name} of ssa is {'at least 1' if least else 'positive'}, got {number.init}")
+        allowed = {"n": ("at_least_one", "positive"), "b": ("positive",)}
+        for name, links in allowed.items():
+            number: Number = getattr(self, name)
+            if number.link not in links:
+                raise ValueError(f"{name} of ssa needs link={links[0]!r}, got {number.link!r}")
         return self
 
     def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
