@@ -46,8 +46,8 @@ class Operator(Spec):
     def _has_meaning(self) -> Self:
         if self.readout.needs_ground and not self.normaliser.has_ground:
             raise ValueError(
-                "a readout with a ground value needs a normaliser with a ground state; "
-                f"got {self.readout.canonical} over {self.normaliser.canonical}"
+                f"readout {self.readout.kind!r} needs a normaliser with a ground state and {self.normaliser.kind!r} has "
+                "none; use normaliser=Ground(), or forbid the combination"
             )
         return self
 

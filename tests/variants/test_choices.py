@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -82,7 +83,10 @@ def test_ssa_keeps_its_slope_at_zero() -> None:
 
 REFUSED = {
     "unknown kind": (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
-    "ground value without ground": (lambda: Operator(readout=GroundValue()), "needs a normaliser with a ground state"),
+    "ground value without ground": (
+        lambda: Operator(readout=GroundValue()),
+        "needs a normaliser with a ground state and 'total' has none",
+    ),
     "granularity of a vector": (
         lambda: Vector(init=0.0, per="query"),
         "one of 'constant', 'layer', 'head'; got 'query'",
@@ -238,3 +242,20 @@ def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
 
     (planned,) = Grid(name="names", base=Bearer(operator=base), axes=[over(path, [value])], seeds=[0]).cells()
     assert planned.operator == label
+
+
+def test_the_example_of_the_contributing_guide_is_whole() -> None:
+    root = Path(variants.__file__).parent.parent
+    (example,) = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    source = (root / "variants" / "scores" / "ssa.py").read_text(encoding="utf-8")
+    imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    names: dict[str, type[Score]] = {}
+    try:
+        exec("\n".join([*imports, example]), names)
+        softcap = names["Softcap"]()
+        a = torch.linspace(-60, 60, 13, dtype=torch.float64)
+        cap = torch.tensor(30.0, dtype=torch.float64)
+        expected = [softcap.oracle(each, cap=30.0) for each in a.tolist()]
+        assert softcap.log_score(a, cap=cap).exp().tolist() == pytest.approx(expected)
+    finally:
+        Score._members.pop("softcap", None)
