@@ -46,8 +46,8 @@ class Operator(Spec):
     def _has_meaning(self) -> Self:
         if self.readout.needs_ground and not self.normaliser.has_ground:
             raise ValueError(
-                f"readout {self.readout.kind!r} needs a normaliser with a ground state and {self.normaliser.kind!r} has "
-                "none; use normaliser=Ground(), or forbid the combination"
+                f"readout {self.readout.label!r} needs a normaliser with a ground state and {self.normaliser.label!r} "
+                "has none; use normaliser=Ground(), or forbid the combination"
             )
         return self
 
