@@ -8,14 +8,14 @@ BETWEEN: Final = " · "  # joins the parts of a cell's label
 _MINUS: Final = "\N{MINUS SIGN}"
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` significant digits: '0.0123', '1.24 × 10⁻⁵', '–' for none."""
+def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
+    """A number with `digits` significant digits: '0.0123', '1.24 × 10⁻⁵', '–' for none; `padded` keeps '2.90'."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else f"{_MINUS}∞"
     if value == 0 or 1e-4 <= abs(value) < 1e6:
-        short = f"{value:.{digits}g}"
+        short = f"{value:#.{digits}g}" if padded else f"{value:.{digits}g}"
         return _signed(f"{value:,.0f}" if "e" in short or abs(value) >= 1000 else short)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)

@@ -12,7 +12,7 @@ from dashboards.seeds import Scale, over_seeds
 from dashboards.subject import Look, in_order
 from store import Store
 
-BUCKETS: Final = 120
+BUCKETS: Final = 60
 
 
 class Curves(NamedTuple):

@@ -1,15 +1,18 @@
 """Error against one coordinate of the evaluation grid, a curve per cell (paper 003, figure 3, left)."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import band, broken, canvas, value_axis
+from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.seeds import at, over_seeds
 from dashboards.subject import Look, in_order
-from dashboards.theme import MUTED
+from dashboards.theme import MUTED, ROPE
+from dashboards.words import change, number
 from store import Store
 from store.verdicts import Measure
 
@@ -49,12 +52,47 @@ def error_by_shift(store: Store, grid: str, measure: Measure, along: str, cells:
     return in_order(found, cells, "x")
 
 
+def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells: Sequence[str]) -> pl.DataFrame:
+    """The paired change of `cells` from the baseline along one coordinate, averaged over seeds.
+
+    Returns:
+        cell, x, n, lost, value, low, high: log ratios on the log scale, else differences; rows as `error_by_shift`.
+    """
+    condition, parameters = at({name: value for name, value in measure.point.items() if name != along})
+    paired = "log_ratio" if measure.scale == "log" else "difference"
+    source = (
+        f"SELECT cell, point[$along] AS x, {paired} AS value FROM v_pair WHERE grid = $grid AND name = $name "
+        f"AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition}"
+    )
+    given = {"grid": grid, "name": measure.name, "along": along, **parameters}
+    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear"), given), cells, "x")
+
+
 def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str, title: str) -> go.Figure:
     """One line with a band per cell; a thin rule marks the point at which the grid is judged."""
     figure = canvas(420, x=plain(along), y=plain(title))
     for (cell,), rows in found.group_by("cell", maintain_order=True):
-        _curve(figure, str(cell), rows, look)
+        _curve(figure, str(cell), rows, look, number)
     figure.update_yaxes(**value_axis(found, measure.scale))
+    return _judged(figure, found, measure, along)
+
+
+def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str) -> go.Figure:
+    """As `draw_error_by_shift`, with the region of practical equivalence as a band about zero."""
+    figure = canvas(380, x=plain(along), y="change from the baseline")
+    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
+    figure.add_hline(y=0, line={"color": ROPE, "width": 1})
+    for (cell,), rows in found.group_by("cell", maintain_order=True):
+        _curve(figure, str(cell), rows, look, lambda value: change(value, measure.scale))
+    axis = value_axis(found, "linear")
+    if measure.scale == "log" and "range" in axis:
+        axis |= ratio_ticks(max(map(abs, axis["range"])))
+    figure.update_yaxes(**axis)
+    return _judged(figure, found, measure, along)
+
+
+def _judged(figure: go.Figure, found: pl.DataFrame, measure: Measure, along: str) -> go.Figure:
     judged = measure.point.get(along)
     if judged is not None:
         figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})
@@ -75,10 +113,14 @@ def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along
     return figure
 
 
-def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look) -> None:
+def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look, words: Callable[[float | None], str]) -> None:
     style, name = look.styles[cell], plain(look.names[cell])
     x = rows["x"].to_list()
     figure.add_trace(band(x, rows["low"].to_list(), rows["high"].to_list(), style.band(), cell))
+    told = [
+        f"{words(value)}<br>{words(low)} to {words(high)}, n {n}"
+        for value, low, high, n in rows.select("value", "low", "high", "n").iter_rows()
+    ]
     figure.add_trace(
         go.Scatter(
             x=x,
@@ -88,7 +130,7 @@ def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look) -> None
             legendgroup=cell,
             line={"color": style.color, "dash": style.dash, "width": 2},
             marker={"symbol": style.marker, "size": 8, "color": style.color},
-            customdata=rows.select("low", "high", "n").rows(),
-            hovertemplate="%{x:g}: %{y:.3g}<br>%{customdata[0]:.3g} to %{customdata[1]:.3g}, n %{customdata[2]}",
+            text=told,
+            hovertemplate="%{x:g}: %{text}",
         )
     )

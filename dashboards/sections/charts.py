@@ -94,14 +94,25 @@ def _shifts(
             f"{chosen(about, cells)}{_lost(found)}"
         )
         title = f"{measure.name} by {along}"
-        yield Picture(
-            f"{key}-by-{along}",
-            title,
-            caption,
-            [(None, figure)],
-            named(found, about),
-            cell_legend(_in(found), about.look),
-        )
+        legend = cell_legend(_in(found), about.look)
+        yield Picture(f"{key}-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+        yield from _changes(about, measure, along, cells, key)
+
+
+def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
+    if found["value"].is_null().all():
+        return
+    caption = (
+        f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
+        f"Line: mean{' of log ratios' if measure.scale == 'log' else ' difference'}. Band: "
+        f"{interval_words('linear')}, {_n(found)}.{_cut(found, 'linear')} Grey: what counts as equal. Away from the "
+        "point at which the grid is judged this is for looking, not for claims."
+    )
+    figure = shift.draw_change_by_shift(found, about.look, measure, along)
+    legend = cell_legend(_in(found), about.look)
+    title = f"Change from {about.baseline_name} by {along}"
+    yield Picture(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
 
 
 def _maps(

@@ -109,7 +109,7 @@ def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry
 
 def _value(value: float | None, measure: Measure) -> str:
     """Small differences of a linear measure are in its last digits."""
-    return number(value, 4 if measure.scale == "linear" else 3)
+    return number(value, 4 if measure.scale == "linear" else 3, padded=True)
 
 
 def _sentence(row: Mapping[str, Any]) -> str:

@@ -60,6 +60,18 @@ def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., St
     assert found["value"].to_list() == pytest.approx([3, 15, 27])
 
 
+def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -> None:
+    base = {("softmax", seed): 2.0**seed for seed in range(3)}
+    store = opened(base | {("SSA", seed): 2.0 ** (2 * seed) for seed in range(3)})  # ratios 1, 2, 4
+    about = subject(store, "known", operator_styles(["softmax", "SSA"]))
+    found = shift.change_by_shift(store, "known", MEASURE, "sigma_f", keys(about))
+    assert set(found["cell"]) == set(keys(about)) - {about.baseline}
+    assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
+    assert found["high"].to_list() == pytest.approx([math.log(2) + HALF] * 3, rel=1e-5)
+    figure = drawn(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
+    assert figure.data[1].text[0].startswith("× 2<br>")
+
+
 def test_the_coordinates_of_an_evaluation_are_all_its_values_in_order(known: Store) -> None:
     assert shift.coordinates(known, "known", "mse") == {"sigma_f": [1, 5, 9], "sigma_x": [1, 2]}
     assert shift.coordinates(known, "known", "loss") == {}

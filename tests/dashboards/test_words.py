@@ -43,6 +43,10 @@ def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: flo
     assert change(difference, "log") == words
 
 
+def test_a_padded_number_keeps_its_zeros() -> None:
+    assert [number(value, padded=True) for value in (2.9, 0.5, 0.0, 1234.5)] == ["2.90", "0.500", "0.00", "1,234"]
+
+
 def test_a_linear_difference_carries_its_sign() -> None:
     assert change(0.0131, "linear") == "+0.013"
     assert change(-0.0131, "linear") == "−0.013"
