@@ -37,7 +37,7 @@ def headline(name: str, base: Trial) -> Grid:
 
 
 small = headline(
-    "principled-granularity",
+    "principled",
     Trial(
         task=LinearFunctions(
             points=11,
@@ -53,7 +53,7 @@ small = headline(
 )
 
 full = headline(
-    "principled-granularity-full",
+    "principled-full",
     Trial(
         task=LinearFunctions(points=40, batch=64),
         model=gpt2(layers=12, heads=8, width=256),
