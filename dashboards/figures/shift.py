@@ -87,7 +87,7 @@ def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, alon
         _curve(figure, str(cell), rows, look, lambda value: change(value, measure.scale))
     axis = value_axis(found, "linear")
     if measure.scale == "log" and "range" in axis:
-        axis |= ratio_ticks(max(map(abs, axis["range"])))
+        axis |= ratio_ticks(max(map(abs, axis["range"])), each_side=6)
     figure.update_yaxes(**axis)
     return _judged(figure, found, measure, along)
 
