@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
+TOGETHER: Final = " = "
+"""Joins the names of axes that take the same levels in every cell."""
 _STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
@@ -62,20 +64,33 @@ def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> 
 def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
     """Main effects over the axes of the grid: the columns of `main_effects`, axes and levels in the grid's order.
 
-    `factor` is the name of the axis, `level` the label of its value. Raises as `verdicts` does, and SpecError when a
-    value on the log scale is not positive.
+    `factor` is the name of the axis, `level` the label of its value. Axes that always move together (zipped ones) are
+    one factor, named after all of them: apart, none has an effect that could be estimated. Axes that do not vary are
+    left out. Raises as `verdicts` does, and SpecError when a value on the log scale is not positive.
     """
     rules = measure_of(store, grid, measure)
     values = runs(store, grid, rules)
     axes = store.grid(grid)["axes"]
     rows = [json.loads(text) for text in values["axes"]]
-    columns = [
-        pl.Series(_AXIS + axis["name"], [_level(row.get(axis["name"]), axis["labels"]) for row in rows], pl.String)
-        for axis in axes
-    ]
-    factors = [column.name for column in columns]
-    found = main_effects(values.with_columns(columns), factors, scale=rules.scale, alpha=rules.alpha)
-    return _in_order(found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)), axes)
+    levels = {axis["name"]: [_level(row.get(axis["name"]), axis["labels"]) for row in rows] for axis in axes}
+    factors = {TOGETHER.join(names): names[0] for names in moving_together(levels)}
+    columns = [pl.Series(_AXIS + factor, levels[first], pl.String) for factor, first in factors.items()]
+    wide = values.with_columns(columns)
+    found = main_effects(wide, [column.name for column in columns], scale=rules.scale, alpha=rules.alpha)
+    order = {axis["name"]: axis["labels"] for axis in axes}
+    return _in_order(
+        found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)),
+        [(factor, label) for factor, first in factors.items() for label in order[first]],
+    )
+
+
+def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
+    """The names of columns grouped by equal contents; columns that do not vary are left out."""
+    found: dict[tuple[str | None, ...], list[str]] = {}
+    for name, values in columns.items():
+        if len({value for value in values if value is not None}) > 1:
+            found.setdefault(tuple(values), []).append(name)
+    return list(found.values())
 
 
 def _level(value: object, labels: Sequence[str]) -> str | None:
@@ -84,9 +99,8 @@ def _level(value: object, labels: Sequence[str]) -> str | None:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _in_order(found: pl.DataFrame, axes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    labels = [(axis["name"], label) for axis in axes for label in axis["labels"]]
-    place = {pair: i for i, pair in enumerate(labels)}
+def _in_order(found: pl.DataFrame, order: Sequence[tuple[str, str]]) -> pl.DataFrame:
+    place = {pair: i for i, pair in enumerate(order)}
     rows = zip(found["factor"].to_list(), found["level"].to_list(), strict=True)
     return found[sorted(range(found.height), key=[place.get(row, len(place)) for row in rows].__getitem__)]
 

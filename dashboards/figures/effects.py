@@ -1,7 +1,6 @@
 """Main effects: what each level of each axis adds against the mean of the grid."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -13,57 +12,22 @@ from dashboards.html import plain
 from dashboards.theme import INK, MUTED, ROPE
 from dashboards.words import change
 from store import Store
-from store.statistics import main_effects
 from store.verdicts import Measure, runs
+from store.verdicts import effects as main_effects
 
-TOGETHER: Final = " = "  # joins the names of axes that take the same levels in every cell
-_COLUMN: Final = "axis: "
 _BLUE: Final = "#0072b2"
 
 
 def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
 
-    Axes that always move together (zipped ones) are one factor, named after all of them: apart, none of them has an
-    effect that could be estimated.
-
     Returns:
-        factor, level, n, effect, low, high, percent, as `store.statistics.main_effects`; axes in the grid's order.
+        factor, level, n, effect, low, high, percent, as `store.verdicts.effects`; axes in the grid's order.
     """
-    values = runs(store, grid, measure)
-    rows = [json.loads(row) for row in values["axes"]]
-    columns = {axis["name"]: [_level(row.get(axis["name"])) for row in rows] for axis in store.grid(grid)["axes"]}
-    factors = {_COLUMN + TOGETHER.join(names): columns[names[0]] for names in moving_together(columns)}
-    if not factors or not finite(values["value"].to_list()):
+    if not finite(runs(store, grid, measure)["value"].to_list()):
         return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})
-    wide = values.with_columns(pl.Series(name, of, pl.String) for name, of in factors.items())
-    found = main_effects(wide, list(factors), scale=measure.scale, alpha=measure.alpha)
-    told = found.with_columns(pl.col("factor").str.strip_prefix(_COLUMN)).filter(pl.col("effect").is_not_null())
-    several = told.filter(pl.len().over("factor") > 1)
-    return _in_order(several, store.grid(grid)["axes"])
-
-
-def _in_order(found: pl.DataFrame, axes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    labels = [label for axis in axes for label in axis["labels"]]
-    factors = list(dict.fromkeys(found["factor"]))
-    keys = [
-        (factors.index(factor), labels.index(level) if level in labels else len(labels))
-        for factor, level in found.select("factor", "level").iter_rows()
-    ]
-    return found[sorted(range(found.height), key=keys.__getitem__)]
-
-
-def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
-    """The names of columns grouped by equal contents; columns that do not vary are left out."""
-    found: dict[tuple[str | None, ...], list[str]] = {}
-    for name, values in columns.items():
-        if len({value for value in values if value is not None}) > 1:
-            found.setdefault(tuple(values), []).append(name)
-    return list(found.values())
-
-
-def _level(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    found = main_effects(store, grid, measure=measure._asdict()).filter(pl.col("effect").is_not_null())
+    return found.filter(pl.len().over("factor") > 1)
 
 
 def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:

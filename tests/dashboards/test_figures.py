@@ -189,11 +189,6 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert [note.text for note in figure.layout.annotations] == ["<b>size = twin</b>"]
 
 
-def test_columns_move_together_when_they_are_equal_and_vary() -> None:
-    columns = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "x"], "still": ["x", "x"], "rare": [None, "x"]}
-    assert effects.moving_together(columns) == [["a", "b"], ["c"]]
-
-
 def test_effects_of_a_campaign_without_results_are_empty(tmp_path: Path) -> None:
     write_campaign(
         tmp_path / "c", seeds=range(1), pending=[(name, 0) for name in ("softmax", "SSA")], operators=("softmax", "SSA")

@@ -12,7 +12,7 @@ from synthetic import Campaign, write_campaign
 from grid.errors import NotFoundError, SpecError
 from store.files import read_json, write_json
 from store.store import Store
-from store.verdicts import effects, failure_rates, verdicts
+from store.verdicts import effects, failure_rates, moving_together, verdicts
 
 
 def by_label(found: pl.DataFrame) -> dict[str, dict[str, Any]]:
@@ -196,3 +196,14 @@ def test_an_unknown_grid_is_named(tmp_path: Path) -> None:
     write_campaign(tmp_path, operators=("softmax",), seeds=range(1))
     with Store.open(tmp_path) as store, pytest.raises(NotFoundError, match=r"'quikstart'.*did you mean 'quickstart'"):
         verdicts(store, "quikstart")
+
+
+def test_columns_move_together_when_they_are_equal_and_vary() -> None:
+    columns = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "x"], "still": ["x", "x"], "rare": [None, "x"]}
+    assert moving_together(columns) == [["a", "b"], ["c"]]
+
+
+def test_a_grid_of_one_cell_has_no_main_effects(tmp_path: Path) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=range(3))
+    with Store.open(tmp_path) as store:
+        assert effects(store, store.grids()[0]).is_empty()
