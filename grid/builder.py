@@ -8,9 +8,9 @@ below the trial becomes depends on few axes, so it is built once per combination
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from grid.axis import Axis
 from grid.errors import SpecError
@@ -91,10 +91,9 @@ class Builder:
             return given[0] if given else ABSENT
         value = given[0] if given else step(owner, node.name, node.path)
         if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
-            above = node.path.rpartition(".")[0]
-            value = getattr(make(require_spec(owner, node.name, node.path), {node.name: value}, above), node.name)
+            value = _as_field(require_spec(owner, node.name, node.path), node.name, value, node.path)
         fields = self._inside(node, value, picks, make)
-        return make(value, fields, node.path)
+        return make(require_spec(value, next(iter(node.inner)), node.path), fields, node.path)
 
     def _inside(self, node: Node, spec: object, picks: Sequence[int], make: Make) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -104,6 +103,14 @@ class Builder:
             if value is not ABSENT:
                 found[name] = value
         return found
+
+
+def _as_field(owner: Spec, name: str, value: object, path: str) -> object:
+    """What plain data becomes as a field of `owner`, without a look at the fields beside it."""
+    try:
+        return TypeAdapter(cast(Any, type(owner).model_fields[name].annotation)).validate_python(value)
+    except ValidationError as error:
+        raise spec_error(error, "", under=path) from error
 
 
 def validated(spec: Spec, changes: dict[str, object], path: str) -> Spec:

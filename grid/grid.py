@@ -73,6 +73,7 @@ class Grid:
             given = getattr(self, what)
             if not isinstance(given, list | tuple) or not all(isinstance(one, kinds) for one in given):
                 raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {given!r}")
+        _require_kinds(self)
         object.__setattr__(self, "seeds", _distinct(self.name, tuple(self.seeds)))
         for part in self.parts:
             part.check()
@@ -180,6 +181,19 @@ class Grid:
 
     def _agrees(self, cell: Cell) -> Callable[[str, object], bool]:
         return lambda name, wanted: self.columns.equals(cell.place.part, cell.picks, name, wanted)
+
+
+def _require_kinds(grid: Grid) -> None:
+    kinds: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
+        ("base", Spec, "a spec, such as Trial(...)"),
+        ("seeds", Iterable, "a list of whole numbers, such as range(5)"),
+        ("baseline", (Mapping, type(None)), "{axis name: label}"),
+        ("measure", (Measure, type(None)), "a Measure(...)"),
+    )
+    for what, kind, example in kinds:
+        given = getattr(grid, what)
+        if not isinstance(given, kind) or isinstance(given, str):
+            raise SpecError(f"{what} of a grid: {example}; {grid.name!r} has {given!r}")
 
 
 def _distinct(name: str, seeds: tuple[int, ...]) -> tuple[int, ...]:

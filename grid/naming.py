@@ -8,6 +8,8 @@ from grid.errors import SpecError
 _VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "values"})
 """Fields that say nothing without the field before them."""
 
+_TAKEN = ("trial", "cell", "seed")
+
 _RESERVED = re.compile(
     r"""all|analy[sz]e|and|any|array|as|asc|asymmetric|at|both|case|cast|check|collate|column|constraint|create|default|
     deferrable|desc|describe|distinct|do|else|end|except|false|fetch|for|foreign|from|group|having|in|initially|
@@ -21,6 +23,8 @@ _RESERVED = re.compile(
 
 def require_name(name: str) -> str:
     """`name` when it can be a column in SQL without quotes; raises `SpecError` otherwise."""
+    if name.lower() in _TAKEN:
+        raise SpecError(f"every grid has the columns {', '.join(_TAKEN)}; give the axis {name!r} another name=")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name):
         raise SpecError(
             f"an axis is named like a column in SQL (letters, digits, _; no reserved word); got {name!r}, give it name="

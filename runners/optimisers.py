@@ -58,6 +58,12 @@ class Training(Spec):
     evaluate_every: PositiveInt | None = None
 
     @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.evaluate_every is not None and self.evaluate_every >= self.steps:
+            object.__setattr__(self, "evaluate_every", None)  # the end is evaluated anyway
+        return self
+
+    @model_validator(mode="after")
     def _warms_up_in_time(self) -> Self:
         if self.schedule.warmup > self.steps:
             raise ValueError(

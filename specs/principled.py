@@ -5,7 +5,7 @@ beta, gamma and alpha at constant / per layer / per head / per query, v0 fixed /
 """
 
 from grid import Grid, Measure, over
-from runners import AdamW, Cosine, LinearFunctions, ShiftGrid, Training, Trial
+from runners import AdamW, Cosine, Curriculum, LinearFunctions, ShiftGrid, Training, Trial
 from variants import gpt2, granularities, principled, softmax
 
 MSE = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}, scale="log", rope=0.1, unit="squared output units")
@@ -55,9 +55,9 @@ small = headline(
 full = headline(
     "principled-full",
     Trial(
-        task=LinearFunctions(points=40, batch=64),
+        task=LinearFunctions(points=40, batch=64, curriculum=Curriculum()),
         model=gpt2(layers=12, heads=8, width=256),
         operator=principled(gate_width=16, gate_dims="split"),
-        training=Training(steps=500_000),
+        training=Training(steps=500_000, optimiser=AdamW(lr=1e-4)),
     ),
 )

@@ -32,7 +32,7 @@ class NumberParameters(nn.Module):
                 continue
             table = nn.Parameter(_filled(number, shape, number.raw_init()))
             if "layer" not in number.per:
-                table = shared.setdefault(f"{name} {number.key}", table)
+                table = shared.setdefault(f"{operator.key} {name}", table)
             self.table[_attribute(name)] = table
             if "query" in number.per:
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads, shape.query_channels))

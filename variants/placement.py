@@ -32,8 +32,23 @@ class Placement(Spec):
         """For tables: `top 50 %`."""
         return "all layers" if self.share == 1 else f"{self.side} {self.share:.0%}"
 
+    def on(self, layers: int) -> Self:
+        """The same placement with the exact share of `layers` it selects, so that equal placements are equal specs.
+
+        Raises ValueError when `rest` is given and no layer is left for it.
+        """
+        placed = self._placed(layers)
+        if placed == layers and self.rest != Operator():
+            raise ValueError(
+                f"share {self.share:g} of {layers} layers is all of them; leave `rest` out or lower the share"
+            )
+        return self.changed(share=placed / layers)
+
+    def _placed(self, layers: int) -> int:
+        return math.ceil(round(self.share * layers, 9))
+
     def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
-        placed = math.ceil(round(self.share * layers, 9))
+        placed = self._placed(layers)
         rest = (self.rest,) * (layers - placed)
         return (*rest, *(operator,) * placed) if self.side == "top" else (*(operator,) * placed, *rest)

@@ -1,5 +1,8 @@
 """Axes: names, labels, and how they vary together."""
 
+import re
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +113,23 @@ def test_axes_and_rules_are_lists_of_what_makes_them() -> None:
 
 def test_granularities_are_values_like_others() -> None:
     assert over("operator.gate.strength.per", GRANULARITIES).labels == GRANULARITIES
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"baseline": "softmax"}, "baseline of a grid: {axis name: label}; 'g' has 'softmax'"),
+        ({"measure": {"name": "mse"}}, "measure of a grid: a Measure"),
+        ({"seeds": 5}, "seeds of a grid: a list of whole numbers"),
+        ({"base": "trial"}, "base of a grid: a spec"),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(words)):
+        Grid(**{"name": "g", "base": PRINCIPLED, **fields})
+
+
+@pytest.mark.parametrize("name", ["trial", "cell", "Seed"])
+def test_an_axis_cannot_take_a_column_that_every_grid_has(name: str) -> None:
+    with pytest.raises(SpecError, match=r"give the axis .* another name="):
+        Grid(name="g", base=PRINCIPLED, axes=[over("model.layers", [1, 2], name=name)])

@@ -259,3 +259,10 @@ def test_the_example_of_the_contributing_guide_is_whole() -> None:
         assert softcap.log_score(a, cap=cap).exp().tolist() == pytest.approx(expected)
     finally:
         Score._members.pop("softcap", None)
+
+
+def test_placements_of_the_same_layers_are_the_same_spec() -> None:
+    assert {Placement(share=share).on(2).key for share in (0.1, 0.25, 0.5)} == {Placement(share=0.5).key}
+    assert Placement(share=0.75).on(2) == Placement()
+    with pytest.raises(ValueError, match=r"share 0\.75 of 2 layers is all of them"):
+        Placement(share=0.75, rest=principled()).on(2)

@@ -6,6 +6,8 @@ import torch
 from grid.errors import SpecError
 from variants import (
     Backbone,
+    Ground,
+    LogCount,
     Number,
     Operator,
     Placement,
@@ -151,3 +153,15 @@ def test_a_constant_may_lie_on_the_border_of_its_range() -> None:
     model = build(ssa(n=1.0, per="constant"))  # n >= 1; training could only approach 1
     assert model.number_parameters() == []
     assert model(torch.ones(1, 3, 1)).isfinite().all()
+
+
+def test_different_operators_share_no_constant() -> None:
+    learned = Ground(threshold=Number(init=0.0, learned=True))
+    rest, top = Operator(normaliser=learned), Operator(margin=LogCount(), normaliser=learned)
+    model = Transformer(TINY, Placement(share=0.5, rest=rest).operators(top, 2), inputs=SCALARS, seed=0)
+    assert len(model.number_parameters()) == 2
+
+
+def test_a_large_exponent_can_be_trained() -> None:
+    model = build(ssa(n=1000.0))
+    assert {round(value, 2) for _, _, name, value in model.numbers() if name == "score.n"} == {1000.0}
