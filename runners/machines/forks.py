@@ -92,8 +92,13 @@ class Forks:
 
     @property
     def news(self) -> socket.socket:
-        """Readable when `exits` has something to say."""
+        """Readable when `exits` has something to say that it was not `told` yet."""
         return self._control
+
+    @property
+    def told(self) -> bool:
+        """Whether `exits` has something to say that was read before, while `fork` waited for its answer."""
+        return bool(self._pending)
 
     def fork(self, number: int) -> Forked:
         """A new worker process."""

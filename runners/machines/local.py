@@ -73,8 +73,7 @@ class _Pool:
         for _ in range(size):
             self._add()
         while self._members:
-            pipes = [member.pipe for member in self._members.values() if member.open]
-            for ready in wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S):
+            for ready in self._speakers():
                 if ready is self._forks.news:
                     for ended in self._forks.exits():
                         self._buried(ended)
@@ -82,6 +81,13 @@ class _Pool:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
             if not self._stopping and self._overseer.stop_requested():
                 self._stop()
+
+    def _speakers(self) -> Sequence[object]:
+        """The server's socket or workers' pipes that have something to say; none after a while."""
+        if self._forks.told:  # read while a worker was forked: the socket would not show it
+            return [self._forks.news]
+        pipes = [member.pipe for member in self._members.values() if member.open]
+        return wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S)
 
     def _add(self) -> None:
         member = _Member(self._forks.fork(self._overseer.worker_number()))

@@ -1,0 +1,116 @@
+"""The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told.
+
+The server is played by a thread, so that the order of its messages is the test's.
+"""
+
+import json
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from toy_campaign import toy_grid
+
+from runners.machines import Local
+from runners.manifest import trial_lines, write_submission
+from runners.worker import Job, Outcome
+from store.layout import Layout
+
+MOST_TURNS = 40
+
+
+class Turns:
+    """An overseer that counts how often the machine looks around."""
+
+    def __init__(self) -> None:
+        self.turns = self.workers = 0
+        self.outcomes: list[Outcome] = []
+        self.notes: list[str] = []
+
+    def stop_requested(self) -> bool:
+        self.turns += 1
+        assert self.turns < MOST_TURNS, f"the machine waits for a worker that is dead; {self.notes}"
+        return False
+
+    def worker_number(self) -> int:
+        self.workers += 1
+        return self.workers
+
+    def started(self, row: int, worker: int, attempt: int, step: int) -> None: ...
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+
+    def ended(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class TwoDieAtOnce(threading.Thread):
+    """A fork server whose second worker dies while a successor of the first is being forked."""
+
+    def __init__(self, control: socket.socket, _: Sequence[str]) -> None:
+        super().__init__()
+        self._control = control.dup()
+        self.start()
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int:
+        self.join()
+        self._control.close()
+        return 0
+
+    def run(self) -> None:
+        self._say({"ready": True})
+        lost = [self._forked(pid) for pid in (1, 2)]
+        for pipe in lost:
+            _handed_a_row(pipe)
+        self._say(_death(1))
+        successors = [self._forked(3, _death(2)), self._forked(4)]
+        rows = [_handed_a_row(pipe) for pipe in successors]
+        for pid, pipe, row in zip((3, 4), successors, rows, strict=True):
+            pipe.send(("ended", Outcome(row, "ok", 1)))
+            assert pipe.recv() == ("stop",)
+            self._say({"exited": pid, "status": 0})
+        for pipe in (*lost, *successors):
+            pipe.close()
+
+    def _say(self, *messages: dict[str, Any]) -> None:
+        self._control.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    def _forked(self, pid: int, *first: dict[str, Any]) -> "Connection[Any, Any]":
+        """Answer one request; the messages `first` come before the answer."""
+        request, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
+        if not request:
+            raise SystemExit  # the starter has hung up
+        self._say(*first, {"forked": pid, "pid": pid})
+        return Connection(descriptors[0])
+
+
+def _death(pid: int) -> dict[str, Any]:
+    return {"exited": pid, "status": int(signal.SIGKILL)}
+
+
+def _handed_a_row(pipe: "Connection[Any, Any]") -> int:
+    assert pipe.recv()[0] == "load"
+    pipe.send(("ready",))
+    kind, row = pipe.recv()
+    assert kind == "row"
+    return int(row)
+
+
+def test_a_worker_that_dies_while_another_is_forked_is_replaced_at_once(tmp_path: Path) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0])))
+    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
+    overseer = Turns()
+    Local(2, start=TwoDieAtOnce).run(Job(tmp_path, "20260101T000000-000000"), range(2), overseer)
+    assert sorted(outcome.row for outcome in overseer.outcomes) == [0, 1]
+    assert [note.split(";")[0] for note in overseer.notes] == [
+        "worker 1 died (SIGKILL)",
+        "worker 2 died (SIGKILL)",
+    ]
