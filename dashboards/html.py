@@ -35,11 +35,6 @@ def tag(name: str, inner: str, /, **attributes: str | None) -> str:
     return f"<{name}{''.join(given)}>{inner}</{name}>"
 
 
-def paragraphs(sentences: Iterable[str], class_: str | None = None) -> str:
-    """Plain sentences, each a paragraph."""
-    return "".join(tag("p", text(sentence), class_=class_) for sentence in sentences)
-
-
 def details(summary: str, inner: str, class_: str | None = None) -> str:
     """A closed disclosure; `summary` is plain text and `inner` HTML."""
     return tag("details", tag("summary", text(summary)) + inner, class_=class_)

@@ -14,8 +14,6 @@ from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
 from store.records import Attempt, Problem, attempts_on_disk, read_attempt
 
-_ATTEMPT_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-
 
 @final
 class Landing:

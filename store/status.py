@@ -3,7 +3,6 @@
 import os
 import socket
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
@@ -122,11 +121,6 @@ def trial_state(layout: Layout, key: str) -> TrialState:
     found = (attempt_state(layout, key, attempt) for attempt in layout.attempts(key))
     attempts = tuple(state for state in found if state is not None)
     return TrialState(_status(attempts), attempts)
-
-
-def trial_states(layout: Layout, keys: Iterable[str]) -> dict[str, TrialState]:
-    """The state of every trial of `keys`."""
-    return {key: trial_state(layout, key) for key in keys}
 
 
 def _status(attempts: tuple[AttemptState, ...]) -> Status:

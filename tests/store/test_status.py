@@ -7,7 +7,7 @@ import pytest
 from synthetic import Campaign, write_end, write_start
 
 from store.layout import Layout
-from store.status import heartbeat_age, process_alive, process_started, trial_state, trial_states
+from store.status import heartbeat_age, process_alive, process_started, trial_state
 
 KEY = "ab" * 16
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
@@ -26,7 +26,7 @@ def age(layout: Layout, attempt: int, seconds: float) -> None:
 
 
 def test_the_states_of_a_campaign(campaign: Campaign) -> None:
-    states = trial_states(campaign.layout, [line["trial"] for line in campaign.lines])
+    states = {line["trial"]: trial_state(campaign.layout, line["trial"]) for line in campaign.lines}
     found = {(line["label"], line["seed"]): states[line["trial"]].status for line in campaign.lines}
     assert {who: status for who, status in found.items() if status != "ok"} == {
         ("SSA · 8", 1): "failed",
