@@ -1,0 +1,71 @@
+"""What an axis changes in the base, and how a value or path that does not fit is told."""
+
+from itertools import islice, product
+
+import pytest
+from standin import Suppress
+from standin_grid import BASE, LAYERS, OPERATORS, grid, labels
+
+from grid import SpecError, has, over, zipped
+
+
+def test_only_specs_on_the_way_of_an_axis_are_rebuilt() -> None:
+    first, second = islice(grid(over("operator.gate.strength.per", ["head", "layer"])).cells(), 2)
+    assert first.trial.task is second.trial.task is BASE.task  # type: ignore[attr-defined]
+    assert first.trial.operator.margin is BASE.operator.margin  # type: ignore[attr-defined]
+    assert first.trial.operator.gate is not BASE.operator.gate  # type: ignore[attr-defined]
+
+
+def test_a_longer_path_goes_into_the_value_of_a_shorter_one() -> None:
+    gates = over("operator.gate", [Suppress(width=2), Suppress(width=4)], labels=["narrow", "wide"])
+    strength = over("operator.gate.strength.per", ["layer", "head"])
+    for axes in ((gates, strength), (strength, gates)):
+        found = {(p.trial.operator.gate.width, p.trial.operator.gate.strength.per) for p in grid(*axes).cells()}  # type: ignore[attr-defined]
+        assert found == set(product([2, 4], [("layer",), ("layer", "head")]))
+
+
+def test_plain_data_is_a_value_too() -> None:
+    gates = over("operator.gate", [{"kind": "suppress", "width": 2}, {"kind": "none"}], labels=["narrow", "none"])
+    strength = over("operator.gate.strength.per", ["layer", "head"], when=has("operator.gate.strength"))
+    assert labels(grid(gates, strength)) == ["narrow · layer", "narrow · head", "none"]
+
+
+def test_a_check_across_fields_sees_the_final_combination_only() -> None:
+    made = grid(zipped(over("model.heads", [3, 5]), over("model.width", [9, 10])))
+    assert made.header()["cells"] == 2
+
+
+def test_a_combination_that_cannot_be_built_names_its_cell() -> None:
+    with pytest.raises(SpecError, match="cell 'heads=3' of grid 'g' cannot be built: model: heads divide the width"):
+        list(grid(over("model.heads", [2, 3])).cells())
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("operator.gat.strength", "'gat' is not a field of Operator; it has gate, margin, .*did you mean 'gate'"),
+        ("operator.gate.strength.init.x", "asks for 'x' of 0.5, which has no fields"),
+        ("moddel", "'moddel' is not a field of Trial; it has .*did you mean 'model'"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_told_at_once(path: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        grid(over(path, [1]))
+
+
+def test_a_path_that_leads_nowhere_in_one_cell_is_told_with_the_cell_and_the_remedy() -> None:
+    with pytest.raises(SpecError, match=r"cell 'softmax' .*'strength' is not a field of NoGate.*when=has\("):
+        list(grid(OPERATORS, over("operator.gate.strength.per", ["head"])).cells())
+
+
+def test_a_value_of_the_wrong_type_is_told_with_path_and_cell() -> None:
+    with pytest.raises(SpecError, match=r"cell 'layers=1\.5' .*: model\.layers should be a valid integer.* got 1\.5"):
+        list(grid(over("model.layers", [1, 1.5])).cells())
+
+
+def test_a_field_is_set_by_one_axis_at_a_time() -> None:
+    twice = [over("model.layers", [1]), over("model.layers", [2], name="again")]
+    with pytest.raises(SpecError, match=r"'model\.layers' by 2, narrow their when="):
+        list(grid(*twice).cells())
+    with pytest.raises(SpecError, match=r"'model\.layers' comes twice"):
+        grid(LAYERS, LAYERS)
