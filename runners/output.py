@@ -3,12 +3,15 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA = 1
+_EXACT = 1e15
+"""Below this a float holds every whole number, so its digits mean something."""
 
 
 def say(text: str) -> None:
@@ -46,7 +49,7 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    numeric = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(headings))]
+    numeric = [any(isinstance(row[at], int | float | Decimal) for row in rows) for at in range(len(headings))]
     for heading, right in zip(headings, numeric, strict=True):
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
@@ -61,15 +64,25 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return _number(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, dict | list):
         return json.dumps(_plain(value), ensure_ascii=False)
     return str(value)
 
 
+def _number(value: float) -> str:
+    """Six significant digits, and in any case all digits of the whole part: counts, sizes and times stay readable."""
+    digits_matter = abs(value) < _EXACT and (value == round(value) or abs(value) >= 1e5)
+    return str(round(value)) if digits_matter else f"{value:.6g}"
+
+
 def _plain(value: object) -> object:
     if isinstance(value, float):
         return value if value - value == 0 else None
+    if isinstance(value, Decimal):  # what the database sums integers to
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

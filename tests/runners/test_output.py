@@ -1,0 +1,78 @@
+"""What commands print: numbers a person can read off, and numbers a program can read in."""
+
+import json
+from decimal import Decimal
+
+import polars as pl
+import pytest
+
+from runners.output import write_frame, write_json, write_table
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1795265293.0, "1795265293"),
+        (1795265293.25, "1795265293"),
+        (-123456.0, "-123456"),
+        (123456.7, "123457"),
+        (99999.0, "99999"),
+        (12345.678, "12345.7"),
+        (0.123456789, "0.123457"),
+        (-0.0, "0"),
+        (2.0, "2"),
+        (1.5e-7, "1.5e-07"),
+        (999999999999999.0, "999999999999999"),
+        (1e15, "1e+15"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        (Decimal(12345678901234567890), "12345678901234567890"),
+        (Decimal("1.50"), "1.50"),
+        (1234567, "1234567"),
+        (None, "-"),
+        (True, "yes"),
+    ],
+)
+def test_a_number_in_a_table_keeps_its_whole_part(
+    value: object, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(["what", "value"], [("it", value)])
+    assert capsys.readouterr().out.split("\n")[1].split() == ["it", shown]
+
+
+def test_numbers_of_every_kind_stand_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in (1, 1.0, Decimal(1)):
+        write_table(["wide heading"], [(value,)])
+        assert capsys.readouterr().out.split("\n")[1] == " " * 11 + "1"
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (Decimal(7), 7),
+        (Decimal("7.00"), 7),
+        (Decimal(2**80), 2**80),
+        (Decimal("1.25"), 1.25),
+        ([Decimal(3), {"deep": Decimal("0.5")}], [3, {"deep": 0.5}]),
+        (float("nan"), None),
+        (float("-inf"), None),
+    ],
+)
+def test_numbers_in_json_are_numbers(value: object, read: object, capsys: pytest.CaptureFixture[str]) -> None:
+    write_json("sql", {"value": value})
+    found = json.loads(capsys.readouterr().out)["data"]["value"]
+    assert found == read
+    assert type(found) is type(read)
+
+
+def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    frame = duckdb.sql("SELECT sum(n) AS total FROM range(5) AS each(n)").pl()
+    write_frame("sql", frame, as_json=True)
+    assert json.loads(capsys.readouterr().out)["data"] == [{"total": 10}]
+    write_frame("sql", frame, as_json=False, as_csv=True)
+    assert capsys.readouterr().out.split() == ["total", "10"]
+    write_frame("sql", frame, as_json=False)
+    assert capsys.readouterr().out.split() == ["total", "10"]
+    write_frame("sql", frame.select(pl.col("total").implode()), as_json=False, as_csv=True)
+    assert capsys.readouterr().out.split() == ["total", "[10]"]
