@@ -50,18 +50,23 @@ def _documents(path: Path) -> Iterator[bytes]:
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield _of_line(line, f"{path}, line {number}").encode()
+            yield _of_line(line, f"{path}, line {number}")
 
 
-def _of_line(line: str, where: str) -> str:
+def _of_line(line: str, where: str) -> bytes:
     try:
         found = json.loads(line)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or a whole number of thousands of digits
         raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}") from error
     text = found.get("text") if isinstance(found, dict) else None
     if not isinstance(text, str):
         raise SpecError(f"each line of a .jsonl text has its document in a field `text`; {where} has {line[:60]!r}")
-    return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
+        lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
+        rule = "a text is UTF-8, and UTF-8 has characters, not halves of them"
+        raise SpecError(f"{rule}; {where} has {lone}; write both halves or drop it") from error
 
 
 def _hash(path: Path) -> str:

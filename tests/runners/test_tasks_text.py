@@ -142,6 +142,12 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
         ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has"),
         ("list.jsonl", b'["a"]\n', "in a field `text`; .*list.jsonl, line 1 has"),
+        (
+            "half.jsonl",
+            rb'{"text": "whole \ud83d\ude00"}' + b"\n" + rb'{"text": "half \ud83d"}',
+            "UTF-8 has characters, not halves of them; .*half.jsonl, line 2 has .ud83d alone at character 5; write both",
+        ),
+        ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
     ],
 )
 def test_a_text_that_cannot_be_learned_from_is_refused_when_the_spec_is_built(
