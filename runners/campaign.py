@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.checkpoint import Checkpoint, CheckpointError, newest_checkpoint, save_checkpoint
+from runners.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from runners.code import made_by, ran_other_code
 from runners.failure import Failure
 from runners.heartbeat import Heartbeat
 from runners.memory import peak_memory_bytes
@@ -24,7 +25,7 @@ from runners.surroundings import Finished
 from store.files import environment_problem, make_directory, sync_directory, temporary_name, write_json
 from store.layout import FILE_SCHEMA, Layout
 from store.shards import ShardBuffer
-from store.status import process_started, trial_state
+from store.status import TrialState, process_started, trial_state
 
 MOST_ROWS = 200_000
 """Rows kept in memory before they go to a shard without waiting for the next checkpoint."""
@@ -55,23 +56,51 @@ class Claim(NamedTuple):
     start: dict[str, Any]
 
 
-def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool) -> Claim | Taken:
+def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool, again: bool = False) -> Claim | Taken:
     """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
 
-    `about` is what `start.json` says beside the trial, the attempt, the process and the time.
+    `about` is what `start.json` says beside the trial, the attempt, the process and the time. Among it are `sources`,
+    the code that will run: checkpoints of other code are passed over, and with `again` a trial that other code made is
+    not done. Without sources no code is other code.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
     while True:
         state = trial_state(layout, trial)
-        if state.status in ("ok", "running") or (state.status == "failed" and not retry):
+        sources = about.get("sources")
+        if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
+            if state.live is not None:
+                return Taken("running")
+        elif state.status in ("ok", "running") or (state.status == "failed" and not retry):
             return Taken(state.status)
         number = max(layout.attempts(trial), default=0) + 1
-        found, refused = newest_checkpoint(layout, trial)
+        found, remarks = _newest_checkpoint(layout, trial, state, sources)
         start = _start_record(trial, number, found, about)
-        if _publish(layout, start, refused):
+        if _publish(layout, start, remarks):
             return Claim(number, found, start)
+
+
+def _newest_checkpoint(
+    layout: Layout, trial: str, state: TrialState, sources: Mapping[str, str] | None
+) -> tuple[Checkpoint | None, list[str]]:
+    """The furthest sound checkpoint that the same code made, and what to tell of those passed over."""
+    remarks: list[str] = []
+    usable: list[tuple[str, int, Path]] = []
+    for attempt in layout.attempts(trial):
+        paths = list(layout.checkpoint(trial, attempt).glob("step-*.pt"))
+        if sources is None or made_by(state, attempt) == [dict(sources)]:
+            usable.extend((path.name, attempt, path) for path in paths)
+        elif paths:
+            remarks.append(f"other code made the checkpoints of attempt {attempt}; they are not used")
+    for _, attempt, path in sorted(usable, reverse=True):  # names begin with the step, zeros first
+        try:
+            step, checkpointed = load_checkpoint(path, trial)
+        except CheckpointError as error:
+            remarks.append(str(error))
+            continue
+        return Checkpoint(attempt, step, checkpointed), remarks
+    return None, [*remarks, "training starts from the beginning"] if remarks else []
 
 
 def _start_record(trial: str, number: int, found: Checkpoint | None, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +132,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _publish(layout: Layout, start: dict[str, Any], refused: Sequence[CheckpointError]) -> bool:
+def _publish(layout: Layout, start: dict[str, Any], remarks: Sequence[str]) -> bool:
     """Make the attempt's directory, with its first records, appear under its number; False if another was first."""
     final_place = layout.attempt(start["trial"], start["attempt"])
     place = final_place.with_name(temporary_name(final_place.name))
@@ -111,7 +140,7 @@ def _publish(layout: Layout, start: dict[str, Any], refused: Sequence[Checkpoint
     try:
         write_json(place / "start.json", start)
         (place / "heartbeat").touch()
-        (place / "log").write_text("".join(f"{error}\n" for error in refused))
+        (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
         try:
             place.rename(final_place)
         except OSError:

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from runners.output import say, write, write_frame, write_json, write_table
+from runners.repeat import NO_REPEAT, Repeats
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -23,7 +24,6 @@ Results go to stdout, progress to stderr. --debug shows the traceback of an erro
 
 app = App(name="ablate", help=HELP, version=lambda: version("ablate"), result_action="return_value")
 
-Flag = Annotated[bool, Parameter(negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Csv = Annotated[bool, Parameter(name="--csv", negative="")]
 
@@ -36,6 +36,7 @@ def plan(
     grid: str | None = None,
     campaign: Path | None = None,
     workers: int | None = None,
+    repeat: Repeats = NO_REPEAT,
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Writes nothing.
@@ -64,7 +65,11 @@ def plan(
     from runners.trial import parameters
 
     options = PlanOptions(
-        workers=workers or usable_cores(), parameters=parameters, seconds=lambda trial: seconds_of(trial, train)
+        workers=workers or usable_cores(),
+        retry=repeat.retry,
+        again=repeat.again,
+        parameters=parameters,
+        seconds=lambda trial: seconds_of(trial, train),
     )
     found = plan_campaign(campaign_for(spec, campaign), grids, options)
     if as_json:
@@ -83,7 +88,7 @@ def run(
     campaign: Path | None = None,
     on: Literal["local", "inline"] = "local",
     workers: int | None = None,
-    retry: Flag = False,
+    repeat: Repeats = NO_REPEAT,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
 
@@ -99,8 +104,6 @@ def run(
         local: warm worker processes of one thread each; inline: in this process.
     workers
         Worker processes; default one per core.
-    retry
-        Try failed trials again.
     """
     from runners.finding import campaign_for, choose_grids, usable_cores
     from runners.machines import Inline, Local, Machine
@@ -110,7 +113,8 @@ def run(
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     machine: Machine = Inline() if on == "inline" else Local(workers or usable_cores())
-    result = run_campaign(root, grids, machine, RunOptions(retry=retry, files=(spec.resolve(),)))
+    options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
+    result = run_campaign(root, grids, machine, options)
     for problem in result.problems:
         say(f"ablate: {problem}")
     counted = {
@@ -118,6 +122,7 @@ def run(
         "failed": result.failed,
         "stopped": result.stopped,
         "were done before": result.skipped,
+        "of these ran other code (--again trains them again)": result.skipped_other_code,
         "failed before and were not tried again (--retry does)": result.skipped_failed,
     }
     say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
@@ -186,6 +191,7 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
         Print CSV.
     """
     from runners.finding import choose_grid, find_campaign
+    from runners.mixed import warn_of_mixtures
     from store.store import Store
     from store.verdicts import verdicts
 
@@ -193,6 +199,7 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
         name = choose_grid(store, grid)
         header = store.grid(name)
         found = verdicts(store, name)
+        warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
         measure = header["measure"]
         point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
@@ -288,8 +295,13 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
     """
     from dashboards import write_report
     from runners.finding import find_campaign
+    from runners.mixed import warn_of_mixtures
+    from store.store import Store
 
-    path = write_report(find_campaign(campaign), out, grid)
+    root = find_campaign(campaign)
+    path = write_report(root, out, grid)
+    with Store.open(root, refresh=False) as store:
+        warn_of_mixtures(store, store.grids() if grid is None else [grid], say)
     say("ablate: the report is")
     write(str(path.resolve()))
     return 0

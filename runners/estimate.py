@@ -14,7 +14,7 @@ MOST_TIMED = 4
 
 
 _Place = tuple[str, str]
-"""Grid and operator."""
+"""Grid and the operator's key."""
 
 
 class Estimate(NamedTuple):
@@ -23,6 +23,8 @@ class Estimate(NamedTuple):
     seconds: float | None
     """None: unknown."""
     basis: str
+    problems: tuple[str, ...] = ()
+    """Which operators could not be timed, and why."""
 
     def shared_by(self, workers: int) -> "Estimate":
         """The same work done by several workers."""
@@ -52,37 +54,51 @@ class Durations:
 def estimate(
     to_do: Sequence[Surveyed],
     known: Durations,
-    example: Callable[[str, str], Spec],
+    examples: Mapping[_Place, Spec],
     seconds: Callable[[Spec], float | None] | None,
 ) -> Estimate:
     """The time that one worker needs for `to_do`.
 
-    `example` gives a trial of (grid, operator), and `seconds` times one; a few are timed where nothing has finished.
+    `examples` has a trial of every operator, and `seconds` times one; a few are timed where nothing has finished.
     """
     if not to_do:
         return Estimate(0.0, "nothing is left to do")
     found = [known.of(trial) for trial in to_do]
     if None not in found:
         return Estimate(sum(filter(None, found)), f"from {known.trials} finished trials of this campaign")
-    operators = sorted({(trial.grid, trial.operator) for trial in to_do})
-    timed = _timed(operators, example, seconds) if seconds is not None else {}
+    labels = {_place(trial): trial.operator for trial in to_do}
+    timed, problems = _timed(labels, examples, seconds) if seconds is not None else ({}, ())
     if not timed:
-        return Estimate(None, "unknown: no trial like these has finished in this campaign")
+        return Estimate(None, "unknown: no trial like these has finished in this campaign", problems)
     usual = mean(timed.values())
-    total = sum(timed.get((trial.grid, trial.operator), usual) for trial in to_do)
-    return Estimate(total, f"from a few steps of {len(timed)} of {len(operators)} operators, without evaluation")
+    total = sum(timed.get(_place(trial), usual) for trial in to_do)
+    basis = f"from a few steps of {len(timed)} of {len(labels)} operators, without evaluation"
+    return Estimate(total, basis, problems)
 
 
 def _timed(
-    operators: Sequence[_Place], example: Callable[[str, str], Spec], seconds: Callable[[Spec], float | None]
-) -> dict[_Place, float]:
-    chosen = operators[:: -(-len(operators) // MOST_TIMED)]
-    measured = {place: seconds(example(*place)) for place in chosen}
-    return {place: found for place, found in measured.items() if found is not None}
+    labels: Mapping[_Place, str], examples: Mapping[_Place, Spec], seconds: Callable[[Spec], float | None]
+) -> tuple[dict[_Place, float], tuple[str, ...]]:
+    timed: dict[_Place, float] = {}
+    problems: list[str] = []
+    for place in sorted(labels)[:: -(-len(labels) // MOST_TIMED)]:
+        try:
+            found = seconds(examples[place])
+        except Exception as error:  # noqa: BLE001  # told: a plan shows what it can
+            said = str(error).strip().partition("\n")[0]
+            problems.append(f"{labels[place]}: {type(error).__name__}{': ' if said else ''}{said}")
+            continue
+        if found is not None:
+            timed[place] = found
+    return timed, tuple(problems)
+
+
+def _place(trial: Surveyed) -> _Place:
+    return trial.grid, trial.operator_key
 
 
 def _places(trial: Surveyed) -> list[tuple[str, ...]]:
-    return [("cell", trial.cell), ("operator", trial.grid, trial.operator), ("grid", trial.grid)]
+    return [("cell", trial.cell), ("operator", *_place(trial)), ("grid", trial.grid)]
 
 
 def _seconds(layout: Layout, key: str) -> float | None:

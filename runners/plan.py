@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid import Grid, Spec
+from grid import Grid
+from runners.cells import walk
 from runners.estimate import Durations, Estimate, estimate
 from runners.survey import Survey, Surveyed, survey
 from store.layout import Layout
@@ -33,6 +34,8 @@ class OperatorPlan(NamedTuple):
 
     grid: str
     operator: str
+    """Its label, which another operator may share."""
+    key: str
     trials: int
     parameters: int | None
     """All of the model; None where nobody said how to count them."""
@@ -49,6 +52,8 @@ class Plan:
     operators: tuple[OperatorPlan, ...]
     trials: tuple[Surveyed, ...]
     ok: int
+    other_code: int
+    """Of those that are ok, the ones that other code finished."""
     failed: int
     running: int
     pending: int
@@ -63,32 +68,37 @@ class PlanOptions:
 
     workers: int = 1
     retry: bool = False
+    again: bool = False
     parameters: Callable[[Any], tuple[int, int]] | None = None
     seconds: Callable[[Any], float | None] | None = None
-    """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell."""
+    """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell.
+
+    What it raises is told with the plan.
+    """
 
 
 def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
     """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
 
     Raises:
-        SpecError: a grid is invalid, or two have the same name.
+        SpecError: a grid is invalid, two have the same name, or a grid's measure is nothing its trials record.
     """
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
-    found = survey(layout, grids, retry=options.retry)
-    examples = _Examples(grids)
+    cells = walk(grids)
+    found = survey(layout, grids, cells, retry=options.retry, again=options.again)
     return Plan(
         root=layout.root,
         grids=tuple(map(_grid_plan, grids)),
-        operators=tuple(_operators(found, examples, options)),
+        operators=tuple(_operators(found, options)),
         trials=found.trials,
         ok=found.count("ok"),
+        other_code=found.other_code,
         failed=found.count("failed"),
         running=found.count("running"),
         pending=found.count("pending"),
         to_do=len(found.to_do),
-        estimate=estimate(found.to_do, Durations(found), examples.of, options.seconds).shared_by(options.workers),
+        estimate=estimate(found.to_do, Durations(found), cells.examples, options.seconds).shared_by(options.workers),
     )
 
 
@@ -98,25 +108,9 @@ def _grid_plan(grid: Grid) -> GridPlan:
     return GridPlan(grid.name, header["cells"], header["trials"], rules)
 
 
-@final
-class _Examples:
-    """The first trial of each (grid, operator), looked for when it is first needed."""
-
-    def __init__(self, grids: Sequence[Grid]) -> None:
-        self._grids = {grid.name: grid for grid in grids}
-        self._found: dict[str, dict[str, Spec]] = {}
-
-    def of(self, grid: str, operator: str) -> Spec:
-        if grid not in self._found:
-            first: dict[str, Spec] = {}
-            for planned in self._grids[grid].cells():
-                first.setdefault(planned.operator, planned.trial)
-            self._found[grid] = first
-        return self._found[grid][operator]
-
-
-def _operators(found: Survey, examples: _Examples, options: PlanOptions) -> Iterator[OperatorPlan]:
-    counts = Counter((trial.grid, trial.operator) for trial in found.trials)
-    for (grid, operator), trials in counts.items():
-        total, own = options.parameters(examples.of(grid, operator)) if options.parameters else (None, None)
-        yield OperatorPlan(grid, operator, trials, total, own)
+def _operators(found: Survey, options: PlanOptions) -> Iterator[OperatorPlan]:
+    counts = Counter((trial.grid, trial.operator_key) for trial in found.trials)
+    labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
+    for place, trials in counts.items():
+        total, own = options.parameters(found.cells.examples[place]) if options.parameters else (None, None)
+        yield OperatorPlan(place[0], labels[place], place[1], trials, total, own)

@@ -1,6 +1,7 @@
 """A plan for people and for programs."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,13 +18,20 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         for rule in grid.pruned:
             yield f"  left out {rule.cells} cells: {rule.reason}"
         operators = [each for each in plan.operators if each.grid == grid.name]
-        widest = max((len(each.operator) for each in operators), default=0)
-        for each in operators:
-            yield f"  {each.operator:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
+        names = _names(operators)
+        widest = max(map(len, names), default=0)
+        for name, each in zip(names, operators, strict=True):
+            yield f"  {name:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
     yield f"campaign {plan.root}"
     counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
+    if plan.other_code:
+        yield f"  {plan.other_code} finished trials ran other code; `ablate run SPEC --again` trains those again"
+    if plan.failed:
+        yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
     yield f"  to do: {plan.to_do} trials, {_time(plan)}"
+    for problem in plan.estimate.problems:
+        yield f"  could not be timed: {problem}"
     for trial in plan.trials[:SHOWN_TRIALS]:
         yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
     if len(plan.trials) > SHOWN_TRIALS:
@@ -42,6 +50,12 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _names(operators: Sequence[OperatorPlan]) -> list[str]:
+    """Labels; where several operators share one, with the beginning of each one's key."""
+    counts = Counter(each.operator for each in operators)
+    return [each.operator if counts[each.operator] == 1 else f"{each.operator} [{each.key[:6]}]" for each in operators]
+
+
 def _parameters(plan: OperatorPlan) -> str:
     if plan.parameters is None:
         return ""
@@ -49,5 +63,5 @@ def _parameters(plan: OperatorPlan) -> str:
 
 
 def _time(plan: Plan) -> str:
-    seconds, basis = plan.estimate
+    seconds, basis, _ = plan.estimate
     return f"time {basis}" if seconds is None else f"about {duration(seconds)} ({basis})" if plan.to_do else basis

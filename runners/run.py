@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
-from runners.code import code_hash
+from runners.cells import walk
+from runners.code import ran_other_code
 from runners.interrupts import Interrupts
 from runners.landing import Landing
 from runners.machines import Inline, Machine
@@ -36,6 +37,8 @@ class RunOptions:
 
     retry: bool = False
     """Try trials again that failed before."""
+    again: bool = False
+    """Train trials again that other code finished: new attempts, from the beginning. The latest that is ok counts."""
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
     entry: Entry = field(default_factory=Entry)
@@ -59,6 +62,8 @@ class RunResult:
     """Were ok before."""
     skipped_failed: int
     """Failed before and were not tried again."""
+    skipped_other_code: int
+    """Of the skipped, those that other code finished."""
     interrupted: bool
     """Whether a signal is why some are not finished."""
     submission: str | None
@@ -76,14 +81,16 @@ def run_campaign(
     another run is working on is left to it and waited for. Ctrl-C and SIGTERM stop at the next step boundary.
 
     Raises:
-        SpecError: a grid is invalid, or two have the same name.
+        SpecError: a grid is invalid, two have the same name, or a grid's measure is nothing its trials record.
         EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
     """
     options = options or RunOptions()
     layout = Layout(Path(root).resolve())
+    wanted = list(grids)
+    cells = walk(wanted)
     make_directory(layout.root)
     _require_space(layout)
-    survey = publish(layout, list(grids), retry=options.retry)
+    survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _Run(layout, survey, machine or Inline(), options).result()
 
 
@@ -111,6 +118,7 @@ class _Run:
         self._interrupts = Interrupts(self._say_stopping)
         self._outcomes: dict[int, Outcome] = {}
         self._held: list[int] = []
+        self._returned: set[int] = set()
         self._workers = 0
 
     def result(self) -> RunResult:
@@ -144,8 +152,15 @@ class _Run:
 
     def _work(self, submission: str) -> None:
         options = self._options
-        files = tuple(Path(file).resolve() for file in options.files)
-        job = Job(self._layout.root, submission, options.entry, files, options.retry, code_hash())
+        job = Job(
+            self._layout.root,
+            submission,
+            options.entry,
+            files=tuple(Path(file).resolve() for file in options.files),
+            retry=options.retry,
+            again=options.again,
+            modules=self._survey.cells.codes.modules,
+        )
         rows: Sequence[int] = range(len(self._to_do))
         while rows and not self.stop_requested():
             self._machine.run(job, rows, self)
@@ -165,25 +180,43 @@ class _Run:
     def _given_up(self) -> Iterator[int]:
         held, self._held = self._held, []
         for row in held:
-            status = trial_state(self._layout, self._to_do[row].key).status
-            if status == "pending":
+            state = trial_state(self._layout, self._to_do[row].key)
+            if self._to_do[row].other_code and ran_other_code(state, self._sources(row)):
+                yield from self._not_again(row, running=state.live is not None)
+            elif state.status == "pending":
                 yield row
-            elif status == "running":
+            elif state.status == "running":
                 self._held.append(row)
             else:
-                self.ended(Outcome(row, "was_ok" if status == "ok" else "was_failed"))
+                self.ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
+
+    def _not_again(self, row: int, *, running: bool) -> Iterator[int]:
+        """A row still has the result of other code. It is given one more chance: its worker may die every time."""
+        if running:
+            self._held.append(row)
+        elif row in self._returned:
+            self.ended(Outcome(row, "was_failed"))
+        else:
+            self._returned.add(row)
+            yield row
+
+    def _sources(self, row: int) -> Mapping[str, str]:
+        found = self._to_do[row]
+        return self._survey.cells.about[found.grid, found.cell].sources
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
         found = [outcome.status for outcome in self._outcomes.values()]
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
         stopped = len(self._to_do) - ok - failed
+        left = [trial for trial in self._survey.trials if not self._survey.wants(trial)]
         return RunResult(
             ok=ok,
             failed=failed,
             stopped=stopped,
-            skipped=self._survey.count("ok"),
-            skipped_failed=0 if self._options.retry else self._survey.count("failed"),
+            skipped=sum(trial.status == "ok" for trial in left),
+            skipped_failed=sum(trial.status == "failed" for trial in left),
+            skipped_other_code=sum(trial.other_code for trial in left),
             interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
             problems=problems,
@@ -236,8 +269,10 @@ def _begin(survey: Survey) -> Tally:
     members = [Member((found.grid, found.label), found.seed) for found in survey.to_do]
     begun = tally(((found.grid, found.label) for found in survey.trials), members)
     for found in survey.trials:
+        if survey.wants(found):
+            continue
         if found.status == "ok":
             begun.ok[(found.grid, found.label)] += 1
-        elif found.status == "failed" and not survey.retry:
+        elif found.status == "failed":
             begun.failed[(found.grid, found.label)] += 1
     return begun

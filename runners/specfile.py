@@ -9,13 +9,15 @@ import re
 import sys
 from hashlib import blake2b
 from pathlib import Path
-from traceback import extract_tb
+from traceback import FrameSummary, extract_tb
 from types import ModuleType
 
 from pydantic import ValidationError
 
 from grid import Grid, spec_error
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import AblateError, EnvironmentProblem, SpecError
+from runners.code import SOURCE
+from runners.origin import is_installed
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:
@@ -49,6 +51,7 @@ def import_spec_file(path: Path | str) -> ModuleType:
     name = spec_module_name(path)
     module = ModuleType(name)
     module.__file__ = str(path.resolve())
+    module.__dict__[SOURCE] = source
     before = sys.modules.get(name)
     sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
     try:
@@ -91,12 +94,39 @@ def _source(path: Path) -> str:
 
 
 def _explain(path: Path, file: str, error: BaseException) -> str:
-    """`path:line: what happened`, the line being the innermost one of the file itself."""
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f"{path}:{error.lineno}: {error.msg}"
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
-    where = f"{path}:{lines[-1]}" if lines else str(path)
+    """`path:line: what happened`: where in the file, or in a file that it imports, and where inside that if not there.
+
+    What a function refuses with an error meant for users is the fault of the line that called it.
+    """
+    frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        where, message = f"{_shown(error.filename, path, file)}:{error.lineno}", error.msg
+        return f"{where}: {message}{_imported_by(error.filename, frames, path, file)}"
+    loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
+    places = [frame for frame in frames if frame.filename == loading]
+    where = f"{_shown(loading, path, file)}:{places[-1].lineno}" if places else str(path)
+    after = _imported_by(loading, frames, path, file)
     if isinstance(error, ValidationError):
-        return f"{where}: {spec_error(error, error.title)}"
+        return f"{where}: {told(error)}{after}"
     text = str(error) or "no message"
-    return f"{where}: {text}" if isinstance(error, SpecError) else f"{where}: {type(error).__name__}: {text}"
+    if isinstance(error, AblateError):
+        return f"{where}: {text}{after}"
+    raised = frames[-1] if frames and frames[-1].filename != loading else None
+    inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
+    return f"{where}: {type(error).__name__}: {text}{inside}{after}"
+
+
+def told(error: ValidationError) -> str:
+    """The sentence for `error`, which begins with the class it is about and names it once."""
+    text = str(spec_error(error, ""))
+    return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
+
+
+def _shown(found: str, path: Path, file: str) -> str:
+    """The user's own file is called what they called it."""
+    return str(path) if found == file else found
+
+
+def _imported_by(loading: str, frames: list[FrameSummary], path: Path, file: str) -> str:
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" (imported by {path}:{lines[-1]})" if loading != file and lines else ""

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, NamedTuple, final
 
 from grid import Grid
-from grid.errors import SpecError
+from runners.cells import Cells
+from runners.code import ran_other_code
 from runners.manifest import read_lines, trial_lines, write_grid
 from store.layout import Layout
 from store.status import Status, trial_state
@@ -21,10 +22,14 @@ class Surveyed(NamedTuple):
     cell: str
     label: str
     operator: str
+    operator_key: str
+    """The key of the operator's spec: two operators may share a label."""
     seed: int
     line: int
     """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
     status: Status
+    other_code: bool = False
+    """It is ok, and other code made it so than the one that would train it now."""
 
 
 @final
@@ -34,13 +39,28 @@ class Survey:
 
     layout: Layout
     trials: tuple[Surveyed, ...]
+    cells: Cells
     retry: bool
+    again: bool
 
     @cached_property
     def to_do(self) -> tuple[Surveyed, ...]:
-        """Trials that are not ok; failed ones only with `retry`. Those another run works on are among them."""
-        unwanted = ("ok",) if self.retry else ("ok", "failed")
-        return tuple(found for found in self.trials if found.status not in unwanted)
+        """Trials that are not ok; failed ones only with `retry`, and with `again` those that ran other code.
+
+        Trials that another run works on are among them.
+        """
+        return tuple(found for found in self.trials if self.wants(found))
+
+    def wants(self, found: Surveyed) -> bool:
+        """Whether a trial is to be trained."""
+        if found.status == "ok":
+            return self.again and found.other_code
+        return self.retry or found.status != "failed"
+
+    @property
+    def other_code(self) -> int:
+        """How many finished trials ran other code."""
+        return sum(found.other_code for found in self.trials)
 
     def count(self, status: Status) -> int:
         """How many trials have this status."""
@@ -56,51 +76,36 @@ class Survey:
             yield from read_lines(self.layout.grid_trials(name), numbers)
 
 
-def survey(layout: Layout, grids: Sequence[Grid], *, retry: bool = False) -> Survey:
-    """Look without touching anything.
-
-    Raises:
-        SpecError: a grid is invalid, or two have the same name.
-    """
-    _require_names(grids)
-    known = set(layout.trial_keys())
-    found = _Collector(layout, known)
+def survey(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool = False, again: bool = False) -> Survey:
+    """Look at the trials of `grids`, whose `cells` were walked, without touching anything."""
+    found = _Collector(layout, cells)
     for grid in grids:
         for _ in found.through(trial_lines(grid)):
             pass
-    return Survey(layout, tuple(found.trials), retry)
+    return Survey(layout, tuple(found.trials), cells, retry, again)
 
 
-def publish(layout: Layout, grids: Sequence[Grid], *, retry: bool) -> Survey:
+def publish(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool, again: bool) -> Survey:
     """Write the grids into the campaign and survey them on the way.
 
     Raises:
-        SpecError: a grid is invalid, or two have the same name.
         EnvironmentProblem: the campaign cannot be written.
     """
-    _require_names(grids)
-    found = _Collector(layout, set(layout.trial_keys()))
+    found = _Collector(layout, cells)
     for grid in grids:
         write_grid(layout, grid, found.through(trial_lines(grid)))
-    return Survey(layout, tuple(found.trials), retry)
-
-
-def _require_names(grids: Sequence[Grid]) -> None:
-    if not grids:
-        raise SpecError("a run needs at least one grid; got none")
-    twice = [name for name, count in Counter(grid.name for grid in grids).items() if count > 1]
-    if twice:
-        raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
+    return Survey(layout, tuple(found.trials), cells, retry, again)
 
 
 @final
 class _Collector:
     """Notes the trials in a stream of lines that it passes on unchanged."""
 
-    def __init__(self, layout: Layout, known: set[str]) -> None:
+    def __init__(self, layout: Layout, cells: Cells) -> None:
         self.trials: list[Surveyed] = []
         self._layout = layout
-        self._known = known
+        self._cells = cells
+        self._known = set(layout.trial_keys())
         self._seen: set[str] = set()
 
     def through(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -112,9 +117,15 @@ class _Collector:
             yield line
 
     def _surveyed(self, number: int, line: dict[str, Any]) -> Surveyed:
-        key = line["trial"]
-        status: Status = trial_state(self._layout, key).status if key in self._known else "pending"
-        return Surveyed(key, line["grid"], line["cell"], line["label"], line["operator"], line["seed"], number, status)
+        key, grid, cell = line["trial"], line["grid"], line["cell"]
+        about = self._cells.about[grid, cell]
+        status: Status = "pending"
+        other = False
+        if key in self._known:
+            state = trial_state(self._layout, key)
+            status, other = state.status, ran_other_code(state, about.sources)
+        label, operator, seed = line["label"], line["operator"], line["seed"]
+        return Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
 
 
 def _runs(wanted: Sequence[Surveyed]) -> Iterator[tuple[str, list[int]]]:

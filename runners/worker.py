@@ -17,6 +17,7 @@ from grid import Spec
 from grid.errors import SpecError
 from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim
 from runners.checkpoint import discard_checkpoints
+from runners.code import Codes
 from runners.failure import Failure, failure_of
 from runners.manifest import Manifest
 from runners.memory import reset_peak_memory
@@ -51,8 +52,15 @@ class Job:
     """Spec files that define choices of their own; every worker loads them."""
     retry: bool = False
     """Whether trials that failed before are tried again."""
-    code: str | None = None
-    """Hash of the code that runs, recorded with each attempt."""
+    again: bool = False
+    """Whether trials that other code has finished are trained again."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of the project's modules as the run began: what workers have loaded, whatever was edited since."""
+
+    @property
+    def code(self) -> str | None:
+        """Hash of the core, which is the same for every trial; None where workers look for themselves."""
+        return self.modules.get("core")
 
 
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
@@ -114,6 +122,7 @@ class Worker:
         self._own_process = own_process
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)
+        self._codes = Codes(job.modules)
         self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
         if own_process:  # else this process has loaded them already, and classes must not be made twice
             for file in job.files:
@@ -128,12 +137,14 @@ class Worker:
             CampaignUnwritable: a record could not be written.
         """
         line = self._manifest.line(row)
-        mine = claim(self._layout, line["trial"], self._about(line["spec"]), retry=self._job.retry)
+        trial = self._trial(line)
+        about = self._about(line["spec"], trial)
+        mine = claim(self._layout, line["trial"], about, retry=self._job.retry, again=self._job.again)
         if isinstance(mine, Taken):
             return Outcome(row, _FOUND[mine.status])
-        return self._attempt(row, line, mine)
+        return self._attempt(row, line, mine, trial)
 
-    def _about(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def _about(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
         execution = spec.get("execution") or {}
         return {
             "submission": self._job.submission,
@@ -141,10 +152,11 @@ class Worker:
             "path": execution.get("path"),
             "device": execution.get("device"),
             "threads": execution.get("threads"),
-            "code": self._job.code,
+            "code": self._codes.core,
+            "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
         }
 
-    def _attempt(self, row: int, line: dict[str, Any], mine: Claim) -> Outcome:
+    def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
         listener = self._listener
         watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
@@ -153,11 +165,11 @@ class Worker:
         del mine  # with it goes the checkpoint, once training has taken it
         reset_peak_memory()
         with attempt, self._logged(attempt):
-            return self._outcome(row, line, attempt)
+            return self._outcome(row, line, attempt, trial)
 
-    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt) -> Outcome:
+    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
-            finished = self._train(self._trial(line), attempt)
+            finished = self._trained(trial, attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable):
@@ -174,6 +186,11 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"])
         return Outcome(row, "ok", attempt.number)
 
+    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> Finished:
+        if isinstance(trial, Exception):
+            raise trial
+        return self._train(trial, attempt)
+
     def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         with attempt.log.open("a") as log:
             log.write(failure.traceback or failure.message)
@@ -181,10 +198,14 @@ class Worker:
         gc.collect()  # the tensors of a failed trial hang on its traceback
         return Outcome(row, "failed", attempt.number, failure)
 
-    def _trial(self, line: dict[str, Any]) -> Spec:
-        trial = self._trial_class.model_validate(line["spec"])
+    def _trial(self, line: dict[str, Any]) -> Spec | Exception:
+        """The trial of a line, or why it cannot be made: that is for its attempt to record."""
+        try:
+            trial = self._trial_class.model_validate(line["spec"])
+        except Exception as error:  # noqa: BLE001  # raised again inside the attempt
+            return error
         if trial.key != line["trial"]:
-            raise SpecError(
+            return SpecError(
                 f"the manifest calls this trial {line['trial']} and its spec has the key {trial.key} here: the code or "
                 "the spec file was edited after the run began; run the same command again"
             )

@@ -9,7 +9,7 @@ from the fourth on, where two points determine the function; eq. 2 as printed ha
 error of each position is recorded too, so any other choice can be computed from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
 from typing import Annotated, Literal, Self, final
@@ -86,6 +86,10 @@ class ShiftGrid(Spec):
         return ((self.sigma_x[0], self.sigma_f[0]),) if self.per_position is None else self.per_position
 
 
+def _at(sigma_x: float, sigma_f: float) -> dict[str, float]:
+    return {"sigma_x": sigma_x, "sigma_f": sigma_f}
+
+
 class LinearFunctions(Task):
     """Paper 003's task; every default is the paper's, without its curriculum (`curriculum=Curriculum()`)."""
 
@@ -117,6 +121,16 @@ class LinearFunctions(Task):
     def points_at(self, step: int) -> int:
         """The number of points at training step `step`, counted from 1."""
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        grid = self.evaluation
+        positions = range(1, grid.points + 1)
+        return {
+            "mse": [_at(*condition) for condition in grid.conditions()],
+            "squared_error": [
+                {**_at(*condition), "position": position} for condition in grid.by_position() for position in positions
+            ],
+        }
 
     def open(self) -> "LinearFunctionsData":
         return LinearFunctionsData(self)
@@ -154,7 +168,7 @@ class LinearFunctionsData(Data):
         grid = self._task.evaluation
         for sigma_x, sigma_f in grid.conditions():
             errors = squared_errors(predict, grid, sigma_x, sigma_f)
-            point = {"sigma_x": sigma_x, "sigma_f": sigma_f}
+            point = _at(sigma_x, sigma_f)
             yield over_items("mse", errors[:, SCORED_FROM:].mean(1), point)
             if (sigma_x, sigma_f) in grid.by_position():
                 for position, error in enumerate(errors.unbind(1), start=1):

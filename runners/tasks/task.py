@@ -7,7 +7,7 @@ alone: all models and all seeds are judged on the same sample.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -81,6 +81,13 @@ class Task(Choice):
     @abstractmethod
     def length(self) -> int:
         """The longest sequence the model sees, in training or in evaluation."""
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
+        """The name of every evaluation, with every point it is taken at; `{}` is the point of one without a grid.
+
+        A grid's measure is held against it before anything is trained. None, the default: known when it has run.
+        """
+        return None
 
     @abstractmethod
     def open(self) -> Data:

@@ -147,7 +147,8 @@ def _code_differs(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
     codes = {side.runs[seed].code for seed in seeds for side in (arm, base)}
     if len(codes) < 2:
         return None
-    return f"mixed code: the runs come from {len(codes)} versions of the code; run them again with one"
+    versions = f"the runs come from {len(codes)} versions of the code"
+    return f"mixed code: {versions}; `ablate run SPEC --again` trains those of another version again"
 
 
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:

@@ -1,17 +1,22 @@
 """A plan says what a run would do, and does nothing."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from toy_campaign import run_quietly, toy_grid
-from toy_training import ToyTrial, train
+from toy_training import Falling, ToyTrial, train
 
-from grid import Spec, forbid
+from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
-from runners.estimate import MOST_TIMED
+from runners.cells import walk
+from runners.estimate import MOST_TIMED, Durations
 from runners.plan import Plan, PlanOptions, plan_campaign
+from runners.plan_text import plan_lines
 from runners.stopwatch import seconds_of
+from runners.survey import survey
+from store.layout import Layout
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -87,7 +92,7 @@ def test_finished_trials_are_a_better_guide_than_a_stopwatch(tmp_path: Path) -> 
     assert estimate.seconds is not None
     assert 4 * 20 * 0.002 <= estimate.seconds < 1e6
     run_quietly(tmp_path, grid)
-    assert plan_campaign(tmp_path, [grid]).estimate == (0.0, "nothing is left to do")
+    assert plan_campaign(tmp_path, [grid]).estimate == (0.0, "nothing is left to do", ())
 
 
 def test_the_stopwatch_stops_and_scales_to_all_steps() -> None:
@@ -101,9 +106,71 @@ def _slow(trial: Spec, surroundings):  # type: ignore[no-untyped-def]
     return train(trial.changed(execution=trial.execution.changed(step_s=0.001)), surroundings)
 
 
-@pytest.mark.parametrize("trial", [ToyTrial(fate="raises", fate_at=1), ToyTrial(steps=1)])
-def test_where_no_pace_can_be_told_the_stopwatch_says_so(trial: ToyTrial) -> None:
-    assert seconds_of(trial, train) is None
+def test_where_no_pace_can_be_told_the_stopwatch_says_so() -> None:
+    assert seconds_of(ToyTrial(steps=1), train) is None
+
+
+def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -> None:
+    def seconds(trial: Spec) -> float | None:
+        assert isinstance(trial, ToyTrial)
+        if trial.operator.label == "falling":
+            return seconds_of(trial.changed(fate="raises", fate_at=1), train)
+        return 5.0
+
+    plan = plan_campaign(tmp_path, [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
+    assert plan.estimate.problems == ("falling: ValueError: seed 0 met its fate",)
+    assert plan.estimate.seconds == 10.0
+    assert "  could not be timed: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
+
+
+def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> None:
+    def seconds(trial: Spec) -> float:
+        raise KeyError if trial.seed else RuntimeError("shapes differ\n  [3]\n  [4]")  # type: ignore[attr-defined]
+
+    for seed, said in ((0, "RuntimeError: shapes differ"), (1, "KeyError")):
+        plan = plan_campaign(tmp_path, [toy_grid(seeds=[seed])], PlanOptions(seconds=seconds))
+        assert sorted(plan.estimate.problems) == [f"falling: {said}", f"rising: {said}"]
+        assert plan.estimate.seconds is None
+
+
+def twins() -> Grid:
+    """Two operators that differ and share a label."""
+    operators = [Falling(), Falling(rate=0.5)]
+    return Grid(name="twins", base=ToyTrial(), axes=[over("operator", operators, labels=["fast", "slow"])], seeds=[0])
+
+
+def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_their_own(tmp_path: Path) -> None:
+    def rate(trial: Spec) -> float:
+        return float(trial.operator.rate)  # type: ignore[attr-defined]
+
+    options = PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
+    plan = plan_campaign(tmp_path, [twins()], options)
+    assert [each.operator for each in plan.operators] == ["falling", "falling"]
+    assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
+    assert plan.estimate.seconds == pytest.approx(0.9 + 0.5)
+    names = [line.split("  ")[1] for line in plan_lines(plan) if "parameters" in line]
+    assert sorted(names) == sorted(f"falling [{each.key[:6]}]" for each in plan.operators)
+
+
+def test_finished_trials_of_one_operator_say_nothing_of_the_other_that_has_its_label(tmp_path: Path) -> None:
+    grid = twins()
+    run_quietly(tmp_path, grid)
+    keys = {planned.trial.operator.rate: planned.trial.operator.key for planned in grid.trials()}  # type: ignore[attr-defined]
+    cells = walk([grid])
+    durations = Durations(survey(Layout(tmp_path), [grid], cells))
+    for rate, key in keys.items():
+        found = next(each for each in survey(Layout(tmp_path), [grid], cells).trials if each.operator_key == key)
+        (end,) = Layout(tmp_path).trial(found.key).glob("001/end.json")
+        assert durations.of(found._replace(cell="another")) == json.loads(end.read_bytes())["wall_s"], rate
+
+
+def test_a_plan_of_a_campaign_with_failures_says_how_they_are_tried_again(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=[0], fates=["ok", "raises"])
+    run_quietly(tmp_path, grid)
+    said = "\n".join(plan_lines(plan_campaign(tmp_path, [grid])))
+    assert "2 done, 2 failed before, 0 pending" in said
+    assert "--retry" in said
+    assert "to do: 0 trials" in said
 
 
 def test_two_grids_of_one_name_are_refused(tmp_path: Path) -> None:

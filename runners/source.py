@@ -1,0 +1,131 @@
+"""Python text as what it means: statements without comments, docstrings and layout, and which of them matter."""
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from importlib.util import resolve_name
+from types import ModuleType
+
+_SAYS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+
+
+def statements(text: str) -> list[ast.stmt]:
+    """The top-level statements of `text`, one for every imported name; text that is not Python counts as it stands."""
+    try:
+        return [each for statement in ast.parse(text).body for each in _split(statement)]
+    except (SyntaxError, ValueError):  # a file that was edited since it was imported, and not finished
+        return [ast.Expr(ast.Constant(text.encode("utf-8", "surrogatepass")))]
+
+
+def _split(statement: ast.stmt) -> Iterator[ast.stmt]:
+    if isinstance(statement, ast.Import):
+        yield from (ast.Import([name]) for name in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        yield from (ast.ImportFrom(statement.module, [name], statement.level) for name in statement.names)
+    else:
+        yield statement
+
+
+def digest(found: Sequence[ast.stmt]) -> str:
+    """32 hexadecimal digits, the same for the same statements in every version of Python."""
+    return hashed(_canonical(list(found)))
+
+
+def hashed(text: str) -> str:
+    """blake2b-128 of `text`, as 32 hexadecimal digits."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _canonical(node: object) -> str:
+    """Like `ast.dump`, without strings that stand alone and without empty fields, which Python's versions add."""
+    if isinstance(node, list):
+        return f"[{','.join(_canonical(each) for each in node if not _is_text(each))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if name not in _SAYS_NOTHING)
+    told = (f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
+    return f"{type(node).__name__}({','.join(told)})"
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) -> list[ast.stmt]:
+    """The statements that the definition of `wanted` reaches through the names it uses, in order.
+
+    Statements that do more than bind names may change anything, so they and what they use always count. Statements
+    that bind nothing but names in `left_out` never do. Where nothing binds `wanted`, everything else counts.
+    """
+    left_out = frozenset(left_out)
+    bound = [_bound(statement) for statement in found]
+    kept = {at for at, names in enumerate(bound) if names is None}
+    if not any(wanted in names for names in bound if names):
+        return [statement for statement, names in zip(found, bound, strict=True) if not names or names - left_out]
+    waiting = [wanted, *(name for at in kept for name in _used(found[at]))]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name in left_out:
+            continue
+        seen.add(name)
+        for at, names in enumerate(bound):
+            if names and name in names and at not in kept:
+                kept.add(at)
+                waiting.extend(_used(found[at]))
+    return [found[at] for at in sorted(kept)]
+
+
+def _bound(statement: ast.stmt) -> frozenset[str] | None:
+    """The names that `statement` binds, where that is all it does; else None."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return frozenset({statement.name})
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        names = frozenset(each.asname or each.name.partition(".")[0] for each in statement.names)
+        return None if "*" in names else names
+    if isinstance(statement, ast.AnnAssign):
+        return _targets([statement.target])
+    if isinstance(statement, ast.Assign):
+        return _targets(statement.targets)
+    return frozenset() if _is_text(statement) else None
+
+
+def _targets(targets: Iterable[ast.expr]) -> frozenset[str] | None:
+    """The names assigned to; None where something else than a name is, such as an attribute."""
+    names: set[str] = set()
+    for target in targets:
+        inner = _targets(target.elts) if isinstance(target, ast.Tuple | ast.List) else None
+        if isinstance(target, ast.Name):
+            names.add(target.id)
+        elif inner is None:
+            return None
+        else:
+            names |= inner
+    return frozenset(names)
+
+
+def _used(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def imported_modules(found: Iterable[ast.stmt], importer: ModuleType) -> Iterator[ModuleType]:
+    """The modules that the statements of `importer`, at any depth, import, and those where what they import is made."""
+    for statement in found:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                yield from _loaded(*(each.name for each in node.names))
+            elif isinstance(node, ast.ImportFrom):
+                home = _absolute(node, importer)
+                for each in node.names:
+                    thing = getattr(sys.modules.get(home), each.name, None)
+                    yield from _loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
+
+
+def _loaded(*names: str) -> Iterator[ModuleType]:
+    return (module for name in names if (module := sys.modules.get(name)) is not None)
+
+
+def _absolute(node: ast.ImportFrom, importer: ModuleType) -> str:
+    package = getattr(importer, "__package__", None) or importer.__name__
+    return resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module or ""

@@ -1,0 +1,297 @@
+"""Code is a property of a trial: it changes with what can change a number, and with nothing else."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from toy_training import Toy, ToyTrial
+
+from grid import Grid, Spec
+from runners.code import CORE, Codes, code_of
+from runners.source import digest, relevant, statements
+from runners.specfile import load_spec_file
+from runners.trial import Trial
+from variants import ssa
+
+ROOT = Path(__file__).parent.parent.parent
+
+FORMULA = '''"""A score of the user's own."""
+
+from typing import ClassVar, Literal
+
+from grid import Grid, over
+from helpers_of_{name} import power
+from runners import LinearFunctions, Training, Trial
+from variants import Operator, Score, gpt2, softmax, ssa
+
+SLOPE = 2.0
+UNUSED = 7
+many = range(3)
+
+
+def log_power(a):
+    """A comment in prose."""
+    return power(a) * SLOPE
+
+
+class Mine(Score):
+    """Mine."""
+
+    source: ClassVar[str] = "mine"
+    kind: Literal["mine_{name}"] = "mine_{name}"
+
+    def log_score(self, a):
+        return log_power(a)  # the formula
+
+    def oracle(self, a):
+        return SLOPE * a
+
+
+class Other(Score):
+    source: ClassVar[str] = "mine"
+    kind: Literal["other_{name}"] = "other_{name}"
+
+    def log_score(self, a):
+        return 3 * a
+
+    def oracle(self, a):
+        return 3 * a
+
+
+base = Trial(
+    task=LinearFunctions(points=5),
+    model=gpt2(layers=2, heads=2, width=8),
+    operator=Operator(score=Mine()),
+    training=Training(steps=2),
+)
+grid = Grid(name="mine", base=base, axes=[over("operator.score", [Mine(), Other()])], seeds=many)
+'''
+
+
+@pytest.fixture
+def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Loads the formula with replacements made, and gives the code of its first trial."""
+    name = f"t{abs(hash(request.node.nodeid))}"
+    monkeypatch.syspath_prepend(tmp_path)
+    helpers = tmp_path / f"helpers_of_{name}.py"
+
+    def load(*changes: tuple[str, str], helper: str = "def power(a):\n    return a\n", text: str = FORMULA) -> str:
+        helpers.write_text(helper)
+        sys.modules.pop(helpers.stem, None)
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        path = tmp_path / "mine.py"
+        path.write_text(text.format(name=name))
+        return code_of(load_spec_file(path)["mine"].base)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("power(a) * SLOPE", "power(a) * SLOPE * 1.5"),
+        ("return log_power(a)", "return 2 * log_power(a)"),
+        ("SLOPE = 2.0", "SLOPE = 2.5"),
+        ("def log_power", "@staticmethod\ndef log_power"),
+        ("many = range(3)", "many = range(3)\nimport torch\ntorch.set_num_threads(1)"),
+    ],
+    ids=["helper", "formula", "constant", "decorator", "effect"],
+)
+def test_editing_what_a_formula_reaches_is_other_code(edited: Callable[..., str], change: tuple[str, str]) -> None:
+    assert edited() != edited(change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("many = range(3)", "many = range(30)"),
+        ("[Mine(), Other()]", "[Mine()]"),
+        ("# the formula", "# the formula, explained"),
+        ("A comment in prose.", "Better prose."),
+        ("UNUSED = 7", "UNUSED = 8"),
+        ("return 3 * a", "return 4 * a"),
+        ("Operator, Score, gpt2, softmax, ssa", "Operator, Score, gpt2, llama2, softmax, ssa"),
+        ("SLOPE = 2.0", "SLOPE = (\n    2.0\n)"),
+        ("Training(steps=2)", "Training(steps=3)"),
+    ],
+    ids=["seeds", "axis", "comment", "docstring", "unused", "other class", "import", "layout", "base"],
+)
+def test_editing_the_grid_or_what_says_nothing_is_not(edited: Callable[..., str], change: tuple[str, str]) -> None:
+    assert edited() == edited(change)
+
+
+def test_a_file_that_a_users_formula_imports_counts_and_its_comments_do_not(edited: Callable[..., str]) -> None:
+    assert edited() == edited(helper="# said\ndef power(a):\n    return a\n")
+    assert edited() != edited(helper="def power(a):\n    return -a\n")
+
+
+def test_code_is_that_of_the_loaded_text_and_not_of_the_edited_file(tmp_path: Path) -> None:
+    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs").format(name="loaded")
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    trial = load_spec_file(path)["mine"].base
+    before = code_of(trial)
+    path.write_text(text.replace("SLOPE = 2.0", "SLOPE = 9.0"))
+    assert code_of(trial) == before
+
+
+def test_a_spec_file_has_the_same_code_wherever_it_lies(tmp_path: Path) -> None:
+    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs")
+    codes = []
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "mine.py"
+        path.write_text(text.format(name="placed"))
+        command = [sys.executable, "-P", "-c", _TELL, str(path)]
+        codes.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert codes[0] == codes[1]
+
+
+_TELL = (
+    "import sys; from runners.specfile import load_spec_file; from runners.code import code_of\n"
+    "print(code_of(load_spec_file(sys.argv[1])['mine'].base))"
+)
+
+
+def test_a_trial_runs_the_core_and_the_modules_of_its_own_choices(tiny: Trial) -> None:
+    plain = Codes().sources(tiny)
+    rich = Codes().sources(tiny.changed(operator=ssa()))
+    assert "variants.scores.ssa" in rich
+    assert "variants.scores.ssa" not in plain
+    assert plain["core"] == rich["core"]
+    assert not {name for name in plain if name.startswith(("grid", "store", "dashboards", "variants.papers"))}
+
+
+def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter(tiny: Trial) -> None:
+    assert code_of(tiny) == code_of(tiny.changed(seed=9))
+    assert code_of(tiny) == code_of(tiny.changed(training=tiny.training.changed(steps=3)))
+    assert code_of(tiny) != code_of(tiny.changed(operator=ssa()))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "same"),
+    [
+        ("variants/scores/new.py", '"""A score nobody uses."""\n', True),
+        ("variants/scores/ssa.py", "LIMIT = 1\n", True),
+        ("variants/scores/__init__.py", "LIMIT = 1\n", True),
+        ("dashboards/new.py", "LIMIT = 1\n", True),
+        ("runners/cli.py", "LIMIT = 1\n", True),
+        ("variants/operator.py", "# a comment\n", True),
+        ("variants/operator.py", "LIMIT = 1\n", False),
+        ("variants/scores/exponential.py", "LIMIT = 1\n", False),
+        ("variants/paths/new.py", "LIMIT = 1\n", False),
+        ("runners/training.py", "LIMIT = 1\n", False),
+        ("runners/tasks/linear_functions.py", "LIMIT = 1\n", False),
+    ],
+)
+def test_only_files_a_trial_passes_through_are_its_code(
+    project: Path, tiny: Trial, file: str, text: str, same: bool
+) -> None:
+    before = _code_in(project, tiny)
+    path = project / file
+    original = path.read_text() if path.exists() else None
+    with path.open("a") as sink:
+        sink.write(text)
+    try:
+        assert (_code_in(project, tiny) == before) == same
+    finally:
+        path.unlink() if original is None else path.write_text(original)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rooms, copied, so that their files can be edited."""
+    root = tmp_path_factory.mktemp("project")
+    for room in ("grid", "variants", "runners", "store", "dashboards"):
+        shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def _code_in(project: Path, trial: Trial) -> str:
+    """The code of a trial as seen from the files of `project`; this process's modules stay what they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runners.code.PROJECT", project)
+        patch.setattr("runners.code._file", lambda module: str(project / Path(module.__file__).relative_to(ROOT)))
+        patch.setattr("runners.code.room_of", lambda module: module.__name__.partition(".")[0])
+        return code_of(trial)
+
+
+def test_every_pattern_of_the_core_finds_a_file() -> None:
+    assert [pattern for pattern in CORE if not list(ROOT.glob(pattern))] == []
+
+
+def test_modules_known_from_another_process_are_not_read_again(tiny: Trial) -> None:
+    first = Codes()
+    sources = first.sources(tiny)
+    known = {name: version[::-1] for name, version in first.modules.items()}
+    assert Codes(first.modules).sources(tiny) == sources
+    assert Codes(known).sources(tiny) == {name: version[::-1] for name, version in sources.items()}
+
+
+def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:
+    def made(body: str) -> str:
+        space = {"Toy": Toy, "Literal": Literal, "__name__": "nowhere"}
+        kind_field = 'kind: Literal["cell"] = "cell"'
+        exec(f"class Cell(Toy):\n    {kind_field}\n    def rate_of(self):\n        return {body}\n", space)
+        kind = space["Cell"]
+        assert isinstance(kind, type)
+        return code_of(ToyTrial(operator=kind()))
+
+    assert made("1 + self.rate") == made("1 + self.rate")
+    assert made("1 + self.rate") != made("2 + self.rate")
+    assert made("1 + self.rate") != made("1 + self.other")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a = 1\nb = a\nc = 2", "a = 1|b = a"),
+        ("c, d = 1, 2\nb = c", "c, d = (1, 2)|b = c"),
+        ("def a(): return x\nx: int = 1\nb = a", "def a():\n    return x|x: int = 1|b = a"),
+        ("b = 1\nc = 2\nb += c", "b = 1|c = 2|b += c"),
+        ("import m.n\nb = m.o\nfrom z import w", "import m.n|b = m.o"),
+        ("from z import v, w\nb = w", "from z import w|b = w"),
+        ("from z import *\nb = 1", "from z import *|b = 1"),
+        ("b = 1\na.x = 2", "b = 1|a.x = 2"),
+        ("if x:\n    b = 1\nx = 0\nb = 2\ny = 0", "if x:\n    b = 1|x = 0|b = 2"),
+        ("g = 1\nb = 2\nprint(g)", "b = 2|print(g)"),
+        ("a = 1\nc = 2\ng = 3", "a = 1|c = 2"),
+    ],
+)
+def test_what_is_reached_from_a_name_and_what_has_effects_is_kept(text: str, kept: str) -> None:
+    """`b` is wanted, `g` is left out."""
+    assert "|".join(ast.unparse(each) for each in relevant(statements(text), "b", {"g"})) == kept
+
+
+def test_text_that_is_not_python_counts_as_it_stands() -> None:
+    assert digest(statements("def f(")) == digest(statements("def f("))
+    assert digest(statements("def f(")) != digest(statements("def f(("))
+    assert digest(statements("a = 1")) != digest(statements("a = 1.0"))
+    assert digest(statements("return_ = None")) != digest(statements("return_ = False"))
+
+
+def test_grids_are_no_code_whatever_makes_them(tmp_path: Path) -> None:
+    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs").format(name="maker")
+    made = text.replace(
+        "grid = Grid(name=", "def make(name, **rest):\n    return Grid(name=name, **rest)\n\ngrid = make("
+    )
+    made = made.replace('make("mine"', 'make("mine"')
+    path = tmp_path / "mine.py"
+    codes = []
+    for seeds in ("range(3)", "range(9)"):
+        path.write_text(made.replace("many = range(3)", f"many = {seeds}") + "\nprint(len(list(grid.seeds)))\n")
+        found: dict[str, Grid] = load_spec_file(path)
+        codes.append(code_of(found["mine"].base))
+    assert codes[0] == codes[1]
+
+
+def test_a_spec_is_all_that_is_asked_for() -> None:
+    trial: Spec = ToyTrial()
+    assert len(code_of(trial)) == 32
