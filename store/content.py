@@ -11,12 +11,12 @@ _WHAT = {
     "planned": "*",
     # whether a process lives is a fact of the moment, so a running trial counts as pending here
     "trial": "* REPLACE (CASE WHEN status = 'running' THEN 'pending' ELSE status END AS status)",
-    "attempt": "* EXCLUDE (alive)",
-    "metric": "*",
-    "evaluation": "*",
-    "probe": "*",
+    "attempt": "* EXCLUDE (alive, signature)",
+    "metric": "* EXCLUDE (shard)",
+    "evaluation": "* EXCLUDE (shard)",
+    "probe": "* EXCLUDE (shard)",
     "recorded": "*",
-    "shard": "* EXCLUDE (ingested)",
+    "shard": "* EXCLUDE (number, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",
     "bad_record": "* EXCLUDE (found)",
 }

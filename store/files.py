@@ -99,12 +99,16 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         NotFoundError: there is no such file.
-        StoreError: it is torn or altered: not one JSON object.
+        StoreError: it is torn or altered: not one JSON object, or not even a file.
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise StoreError(f"{path} must be a file, and a directory stands there; move it away") from error
+    except NotADirectoryError as error:
+        raise StoreError(f"{path.parent} must be a directory, and a file stands there; move it away") from error
     except OSError as error:
         raise environment_problem("read", path, error) from error
     return parse_object(data, str(path))

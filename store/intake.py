@@ -1,7 +1,7 @@
 """Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -25,6 +25,7 @@ class Intake:
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
         self._layout = layout
         self._connection = connection
+        self._signatures: dict[str, str] = {}
         self.rows = 0
         self.shards = 0
         self.bad_shards = 0
@@ -38,6 +39,7 @@ class Intake:
             EnvironmentProblem: the disk is full; what was inserted before stays.
         """
         files = {path.name: path for path in self._layout.shards()}
+        self._recheck(files)
         quarantined = self._quarantined()
         self._forget(name for name in quarantined if name not in files)
         ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
@@ -58,6 +60,39 @@ class Intake:
             waiting += info.rows
         self._insert(batch)
 
+    def _recheck(self, files: Mapping[str, Path]) -> None:
+        """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
+        ledger = self._connection.execute('SELECT file, signature, number, "table" FROM shard').fetchall()
+        for name, signature, number, table in ledger:
+            path = files.get(name)
+            if path is None or file_signature(path) == signature:
+                continue
+            now = file_signature(path)
+            try:
+                verify_shard(path)
+            except BadShard as error:
+                with transaction(self._connection):
+                    self._withdraw(number, table)
+                    self._enter_bad(name, error.reason, now)
+                self.bad_shards += 1
+            else:
+                row = {"number": number, "signature": now}
+                self._connection.execute("UPDATE shard SET signature = $signature WHERE number = $number", row)
+
+    def _withdraw(self, number: int, table: str) -> None:
+        """Remove the shard `number` and its rows, and let a twin of it be tried that was set aside."""
+        execute = self._connection.execute
+        execute(
+            "UPDATE bad_shard SET signature = '' FROM shard s WHERE s.number = $number AND contains(bad_shard.file, "
+            "s.blake2b)",
+            {"number": number},
+        )
+        execute("DELETE FROM shard WHERE number = $number", {"number": number})
+        execute(f"DELETE FROM {table} WHERE shard = $number", {"number": number})
+        execute("DELETE FROM recorded")
+        every = " UNION ".join(f"SELECT trial, attempt FROM {name}" for name in TABLES)
+        execute(f"INSERT INTO recorded {every}")
+
     def _quarantined(self) -> dict[str, str]:
         return dict(self._connection.execute("SELECT file, signature FROM bad_shard").fetchall())
 
@@ -67,7 +102,7 @@ class Intake:
             self.forgotten += 1
 
     def _verified(self, path: Path, known: set[str]) -> ShardInfo | None:
-        signature = file_signature(path)
+        signature = self._signatures[path.name] = file_signature(path)
         try:
             info = verify_shard(path)
         except BadShard as error:
@@ -79,11 +114,14 @@ class Intake:
         return info
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
-        row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
         with transaction(self._connection):
-            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
-            self._connection.execute("INSERT INTO bad_shard VALUES ($file, $reason, $signature, $found)", row)
+            self._enter_bad(name, reason, signature)
         self.bad_shards += 1
+
+    def _enter_bad(self, name: str, reason: str, signature: str) -> None:
+        row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
+        self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+        self._connection.execute("INSERT INTO bad_shard VALUES ($file, $reason, $signature, $found)", row)
 
     def _insert(self, batch: Sequence[ShardInfo]) -> None:
         """Insert the shards of `batch` in one transaction, or, if the engine refuses one of them, one by one."""
@@ -105,12 +143,15 @@ class Intake:
     def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
         connection = self._connection
         with transaction(connection):
+            self._number(batch)
             for table, schema in TABLES.items():
                 paths = [str(info.path) for info in batch if info.table == table]
                 if paths:
                     columns = ", ".join(schema.names)
                     connection.execute(
-                        f"INSERT INTO {table} ({columns}) SELECT {columns} FROM read_parquet($paths)", {"paths": paths}
+                        f"INSERT INTO {table} ({columns}, shard) SELECT {columns}, number "
+                        "FROM read_parquet($paths, filename = true) JOIN numbered ON parse_filename(filename) = file",
+                        {"paths": paths},
                     )
                     connection.execute(
                         "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM read_parquet($paths) "
@@ -118,8 +159,16 @@ class Intake:
                         {"paths": paths},
                     )
             self._enter(batch)
+            connection.unregister("numbered")
         self.rows += sum(info.rows for info in batch)
         self.shards += len(batch)
+
+    def _number(self, batch: Sequence[ShardInfo]) -> None:
+        """Register `numbered`: the file of every shard of `batch` with a number that no other shard has."""
+        last = self._connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0]
+        names = [info.path.name for info in batch]
+        numbers = pa.array(range(last + 1, last + 1 + len(batch)), pa.int32())
+        self._connection.register("numbered", pa.table({"file": names, "number": numbers}))
 
     def _enter(self, batch: Sequence[ShardInfo]) -> None:
         now = time.time()
@@ -134,10 +183,11 @@ class Intake:
                 "submission": [info.submission for info in batch],
                 "worker": [info.worker for info in batch],
                 "sequence": [info.sequence for info in batch],
+                "signature": [self._signatures[info.path.name] for info in batch],
                 "ingested": [now] * len(batch),
             }
         )
         self._connection.register("incoming", ledger)
-        self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming")
+        self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
         self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
         self._connection.unregister("incoming")

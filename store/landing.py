@@ -12,7 +12,7 @@ from store.fields import clean_text
 from store.grid_views import create_grid_views
 from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
-from store.records import Attempt, Problem, attempts_on_disk, read_attempt
+from store.records import Attempt, Problem, attempt_signature, attempts_on_disk, read_attempt
 
 
 @final
@@ -82,7 +82,7 @@ class Landing:
         self.problems += len(rows)
 
     def _attempts(self) -> None:
-        """Attempts that are new, or had not ended when they were last read; and those whose directory is gone."""
+        """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         columns = ", ".join(Attempt._fields)
         known = {
             (row[0], row[1]): Attempt(*row)
@@ -91,13 +91,16 @@ class Landing:
         on_disk = set(attempts_on_disk(self._layout))
         rows: list[Attempt] = []
         problems: list[Problem] = []
+        gone = [place for place in known if place not in on_disk]
         for place in sorted(on_disk):
             before = known.get(place)
-            if before is None or before.status is None:
-                row, found = read_attempt(self._layout, *place)
-                problems += found
-                rows += [row] if row is not None and row != before else []
-        gone = [place for place in known if place not in on_disk]
+            ended = before is not None and before.status is not None
+            if before is not None and ended and before.signature == attempt_signature(self._layout, *place):
+                continue
+            row, found = read_attempt(self._layout, *place)
+            problems += found
+            rows += [row] if row is not None and row != before else []
+            gone += [place] if row is None and before is not None else []
         with transaction(self._connection):
             self._replace_attempts(rows, gone)
             self._replace_problems(problems)

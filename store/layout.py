@@ -10,10 +10,10 @@ from grid.errors import SpecError
 from store.files import is_temporary
 
 FILE_SCHEMA = 1
-"""Version of the JSON files and shards; a reader refuses higher ones."""
+"""Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 1
-"""Version of the database; an older one is rebuilt from the files, a newer one is refused."""
+STORE_SCHEMA = 2
+"""Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -67,7 +67,7 @@ def file_signature(path: Path) -> str:
     """Inode, size and time of change; a rename over the file changes the first."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "absent"
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 

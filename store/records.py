@@ -9,7 +9,7 @@ from grid.errors import NotFoundError, StoreError
 from store.fields import Field, check_record, check_schema, clean_text
 from store.files import read_json
 from store.layout import Layout
-from store.plans import json_text
+from store.plans import file_signature, json_text
 from store.status import is_alive
 
 _TEXT, _TEXT_OR_NULL = Field("text"), Field("text", optional=True)
@@ -85,6 +85,7 @@ class Attempt(NamedTuple):
     parameters: int | None = None
     operator_parameters: int | None = None
     memory_bytes: int | None = None
+    signature: str = ""
 
 
 Problem = tuple[str, str]
@@ -98,9 +99,15 @@ def attempts_on_disk(layout: Layout) -> Iterator[tuple[str, int]]:
             yield key, attempt
 
 
+def attempt_signature(layout: Layout, key: str, attempt: int) -> str:
+    """Changes when `start.json` or `end.json` of the attempt does."""
+    return " ".join(map(file_signature, (layout.start(key, attempt), layout.end(key, attempt))))
+
+
 def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
+    signature = attempt_signature(layout, key, attempt)  # before the files, which may change while they are read
     start = _read(layout, key, attempt, "start", problems)
     if start is None:
         return None, problems
@@ -115,6 +122,7 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None
         versions=json_text(start.get("versions")),
         data=json_text(start.get("data")),
         alive=alive,
+        signature=signature,
         **{name: _plain(start.get(name)) for name in _COPIED_FROM_START},
     )
     if end is not None:

@@ -93,7 +93,8 @@ CREATE TABLE attempt (
     ended DOUBLE,
     parameters BIGINT,
     operator_parameters BIGINT,
-    memory_bytes BIGINT
+    memory_bytes BIGINT,
+    signature VARCHAR NOT NULL      -- of start.json and end.json as they were when they were read
 );
 
 CREATE TABLE metric (
@@ -102,7 +103,8 @@ CREATE TABLE metric (
     step BIGINT NOT NULL,
     name VARCHAR NOT NULL,
     value DOUBLE NOT NULL,
-    wall_s DOUBLE NOT NULL          -- since the attempt's start
+    wall_s DOUBLE NOT NULL,         -- since the attempt's start
+    shard INTEGER NOT NULL          -- the number of the shard that brought it
 );
 
 CREATE TABLE evaluation (
@@ -113,7 +115,8 @@ CREATE TABLE evaluation (
     point MAP(VARCHAR, DOUBLE) NOT NULL,
     value DOUBLE NOT NULL,
     items BIGINT NOT NULL,
-    se_items DOUBLE
+    se_items DOUBLE,
+    shard INTEGER NOT NULL
 );
 
 CREATE TABLE probe (
@@ -124,7 +127,8 @@ CREATE TABLE probe (
     layer SMALLINT,
     head SMALLINT,
     point MAP(VARCHAR, DOUBLE) NOT NULL,
-    value DOUBLE NOT NULL
+    value DOUBLE NOT NULL,
+    shard INTEGER NOT NULL
 );
 
 -- Attempts that recorded rows: only trials with several of them need the search for the latest.
@@ -135,6 +139,7 @@ CREATE TABLE recorded (trial VARCHAR NOT NULL, attempt INTEGER NOT NULL);
 -- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.
 CREATE TABLE shard (
     blake2b VARCHAR PRIMARY KEY,
+    number INTEGER NOT NULL,        -- of this database: what its rows say in their column shard
     file VARCHAR NOT NULL,
     "table" VARCHAR NOT NULL,
     rows BIGINT NOT NULL,
@@ -143,6 +148,7 @@ CREATE TABLE shard (
     submission VARCHAR NOT NULL,
     worker INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
+    signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
     ingested DOUBLE NOT NULL
 );
 

@@ -6,23 +6,23 @@ SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1;
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_metric AS
-SELECT * FROM metric WHERE trial NOT IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM metric WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * FROM metric WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM metric WHERE trial IN (FROM v_repeated)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_evaluation AS
-SELECT * FROM evaluation WHERE trial NOT IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * FROM evaluation WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM evaluation WHERE trial IN (FROM v_repeated)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_probe AS
-SELECT * FROM probe WHERE trial NOT IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM probe WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * FROM probe WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM probe WHERE trial IN (FROM v_repeated)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, layer, head, point);
 
 -- grid, trial that is ok, source, name, point: the value at the last step

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import Campaign
+from synthetic import SUBMISSION, Campaign, write_campaign
 
-from store.files import write_atomic
+from store.files import read_json, write_atomic, write_json
 from store.ingest import Ingested, ingest
 from store.intake import Intake
 from store.rebuild import rebuild
 from store.shards import ShardInfo
+from store.status import trial_state
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -39,7 +40,7 @@ def test_one_flipped_byte_is_quarantined_and_the_rest_is_served(
     bad = bytearray(good)
     bad[round(where * (len(bad) - 1))] ^= 0x10
     path.write_bytes(bad)
-    found = rebuild(campaign.root)
+    found = ingest(campaign.root)
     assert found.bad_shards == 1
     store = opened(campaign.root)
     assert rows(store) == {**whole, "evaluation": 0}
@@ -50,6 +51,85 @@ def test_one_flipped_byte_is_quarantined_and_the_rest_is_served(
     store = opened(campaign.root)
     assert store.bad_shards().is_empty()
     assert store.content_hash() == sound
+
+
+@pytest.mark.parametrize("table", ["metric", "evaluation", "probe"])
+def test_a_byte_that_flips_after_the_ingest_is_found_by_the_next_one(
+    campaign: Campaign, opened: OpenStore, table: str
+) -> None:
+    whole, sound = rows(opened(campaign.root)), opened(campaign.root).content_hash()
+    path = next(path for path in campaign.layout.shards() if f"-{table}." in path.name)
+    good = path.read_bytes()
+    path.write_bytes(good[:-9] + bytes([good[-9] ^ 1]) + good[-8:])
+    assert ingest(campaign.root).bad_shards == 1
+    store = opened(campaign.root)
+    assert rows(store) == {**whole, table: 0}
+    assert "do not have the hash in its name" in store.bad_shards()["reason"].item()
+    damaged = store.content_hash()
+    rebuild(campaign.root)
+    assert opened(campaign.root).content_hash() == damaged
+    write_atomic(path, good)
+    assert ingest(campaign.root).shards == 1
+    assert opened(campaign.root).content_hash() == sound
+
+
+def test_a_twin_serves_when_the_shard_that_counted_is_damaged(campaign: Campaign, opened: OpenStore) -> None:
+    path = campaign.layout.shards()[0]
+    twin = path.with_name(path.name.replace("-0000-000000-", "-0007-000000-"))
+    write_atomic(twin, path.read_bytes())
+    whole = rows(opened(campaign.root))
+    path.write_bytes(b"")
+    store = opened(campaign.root)
+    assert rows(store) == whole
+    assert store.bad_shards()["file"].to_list() == [path.name]
+
+
+def test_only_the_rows_of_the_damaged_shard_are_taken_back(tmp_path: Path, opened: OpenStore) -> None:
+    first = write_campaign(tmp_path, operators=("softmax",), seeds=range(2), grid="one")
+    write_campaign(
+        tmp_path, operators=("SSA",), seeds=range(2), grid="two", submission=SUBMISSION.replace("141320", "141321")
+    )
+    assert set(opened(tmp_path).sql("SELECT DISTINCT operator FROM v_final")["operator"]) == {"softmax", "SSA"}
+    for path in first.layout.shards():
+        if path.name.startswith(SUBMISSION):
+            path.write_bytes(path.read_bytes()[:-1])
+    assert opened(tmp_path).sql("SELECT DISTINCT operator FROM v_final")["operator"].to_list() == ["SSA"]
+
+
+@pytest.mark.parametrize("record", ["start", "end"])
+def test_a_record_that_is_damaged_after_it_was_read_is_found_by_the_next_ingest(
+    campaign: Campaign, opened: OpenStore, record: str
+) -> None:
+    key = campaign.line("softmax · 8", 0)["trial"]
+    path = getattr(campaign.layout, record)(key, 1)
+    start = campaign.layout.start(key, 1)
+    write_json(start, {**read_json(start), "pid": 2**22 + 1, "pid_started": 1.0})  # a process that is gone
+    sound = opened(campaign.root).content_hash()
+    good = path.read_bytes()
+    path.write_bytes(good[:-5])
+    store = opened(campaign.root)
+    asked = "SELECT status FROM trial WHERE trial = $key"
+    assert store.sql(asked, {"key": key})["status"].to_list() == ["pending"]
+    assert store.bad_records()["file"].to_list() == [path.relative_to(campaign.root).as_posix()]
+    write_atomic(path, good)
+    assert opened(campaign.root).content_hash() == sound
+
+
+def test_a_directory_or_a_file_in_the_wrong_place_is_one_bad_record(campaign: Campaign, opened: OpenStore) -> None:
+    whole = rows(opened(campaign.root))
+    first, second = campaign.line("softmax · 8", 0)["trial"], campaign.line("softmax · 8", 1)["trial"]
+    start = campaign.layout.start(first, 1)
+    start.unlink()
+    start.mkdir()
+    campaign.layout.attempt(second, 2).write_text("in the place of a directory")
+    store = opened(campaign.root)
+    assert rows(store) == whole
+    reasons = store.bad_records()["reason"].to_list()
+    assert len(reasons) == 2
+    assert any("must be a file, and a directory stands there" in reason for reason in reasons)
+    assert any("must be a directory, and a file stands there" in reason for reason in reasons)
+    assert trial_state(campaign.layout, first).status == "pending"
+    assert trial_state(campaign.layout, second).status == "ok"
 
 
 @pytest.mark.parametrize("kept", [0, 7, -1])
@@ -77,7 +157,7 @@ def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenSto
     before = rows(opened(campaign.root))
     path = campaign.layout.shards()[0]
     write_atomic(path, path.read_bytes())  # the same name again: nothing happens
-    assert ingest(campaign.root) == Ingested()
+    assert ingest(campaign.root)._replace(published=False) == Ingested()
     twin = path.with_name(path.name.replace("-0000-000000-", "-0007-000000-"))
     write_atomic(twin, path.read_bytes())
     assert ingest(campaign.root).bad_shards == 1
@@ -150,6 +230,7 @@ import sys
 from pathlib import Path
 from store.rebuild import rebuild
 from store.shards import ShardInfo
+from store.status import trial_state
 
 print("ready", flush=True)
 while True:

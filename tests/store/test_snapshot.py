@@ -122,6 +122,7 @@ def test_the_content_hash_notices_one_row(
     if table == "shard" and change.startswith("INSERT"):
         change = "UPDATE {} SET rows = rows + 1"  # the ledger's key refuses the same shard twice
     (tmp_path / "store").mkdir()
+    (tmp_path / "grids").mkdir()  # a store alone is no campaign
     copy = shutil.copy(shared.layout.snapshot, tmp_path / "store" / "snapshot.duckdb")
     with duckdb.connect(str(copy)) as connection:
         connection.execute(change.format(table, table))
