@@ -2,8 +2,9 @@
 
 import os
 import platform
+import re
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ def examine(campaign: Path | None = None) -> list[Check]:
     """Every check, in the order a newcomer would ask."""
     return [
         Check("Python", platform.python_version()),
-        *(_package(name) for name in ("torch", "pydantic", "duckdb", "polars", "pyarrow", "plotly")),
+        *_packages(),
         _devices(),
         Check("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
         _disk(campaign or CAMPAIGNS),
@@ -34,16 +35,44 @@ def examine(campaign: Path | None = None) -> list[Check]:
     ]
 
 
-def _package(name: str) -> Check:
+def _packages() -> list[Check]:
+    """What the installed distribution declares, against what is there."""
+    try:
+        declared = requires("ablate") or []
+    except PackageNotFoundError:
+        return [Check("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
+    return [check for requirement in declared if (check := _package(requirement)) is not None]
+
+
+def _package(requirement: str) -> Check | None:
+    """One requirement; None if it is not one of this machine. Without `packaging`, presence is all that is checked."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return _present(re.split(r"[^\w.-]", requirement)[0], requirement)
+    wanted = Requirement(requirement)
+    if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+        return None
+    found = _present(wanted.name, requirement)
+    if found.ok and not wanted.specifier.contains(found.found, prereleases=True):
+        told = f"{found.found}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
+        return Check(wanted.name, told, ok=False)
+    return found
+
+
+def _present(name: str, requirement: str) -> Check:
     try:
         return Check(name, version(name))
     except PackageNotFoundError:
-        return Check(name, f"missing; pip install {name}", ok=False)
+        return Check(name, f"missing; pip install '{requirement}'", ok=False)
 
 
 def _devices() -> Check:
-    import torch
-
+    try:
+        import torch
+    except Exception as error:  # noqa: BLE001  # a broken installation raises anything; the table says what
+        said = str(error).partition("\n")[0]
+        return Check("import torch", f"fails with {type(error).__name__}: {said}; reinstall torch", ok=False)
     if not torch.cuda.is_available():
         return Check("accelerator", "none; trials run on the CPU", ok=False, needed=False)
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -51,7 +80,10 @@ def _devices() -> Check:
 
 
 def _disk(directory: Path) -> Check:
-    existing = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+    places = (directory.resolve(), *directory.resolve().parents)
+    existing = next(path for path in places if os.access(path, os.F_OK))  # never raises, as `exists` does
+    if not existing.is_dir():
+        return Check("campaign directory", f"{existing} is a file; choose a directory with --campaign", ok=False)
     free = shutil.disk_usage(existing).free
     if not os.access(existing, os.W_OK):
         return Check("campaign directory", f"{existing} is not writable; choose another with --campaign", ok=False)

@@ -145,7 +145,7 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         (
             "half.jsonl",
             rb'{"text": "whole \ud83d\ude00"}' + b"\n" + rb'{"text": "half \ud83d"}',
-            "UTF-8 has characters, not halves of them; .*half.jsonl, line 2 has .ud83d alone at character 5; write both",
+            "UTF-8 has characters, not halves of them; .*half.jsonl, line 2 has .ud83d alone at character 5; write",
         ),
         ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
     ],

@@ -1,0 +1,118 @@
+"""The doctor: a machine that lacks something is told so in a table, and the exit code says it too."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from runners import doctor
+from runners.cli import execute
+from runners.doctor import Check, examine
+
+TORCHES = {
+    "a library is missing": "raise OSError('libcudart.so.12: cannot open shared object file\\nmore')",
+    "half installed": "raise ImportError('no torch._C')",
+    "something else": "raise ValueError('numpy 1 and 2')",
+}
+
+
+def named(what: str, found: list[Check]) -> Check:
+    return next(check for check in found if check.what == what)
+
+
+@pytest.mark.parametrize("text", TORCHES.values(), ids=TORCHES)
+def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path, text: str) -> None:
+    (tmp_path / "torch.py").write_text(text + "\n")
+    command = [sys.executable, "-P", "-m", "runners", "doctor", "--campaign", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (5, "")
+    (failed,) = [line for line in said.stdout.splitlines() if line.startswith("!!") and "torch" in line]
+    assert text.split("(")[0].split()[1] in failed
+    assert "reinstall torch" in failed
+    assert "campaign directory" in said.stdout
+
+
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]]:
+    """The checks of an installation that declares these requirements and has torch 2.11 and no more."""
+
+    def installed(name: str) -> str:
+        if name != "torch":
+            raise PackageNotFoundError(name)
+        return "2.11.0+cu128"
+
+    def examined(requirements: list[str]) -> list[Check]:
+        monkeypatch.setattr(doctor, "requires", lambda _: requirements)
+        monkeypatch.setattr(doctor, "version", installed)
+        return [check for check in examine() if check.what in ("torch", "duckdb", "ablate")]
+
+    return examined
+
+
+@pytest.mark.parametrize(
+    ("requirement", "check"),
+    [
+        ("torch<2.14,>=2.11", Check("torch", "2.11.0+cu128")),
+        ("torch", Check("torch", "2.11.0+cu128")),
+        ("torch>=2.12", Check("torch", "2.11.0+cu128, but ablate needs >=2.12; pip install 'torch>=2.12'", ok=False)),
+        ("duckdb>=2", Check("duckdb", "missing; pip install 'duckdb>=2'", ok=False)),
+    ],
+)
+def test_a_package_is_held_to_the_range_that_was_declared(
+    wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check
+) -> None:
+    assert wanted([requirement]) == [check]
+
+
+def test_a_requirement_of_other_machines_or_of_an_extra_is_not_held_against_this_one(
+    wanted: Callable[[list[str]], list[Check]],
+) -> None:
+    assert wanted(["duckdb; python_version < '3'", "duckdb; extra == 'more'"]) == []
+
+
+def test_without_a_package_that_reads_ranges_presence_is_checked(
+    wanted: Callable[[list[str]], list[Check]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
+    assert wanted(["torch>=99", "duckdb>=2"]) == [
+        Check("torch", "2.11.0+cu128"),
+        Check("duckdb", "missing; pip install 'duckdb>=2'", ok=False),
+    ]
+
+
+def test_a_tree_that_is_not_installed_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "requires", unknown)
+    check = named("ablate", examine())
+    assert "not installed" in check.found
+    assert not check.ok
+
+
+def test_this_installation_has_what_it_declares() -> None:
+    found = {check.what: check for check in examine()}
+    assert found.keys() >= {"Python", "torch", "duckdb", "pydantic", "polars", "scipy", "cyclopts"}
+    assert all(check.ok for check in found.values() if check.needed)
+
+
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_a_campaign_where_a_file_is_cannot_be_written(
+    tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("")
+    assert execute(["doctor", "--campaign", str(tmp_path / "taken" / below)]) == 5
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "campaign directory" in line]
+    assert line.startswith("!!")
+    assert f"{tmp_path / 'taken'} is a file; choose a directory with --campaign" in line
+
+
+def test_a_campaign_that_does_not_exist_yet_is_where_it_would_be_made(tmp_path: Path) -> None:
+    check = named("campaign directory", examine(tmp_path / "new" / "er"))
+    assert check.found.startswith(f"{tmp_path}: writable")
+    assert check.ok
