@@ -10,9 +10,11 @@ from dashboards.blocks import picture
 from dashboards.figures.progress import progress, totals
 from dashboards.html import tag, text
 from dashboards.page import document
+from dashboards.problems import tried
 from dashboards.sections.appendix import definition, environment, quarantine, reading
-from dashboards.sections.charts import pictures
+from dashboards.sections.charts import charts
 from dashboards.sections.failed import failed
+from dashboards.sections.guard import state
 from dashboards.sections.overview import overview, progress_picture
 from dashboards.sections.verdict_table import summary, verdict_table
 from dashboards.subject import Subject, in_order, subject
@@ -44,13 +46,16 @@ def write_report(root: Path, out: Path | None = None, grid: str | None = None) -
 
 
 def report(store: Store, title: str, grids: Sequence[str]) -> str:
-    """The report of some grids of an open store as one HTML document. Raises NotFoundError for an unknown grid."""
+    """The report of some grids of an open store as one HTML document; where a part cannot be computed stands why.
+
+    Raises NotFoundError for an unknown grid.
+    """
     operators = campaign_styles(store)
     subjects = [subject(store, grid, operators) for grid in grids]
     styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
     body = _header(store, title, subjects) + quarantine(store)
     body += "".join(
-        _section(about, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
+        _guarded(about, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
         for i, about in enumerate(subjects, 1)
     )
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
@@ -82,44 +87,53 @@ def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
     return tag("header", top, class_="page")
 
 
+def _guarded(about: Subject, key: str, *, alone: bool) -> str:
+    """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
+    html, problem = tried(lambda: _section(about, key, alone=alone))
+    return tag("section", tag("h2", text(about.grid)) + state(problem), id=key) if html is None else html
+
+
 def _section(about: Subject, key: str, *, alone: bool) -> str:
     cells = [cell.cell for cell in about.cells]
     found = in_order(progress(about.store, about.grid), cells)
-    judged = _judged(about, found)
+    judged, problem = _judged(about, found)
     lead = "" if judged is None else tag("p", text(summary(judged, str(about.baseline_name))), class_="lead")
+    unjudged = _unjudged(about, found) if problem is None else f"Nothing is judged. {problem}"
     inner = (
         tag("h2", text(about.grid), class_="unseen" if alone else None)
         + lead
-        + _unjudged(about, found)
+        + (state(unjudged) if unjudged else "")
         + overview(about, found)
     )
     moving = progress_picture(about, found, key)
     inner += "" if moving is None else picture(moving)
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
-    inner += "".join(picture(shown) for shown in pictures(about, judged, key))
-    inner += failed(about, key) + definition(about)
+    usable = about if problem is None else about._replace(measure=None)
+    inner += charts(usable, judged, key) + failed(usable, key) + definition(about)
     return tag("section", inner, id=key)
 
 
-def _judged(about: Subject, found: pl.DataFrame) -> pl.DataFrame | None:
-    """The verdicts of a grid that has something to judge."""
+def _judged(about: Subject, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
+    """The verdicts of a grid that has something to judge, and why there are none where they cannot be computed."""
     if about.measure is None or about.baseline is None or not totals(found)["ok"]:
-        return None
-    judged = in_order(verdicts(about.store, about.grid), [cell.cell for cell in about.cells])
-    return None if judged.is_empty() else judged
+        return None, None
+    judged, problem = tried(lambda: verdicts(about.store, about.grid))
+    if judged is None or judged.is_empty():
+        return None, problem
+    return in_order(judged, [cell.cell for cell in about.cells]), None
 
 
 def _unjudged(about: Subject, found: pl.DataFrame) -> str:
     """Why there are no verdicts, in a sentence; nothing where there are."""
+    if about.problem is not None:
+        return f"Nothing is judged. {about.problem}"
     if about.measure is None:
-        words = "This grid names no measure, so nothing is judged; its runs are shown."
-    elif about.baseline is None:
-        words = "This grid names no baseline, so its cells are shown and not compared."
-    elif not totals(found)["ok"]:
-        words = "No trial has finished well yet. Verdicts appear with the first results."
-    elif len(about.cells) == 1:
-        words = "This grid has one cell, so there is nothing to compare."
-    else:
-        return ""
-    return tag("div", tag("p", text(words)), class_="state")
+        return "This grid names no measure, so nothing is judged; its runs are shown."
+    if about.baseline is None:
+        return "This grid names no baseline, so its cells are shown and not compared."
+    if not totals(found)["ok"]:
+        return "No trial has finished well yet. Verdicts appear with the first results."
+    if len(about.cells) == 1:
+        return "This grid has one cell, so there is nothing to compare."
+    return ""

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from dashboards.problems import tried
 from dashboards.theme import REST, Cell, Style, cell_styles
 from dashboards.words import short_names
 from store import Store
@@ -29,6 +30,9 @@ class Subject(NamedTuple):
     grid: str
     header: Mapping[str, Any]
     measure: Measure | None
+    """What the grid is judged by; None where it names nothing, or nothing that its runs can be judged by."""
+    problem: str | None
+    """Why the measure that the grid names is of no use."""
     cells: Sequence[Cell]
     """The baseline first, then in the order of the axes' levels."""
     look: Look
@@ -64,16 +68,21 @@ def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
     )
     cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
     names, parts = short_names([cell.label or cell.operator for cell in cells])
-    rules = header["measure"] or {}
-    measure = measure_of(store, grid, None) if "name" in rules else None
-    found = None if measure is None else averages(store, grid, measure)
+    named = "name" in (header["measure"] or {})
+    judged, problem = tried(lambda: _measured(store, grid)) if named else (None, None)
+    measure, found = judged or (None, None)
     drawn = worth_drawing(cells, header["baseline"], found, measure)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
     look = Look(
         {cell.cell: name for cell, name in zip(cells, names, strict=True)},
         {cell.cell: styles.get(cell.cell, REST) for cell in cells},
     )
-    return Subject(store, grid, header, measure, cells, look, drawn, parts)
+    return Subject(store, grid, header, measure, problem, cells, look, drawn, parts)
+
+
+def _measured(store: Store, grid: str) -> tuple[Measure, pl.DataFrame]:
+    measure = measure_of(store, grid, None)
+    return measure, averages(store, grid, measure)
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:

@@ -12,6 +12,7 @@ from dashboards.figures import effects as effects_figure
 from dashboards.figures import forest, numbers, shift, shift_map
 from dashboards.figures.canvas import is_cut
 from dashboards.html import tag, text
+from dashboards.sections.guard import drawn
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import Scale, average_words, interval_words
 from dashboards.subject import Subject
@@ -21,19 +22,23 @@ from store.verdicts import Measure
 LOSS: Final = "loss"
 
 
-def pictures(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[Picture]:
-    """Every figure for which the grid has data."""
+def charts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> str:
+    """Every figure for which the grid has data, as HTML; where one cannot be computed, why."""
+    return "".join(drawn(title, pictures) for title, pictures in _parts(about, verdicts, key))
+
+
+def _parts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[Picture]]]:
     cells = about.drawn
     measure = about.measure
     if measure is not None:
         if verdicts is not None:
-            yield from _forest(about, measure, verdicts, key)
+            yield f"Difference from {about.baseline_name}", _forest(about, measure, verdicts, key)
         at = shift.coordinates(about.store, about.grid, measure.name)
-        yield from _shifts(about, measure, at, cells, key)
-        yield from _maps(about, measure, at, cells, key)
-        yield from _effects(about, measure, key)
-    yield from _curves(about, cells, key)
-    yield from _numbers(about, cells, key)
+        yield measure.name, _shifts(about, measure, at, cells, key)
+        yield f"Map of {measure.name}", _maps(about, measure, at, cells, key)
+        yield "Main effects", _effects(about, measure, key)
+    yield "Training loss", _curves(about, cells, key)
+    yield "Learned numbers", _numbers(about, cells, key)
 
 
 def chosen(about: Subject, cells: Sequence[str]) -> str:

@@ -1,14 +1,15 @@
 """The failures of a grid: every kind with its reason, message and traceback, and the failure rates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
-from dashboards.blocks import Picture, picture
+from dashboards.blocks import Picture
 from dashboards.figures.failures import draw_rates, failures, rates
 from dashboards.html import details, tag, text
 from dashboards.sections.charts import named
+from dashboards.sections.guard import drawn
 from dashboards.subject import Subject
 from dashboards.words import count
 
@@ -25,7 +26,7 @@ def failed(about: Subject, key: str) -> str:
     words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
     heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
     kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
-    return tag("div", heading + kinds, class_="block failures") + _rates(about, key)
+    return tag("div", heading + kinds, class_="block failures") + drawn("Failure rates", _rates(about, key))
 
 
 def _kind(row: Mapping[str, Any], about: Subject) -> str:
@@ -45,14 +46,12 @@ def _names(labels: Sequence[str], about: Subject) -> list[str]:
     return [about.look.names[cell.cell] for cell in about.cells if cell.label in labels]
 
 
-def _rates(about: Subject, key: str) -> str:
+def _rates(about: Subject, key: str) -> Iterator[Picture]:
     if about.measure is None or about.baseline is None:
-        return ""
+        return
     found = rates(about.store, about.grid)
     if found.filter(pl.col("failed") > 0).is_empty():
-        return ""
+        return
     caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
-    shown = Picture(
-        f"{key}-rates", "Failure rates", caption, [(None, draw_rates(found, about.look))], named(found, about)
-    )
-    return picture(shown)
+    figure = draw_rates(found, about.look)
+    yield Picture(f"{key}-rates", "Failure rates", caption, [(None, figure)], named(found, about))

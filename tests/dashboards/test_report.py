@@ -1,16 +1,17 @@
 """The page of a campaign in every state, from empty to finished, as text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import plan_header, plan_lines, publish_grid, write_campaign
+from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import report, write_report
 from dashboards.figures.progress import STATES
+from dashboards.problems import tried
 from dashboards.sections.overview import progress_words
 from dashboards.sections.verdict_table import ICONS, measured, summary
 from dashboards.subject import in_grid_order, subject, worth_drawing
@@ -207,3 +208,42 @@ def test_colours_are_those_of_the_campaign_whichever_grid_is_shown(tmp_path: Pat
     with Store.open(tmp_path / "c") as store:
         about = subject(store, "quickstart", operators)
     assert [about.look.styles[cell.cell] for cell in about.cells] == [operators["softmax"], operators["SSA"]]
+
+
+WRONG = {
+    "misspelt": {"name": "msee"},
+    "missing point": {"point": {"sigma_f": 77.0, "sigma_x": 1.0}},
+    "ambiguous point": {"point": {"sigma_x": 1.0}},
+    "no number": {"point": {"sigma_x": "one"}},
+    "no region": {"rope": -1.0},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
+def test_a_measure_that_cannot_be_judged_leaves_the_other_grids_their_verdicts(
+    tmp_path: Path, wrong: Mapping[str, Any]
+) -> None:
+    names = ("softmax", "SSA")
+    campaign = write_campaign(tmp_path / "c", operators=names, seeds=range(4), failed={("SSA", 3): "error"}, steps=4)
+    lines = [line | {"grid": "second"} for line in campaign.lines]
+    publish_grid(campaign.layout, campaign.header | {"grid": "second", "measure": MEASURE | wrong}, lines, None)
+    html = page(tmp_path / "c")
+    assert html.count('class="block verdicts"') == 1
+    assert "Nothing is judged." in html
+    assert 'id="grid-2-curves"' in html
+
+
+def test_a_value_that_the_scale_cannot_take_costs_its_own_figure_only(opened: Callable[..., Store]) -> None:
+    store = opened(
+        {(name, seed): 0.0 if name == "B" and seed == 1 else 2.0**seed for name in "AB" for seed in range(3)}
+    )
+    html = report(store, "c", ["known"])
+    assert 'class="block verdicts"' in html
+    assert re.search(r"<h3>Main effects</h3><div class=.state.>", html)
+    assert 'id="grid-1-by-sigma_f"' in html
+
+
+def test_a_bug_is_not_taken_for_something_the_user_can_act_on() -> None:
+    with pytest.raises(ZeroDivisionError):
+        tried(lambda: 1 / 0)
+    assert tried(lambda: 1) == (1, None)

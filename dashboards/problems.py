@@ -1,0 +1,24 @@
+"""What cannot be computed does not take the rest of a page with it: in its place stands why."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Actionable(Protocol):
+    """An error that the user can act on: its class carries an exit code, its text says what to do."""
+
+    exit_code: int
+
+
+def tried(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
+    """What `make` returns, or the sentence of an error that the user can act on. Any other error is a bug and rises."""
+    try:
+        return make(), None
+    except Exception as error:
+        if not isinstance(error, Actionable):
+            raise
+        said = str(error).rstrip(".")
+        return None, f"{said[:1].upper()}{said[1:]}."
