@@ -12,7 +12,12 @@ from grid.errors import EnvironmentProblem
 from store.database import first_line, transaction, translated
 from store.layout import Layout
 from store.plans import file_signature
-from store.shards import TABLES, BadShard, ShardInfo, verify_shard
+from store.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
+
+RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
+"""What to do about trials whose results cannot be read."""
+
+_REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
 
 BATCH_ROWS = 2_000_000
 """Rows that one transaction inserts at most, unless one shard has more: what a kill in the middle can undo."""
@@ -73,7 +78,7 @@ class Intake:
             except BadShard as error:
                 with transaction(self._connection):
                     self._withdraw(number, table)
-                    self._enter_bad(name, error.reason, now)
+                    self._enter_bad(name, error.reason + _REMEDY, now)
                 self.bad_shards += 1
             else:
                 row = {"number": number, "signature": now}
@@ -106,7 +111,7 @@ class Intake:
         try:
             info = verify_shard(path)
         except BadShard as error:
-            self._quarantine(path.name, error.reason, signature)
+            self._quarantine(path.name, error.reason + (_REMEDY if is_shard_name(path.name) else ""), signature)
             return None
         if info.blake2b in known:
             self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)

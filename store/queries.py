@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from grid.errors import SpecError
+from store.intake import RETRAIN
 
 
 class Sql(Protocol):
@@ -78,7 +79,7 @@ def progress(sql: Sql, grid: str) -> pl.DataFrame:
     """One row per cell of `grid`, in the order of the plan."""
     return sql(
         """
-        SELECT p.cell, p.label, p.operator, p.planned, p.ok, p.failed, p.running, p.pending
+        SELECT p.cell, p.label, p.operator, p.planned, p.ok, p.failed, p.running, p.pending, p.unreadable
         FROM v_progress p JOIN (SELECT cell, min(position) AS position FROM grid_trial WHERE grid = $grid GROUP BY cell)
         USING (cell) WHERE p.grid = $grid ORDER BY position
         """,
@@ -107,6 +108,18 @@ def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
         """,
         {"grid": grid},
     )
+
+
+def warnings(sql: Sql) -> list[str]:
+    """A sentence per damaged file, and per grid with results that cannot be read; see `Store.warnings`."""
+    shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
+    records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
+    lost = sql("SELECT grid, count(*) AS n FROM v_unreadable GROUP BY grid ORDER BY grid", {}).rows()
+    return [
+        *(f"the shard {file} is not served: {reason}" for file, reason in shards),
+        *(f"the record {file} cannot be read: {reason}" for file, reason in records),
+        *(f"{n} finished trials of {grid} have no readable result; {RETRAIN}" for grid, n in lost),
+    ]
 
 
 def _agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

@@ -88,6 +88,11 @@ class ShardInfo(NamedTuple):
     sequence: int
 
 
+def is_shard_name(name: str) -> bool:
+    """Whether a file of this name was published as a shard."""
+    return _NAME.fullmatch(name) is not None
+
+
 class Encoded(NamedTuple):
     """A finished shard that is not on disk yet."""
 

@@ -135,7 +135,11 @@ class Store:
         return queries.curves(self.sql, grid, name, buckets)
 
     def progress(self, grid: str) -> pl.DataFrame:
-        """How far each cell of `grid` is: cell, label, operator, planned, ok, failed, running, pending."""
+        """How far each cell of `grid` is: cell, label, operator, planned, ok, failed, running, pending, unreadable.
+
+        Unreadable trials are among those that are ok: their records say so, and no shard that can be read has their
+        result.
+        """
         self.grid(grid)
         return queries.progress(self.sql, grid)
 
@@ -144,6 +148,16 @@ class Store:
         if grid is not None:
             self.grid(grid)
         return queries.failures(self.sql, grid)
+
+    def unreadable(self, grid: str) -> list[str]:
+        """Keys of the trials of `grid` that are ok and whose result is in no shard that can be read; sorted."""
+        self.grid(grid)
+        found = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
+        return [str(key) for key in found["trial"]]
+
+    def warnings(self) -> list[str]:
+        """What a reader of these results must know, a sentence each: stale, damaged or missing files."""
+        return ([f"results may be out of date: {self.stale}"] if self.stale else []) + queries.warnings(self.sql)
 
     def bad_shards(self) -> pl.DataFrame:
         """Shards that are not served: file, reason."""

@@ -147,7 +147,8 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
     the measure, SpecError if its point is ambiguous.
     """
     values = store.final(grid, measure.name, measure.point)
-    if values["value"].null_count() == values.height and (values["status"] == "ok").any():
+    lost = store.unreadable(grid) if values["value"].null_count() == values.height else []
+    if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(lost):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(about, on="trial", how="left", maintain_order="left")
@@ -169,16 +170,18 @@ def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
     )
 
 
-# The code of a resumed run is that of all attempts up to the one that finished.
+# The code of a run is that of all attempts from the one that began it to the latest that finished.
 _ABOUT: Final = """
 WITH finished AS (
-    SELECT trial, min(attempt) AS attempt, arg_min(resumed_attempt IS NOT NULL, attempt) AS resumed
-    FROM attempt WHERE status = 'ok' GROUP BY trial
+    SELECT trial, max(attempt) AS attempt FROM attempt WHERE status = 'ok' GROUP BY trial
+),
+begun AS (
+    SELECT a.trial, f.attempt AS last, coalesce(max(a.attempt) FILTER (WHERE a.resumed_attempt IS NULL), 1) AS first
+    FROM attempt a JOIN finished f ON f.trial = a.trial AND a.attempt <= f.attempt GROUP BY a.trial, f.attempt
 ),
 version AS (
     SELECT a.trial, string_agg(DISTINCT coalesce(a.code, 'unknown'), ' ' ORDER BY coalesce(a.code, 'unknown')) AS code
-    FROM attempt a JOIN finished f ON f.trial = a.trial
-        AND (a.attempt = f.attempt OR (f.resumed AND a.attempt < f.attempt))
+    FROM attempt a JOIN begun b ON b.trial = a.trial AND a.attempt BETWEEN b.first AND b.last
     GROUP BY a.trial
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.code,

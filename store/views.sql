@@ -25,7 +25,8 @@ UNION ALL
 SELECT * EXCLUDE (shard) FROM probe WHERE trial IN (FROM v_repeated)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, layer, head, point);
 
--- grid, trial that is ok, source, name, point: the value at the last step
+-- grid, trial that is ok, source, name, point: the value at the last step. What came before the step that the run ended
+-- with is its last value only while no shard is in quarantine: otherwise the last one may be in there.
 CREATE OR REPLACE VIEW v_final AS
 WITH ended AS (
     (SELECT trial, 'evaluation' AS source, name, point, step, value, items, se_items FROM v_evaluation
@@ -37,7 +38,7 @@ WITH ended AS (
 SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
        e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
 FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
-WHERE t.status = 'ok';
+WHERE t.status = 'ok' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard));
 
 -- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
 CREATE OR REPLACE VIEW v_cell_stats AS
@@ -79,12 +80,21 @@ SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
        arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
 FROM counted GROUP BY fingerprint;
 
--- grid, cell: how far it is
+-- grid, trial that is ok by its records and whose value of the grid's measure is in no shard that can be read
+CREATE OR REPLACE VIEW v_unreadable AS
+SELECT g.grid, g.cell, g.label, g.trial, g.seed
+FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
+WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM (SELECT trial, name, step FROM evaluation UNION ALL SELECT trial, name, step FROM metric) e
+    WHERE e.trial = t.trial AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)));
+
+-- grid, cell: how far it is; unreadable ones are among those that are ok
 CREATE OR REPLACE VIEW v_progress AS
 SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
        count(*) FILTER (WHERE t.status = 'ok') AS ok,
        count(*) FILTER (WHERE t.status = 'failed') AS failed,
        count(*) FILTER (WHERE t.status = 'running') AS running,
-       count(*) FILTER (WHERE t.status = 'pending') AS pending
-FROM grid_trial g JOIN trial t USING (trial)
+       count(*) FILTER (WHERE t.status = 'pending') AS pending,
+       count(u.trial) AS unreadable
+FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;

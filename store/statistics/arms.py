@@ -111,7 +111,10 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or _too_few(arm, base, len(seeds))
         or (None if spread else _no_spread(ours - theirs))
     )
-    return Pairing(arm, ours, theirs, spread, problem, _note(arm, base, len(seeds)))
+    lost = _unreadable(arm, base)
+    problem = f"{lost}; {problem}" if problem and lost else problem
+    note = "; ".join(filter(None, (_note(arm, base, len(seeds)), lost)))
+    return Pairing(arm, ours, theirs, spread, problem, note)
 
 
 def _measured(arm: Arm, seed: int) -> bool:
@@ -184,6 +187,14 @@ def _note(arm: Arm, base: Arm, pairs: int) -> str:
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_counted(total, 'seed')}"
     return f"{_counted(lost, 'seed')} of {total} failed in both arms" if lost else ""
+
+
+def _unreadable(arm: Arm, base: Arm) -> str:
+    lost = sum(run.status == "ok" and run.value is None for side in (arm, base) for run in side.runs.values())
+    if not lost:
+        return ""
+    have = "trial has" if lost == 1 else "trials have"
+    return f"{lost} finished {have} no readable result (quarantined shard); `ablate run SPEC --again` trains again"
 
 
 def _counted(n: int, noun: str) -> str:

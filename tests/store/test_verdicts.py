@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import Campaign, write_campaign
+from synthetic import Campaign, publish_grid, write_campaign
 
 from grid.errors import NotFoundError, SpecError
 from store.files import read_json, write_json
@@ -207,3 +207,39 @@ def test_a_grid_of_one_cell_has_no_main_effects(tmp_path: Path) -> None:
     write_campaign(tmp_path, operators=("softmax",), seeds=range(3))
     with Store.open(tmp_path) as store:
         assert effects(store, store.grids()[0]).is_empty()
+
+
+def test_finished_trials_whose_shard_is_damaged_are_missed_out_loud(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), noise=0.01)
+    late = write_campaign(
+        tmp_path, operators=("softmax", "SSA"), seeds=range(4, 6), grid="late", submission="20260921T141321-0a1b2c"
+    )
+    publish_grid(campaign.layout, {**campaign.header, "trials": 12}, [*campaign.lines, *regrid(late.lines)], None)
+    path = next(path for path in campaign.layout.shards() if "141321-0a1b2c-0000-000000-evaluation" in path.name)
+    with Store.open(tmp_path) as store:
+        assert store.warnings() == []
+        assert "no readable" not in by_label(verdicts(store, "quickstart"))["SSA"]["reason"]
+    path.write_bytes(path.read_bytes()[:-1])
+    with Store.open(tmp_path) as store:
+        found = by_label(verdicts(store, "quickstart"))["SSA"]
+        progress = store.progress("quickstart")
+        unreadable, warnings = store.unreadable("quickstart"), store.warnings()
+    assert (found["pairs"], found["planned"]) == (4, 6)
+    assert "4 finished trials have no readable result (quarantined shard); `ablate run SPEC --again`" in found["reason"]
+    assert progress.select("label", "ok", "unreadable").rows() == [("softmax", 6, 2), ("SSA", 6, 2)]
+    assert unreadable == sorted(line["trial"] for line in late.lines)
+    assert any(path.name in said and "--again" in said and "restore the file" in said for said in warnings)
+    assert any(said.startswith("4 finished trials of quickstart have no readable result") for said in warnings)
+
+
+def test_when_every_result_is_lost_the_verdict_says_so(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    for path in campaign.layout.shards():
+        path.write_bytes(b"")
+    reason = judged(campaign)["SSA"]["reason"]
+    assert reason.startswith("6 finished trials have no readable result")
+
+
+def regrid(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same trials as lines of the grid `quickstart`."""
+    return [{**line, "grid": "quickstart"} for line in lines]
