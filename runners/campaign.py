@@ -67,6 +67,7 @@ def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool, 
         EnvironmentProblem: the campaign cannot be written.
     """
     while True:
+        number = max(layout.attempts(trial), default=0) + 1  # before looking: who comes in between has taken it
         state = trial_state(layout, trial)
         sources = about.get("sources")
         if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
@@ -74,7 +75,6 @@ def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool, 
                 return Taken("running")
         elif state.status in ("ok", "running") or (state.status == "failed" and not retry):
             return Taken(state.status)
-        number = max(layout.attempts(trial), default=0) + 1
         found, remarks = _newest_checkpoint(layout, trial, state, sources)
         start = _start_record(trial, number, found, about)
         if _publish(layout, start, remarks):

@@ -30,8 +30,11 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path)
 
 
-def claimed(layout: Layout, *, retry: bool = False) -> Claim:
-    mine = claim(layout, TRIAL, ABOUT, retry=retry)
+OLD, NEW = {"core": "01"}, {"core": "02"}
+
+
+def claimed(layout: Layout, *, retry: bool = False, again: bool = False, sources: Any = None) -> Claim:
+    mine = claim(layout, TRIAL, {**ABOUT, "sources": sources}, retry=retry, again=again)
     assert isinstance(mine, Claim)
     return mine
 
@@ -41,8 +44,8 @@ def attempt_of(layout: Layout, mine: Claim, checkpoint_s: float = 20.0) -> Attem
     return Attempt(layout, mine, buffer, checkpoint_s, Watch(lambda: False, lambda *_: None))
 
 
-def begin(layout: Layout, checkpoint_s: float = 20.0) -> Attempt:
-    return attempt_of(layout, claimed(layout), checkpoint_s)
+def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
+    return attempt_of(layout, claimed(layout, **how), checkpoint_s)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -77,6 +80,20 @@ def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
     assert sum(isinstance(each, Claim) for each in found) == 1
     assert {each.status for each in found if isinstance(each, Taken)} == {"running"}
     assert [path.name for path in layout.trial(TRIAL).iterdir()] == ["001"]
+
+
+def test_who_looks_while_another_claims_does_not_get_the_next_number(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(layout: Layout, trial: str) -> Any:
+        monkeypatch.undo()
+        found = trial_state(layout, trial)
+        claimed(layout)  # by another, right after the look
+        return found
+
+    monkeypatch.setattr("runners.campaign.trial_state", look)
+    assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("running")
+    assert layout.attempts(TRIAL) == [1]
 
 
 def test_a_trial_whose_process_was_killed_can_be_claimed_again(layout: Layout) -> None:
@@ -119,6 +136,70 @@ def test_a_damaged_checkpoint_is_told_in_the_log_of_the_attempt_that_passed_it_o
     mine = claimed(layout)
     assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
     assert newest.name in layout.log(TRIAL, 2).read_text()
+
+
+def test_a_checkpoint_of_other_code_is_not_resumed_and_the_log_says_so(layout: Layout) -> None:
+    attempt = begin(layout, sources=OLD)
+    attempt.save(800, {"x": 1})
+    attempt.abandon("for the test")
+    mine = claimed(layout, sources=NEW)
+    assert (mine.checkpoint, mine.start["resumed_from"]) == (None, None)
+    log = layout.log(TRIAL, 2).read_text()
+    assert "other code made the checkpoints of attempt 1; they are not used" in log
+    assert "training starts from the beginning" in log
+
+
+def test_a_checkpoint_of_the_same_code_is_found_behind_a_further_one_of_other_code(layout: Layout) -> None:
+    for step, sources in ((800, OLD), (7, NEW)):
+        attempt = begin(layout, sources=sources)
+        attempt.save(step, {"x": step})
+        attempt.abandon("for the test")
+    assert claimed(layout, sources=NEW).start["resumed_from"] == {"attempt": 2, "step": 7}
+    assert "from the beginning" not in layout.log(TRIAL, 3).read_text()
+    start = layout.start(TRIAL, 3)
+    start.write_text(json.dumps({**read(start), "pid_started": 1}))  # that process is gone
+    assert claimed(layout, sources=OLD).start["resumed_from"] == {"attempt": 1, "step": 800}
+
+
+def test_a_checkpoint_that_goes_back_to_other_code_is_other_code(layout: Layout) -> None:
+    first = begin(layout, sources=OLD)
+    first.save(5, {"x": 1})
+    first.abandon("for the test")
+    tainted = claimed(layout, sources=OLD)
+    start = layout.start(TRIAL, 2)
+    start.write_text(json.dumps({**read(start), "sources": NEW}))  # as if resumed before code was compared
+    second = attempt_of(layout, tainted)
+    second.save(9, {"x": 2})
+    second.abandon("for the test")
+    assert claimed(layout, sources=NEW).checkpoint is None
+
+
+def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_anew(layout: Layout) -> None:
+    first = begin(layout, sources=OLD)
+    first.save(9, {"x": 1})
+    first.finish(DONE)
+    asked = {**ABOUT, "sources": NEW}
+    assert claim(layout, TRIAL, asked, retry=True) == Taken("ok")
+    assert claim(layout, TRIAL, {**ABOUT, "sources": OLD}, retry=True, again=True) == Taken("ok")
+    mine = claimed(layout, again=True, sources=NEW)
+    assert (mine.number, mine.checkpoint) == (2, None)
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("running")
+    attempt_of(layout, mine).finish(DONE)
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
+
+
+def test_a_trial_of_unknown_code_ran_other_code(layout: Layout) -> None:
+    begin(layout).finish(DONE)
+    assert claimed(layout, again=True, sources=NEW).number == 2
+
+
+def test_a_second_training_that_was_stopped_goes_on_where_it_was(layout: Layout) -> None:
+    begin(layout, sources=OLD).finish(DONE)
+    second = begin(layout, again=True, sources=NEW)
+    second.save(4, {"x": 4})
+    second.abandon("for the test")
+    assert trial_state(layout, TRIAL).status == "ok"
+    assert claimed(layout, again=True, sources=NEW).start["resumed_from"] == {"attempt": 2, "step": 4}
 
 
 def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> None:

@@ -88,6 +88,76 @@ def test_a_file_that_raises_is_one_sentence_with_its_line(tmp_path: Path, text: 
     assert spec_module_name(path) not in sys.modules
 
 
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return write(tmp_path, text, f"{name}.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "said"),
+    [
+        ("broken_name", "x = 1\n\nx.y\n", 3, "AttributeError: 'int' object has no attribute 'y'"),
+        ("broken_syntax", "x = 1\ndef f(:\n", 2, "invalid syntax"),
+        ("broken_spec", "\nfrom toy_training import ToyTrial\nToyTrial(stepz=1)\n", 3, "stepz"),
+        ("broken_kind", "from toy_training import Toy\nclass A(Toy):\n    kind: str = 'a'\n", 2, "kind of a choice"),
+        ("broken_json", "import json\n\n\njson.loads('{')\n", 4, "JSONDecodeError"),
+    ],
+)
+def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, line: int, said: str
+) -> None:
+    broken = package(tmp_path, monkeypatch, name, text)
+    path = write(tmp_path, f"y = 2\nimport {name}\n")
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    message = str(raised.value)
+    assert message.startswith(f"{broken}:{line}: ")
+    assert said in message
+    assert message.endswith(f"(imported by {path}:2)")
+
+
+def test_an_unexpected_error_in_a_called_function_is_told_at_the_call_with_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = package(tmp_path, monkeypatch, "calls_json", "import json\n\ndef f():\n    return json.loads('{')\n")
+    path = write(tmp_path, "import calls_json\n\n\ncalls_json.f()\n")
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    assert str(raised.value).startswith(f"{path}:4: JSONDecodeError: ")
+    assert str(raised.value).endswith(f"(raised at {called}:4)")
+
+
+def test_what_the_package_refuses_is_the_fault_of_the_line_that_asked(tmp_path: Path) -> None:
+    path = write(tmp_path, "from grid import over\n\nover('a', [])\n")
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    assert str(raised.value).startswith(f"{path}:3: ")
+    assert "grid/" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("Trial(**trial, seed=-1)", ": Trial: seed should be greater than or equal to 0, got -1"),
+        ("Trial(**{**trial, 'task': LinearFunctions()})", ": Trial: the task's sequences fit the model's positions;"),
+        ("ShiftGrid(sigma_x=(2, 1))", ": ShiftGrid: sigma_x rises from value to value;"),
+        ("ShiftGrid(sigma_x=3)", ": ShiftGrid: sigma_x should be a valid tuple, got 3"),
+        ("Trial()", ": Trial: task is missing and has no default"),
+    ],
+)
+def test_a_spec_that_is_refused_is_named_once(tmp_path: Path, call: str, said: str) -> None:
+    text = (
+        "from runners import LinearFunctions, ShiftGrid, Training, Trial\nfrom variants import gpt2, softmax\n"
+        "task = LinearFunctions(points=5, evaluation=ShiftGrid(points=5))\n"
+        "model = gpt2(layers=1, heads=1, width=8, max_positions=16)\n"
+        "trial = dict(task=task, model=model, operator=softmax(), training=Training(steps=2))\n"
+    )
+    path = write(tmp_path, text + call + "\n")
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    assert str(raised.value).startswith(f"{path}:6{said}")
+
+
 def test_a_failed_load_keeps_the_module_of_the_last_good_one(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.format(name="kept"))
     good = import_spec_file(path)

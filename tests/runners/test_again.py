@@ -1,0 +1,235 @@
+"""Results that other code made: they are counted, told, trained again on request, and never mixed in silence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import keys, run_quietly, toy_grid
+from toy_training import ToyTrial, train
+
+from grid import Grid
+from runners.cells import walk
+from runners.cli import execute
+from runners.code import Codes
+from runners.machines import Inline, Local
+from runners.mixed import mixed_sources
+from runners.plan import PlanOptions, plan_campaign
+from runners.run import RunResult
+from runners.surroundings import Finished, Surroundings
+from runners.survey import survey
+from store.layout import Layout
+from store.status import trial_state
+
+SPEC = """
+from typing import ClassVar, Literal
+
+from grid import Grid, Measure, over
+from runners import LinearFunctions, ShiftGrid, Training, Trial
+from variants import Operator, Score, gpt2, softmax
+
+def power(a):
+    return 1.5 * a
+
+class Edited(Score):
+    source: ClassVar[str] = "mine"
+    kind: Literal["KIND"] = "KIND"
+
+    def log_score(self, a):
+        return power(a)
+
+    def oracle(self, a):
+        import math
+        return math.exp(1.5 * a)
+
+task = LinearFunctions(
+    points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=3, sequences=2, points=5)
+)
+base = Trial(
+    task=task, model=gpt2(layers=1, heads=1, width=8, max_positions=16), operator=softmax(), training=Training(steps=3)
+)
+grid = Grid(
+    name="edited",
+    base=base,
+    axes=[over("operator", [softmax(), Operator(score=Edited())])],
+    seeds=range(3),
+    baseline={"operator": "softmax"},
+    measure=Measure(name="mse", point={"sigma_f": 1}),
+)
+"""
+
+
+@pytest.fixture
+def ablate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command on the spec file, which holds `text`, and gives what it printed."""
+
+    def act(command: str, *flags: str, text: str = SPEC, code: int = 0) -> str:
+        path = tmp_path / "edited.py"
+        path.write_text(text.replace("KIND", f"edited_{tmp_path.name}"))
+        what = [str(path)] if command in ("plan", "run") else []
+        inline = ["--on", "inline"] if command == "run" else []
+        assert execute([command, *what, "--campaign", str(tmp_path / "c"), *inline, *flags]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    return act
+
+
+def test_an_edited_formula_is_told_by_every_command_and_trained_again_on_request(
+    ablate: Callable[..., str], tmp_path: Path
+) -> None:
+    edited = SPEC.replace("return 1.5 * a", "return 1.7 * a")
+    ablate("run")
+    assert "other code" not in ablate("run") + ablate("plan") + ablate("table")
+    assert "3 finished trials ran other code; `ablate run SPEC --again`" in ablate("plan", text=edited)
+    more = edited.replace("range(3)", "range(4)")
+    assert "2 trained; 6 were done before; 3 of these ran other code (--again trains them again)" in ablate(
+        "run", text=more
+    )
+    for command in ("table", "report"):
+        assert "mix versions of the code (class Edited), so differences may not be" in ablate(command)
+    assert "to do: 3 trials" in ablate("plan", "--again", text=more)
+    assert "3 trained; 5 were done before;" in ablate("run", "--again", text=more)
+    for command in ("plan", "run", "table", "report"):
+        assert "code" not in ablate(command, text=more)
+    layout = Layout(tmp_path / "c")
+    assert sorted(len(layout.attempts(key)) for key in layout.trial_keys()) == [1] * 5 + [2] * 3
+
+
+def test_the_records_say_which_sources_a_trial_ran(ablate: Callable[..., str], tmp_path: Path) -> None:
+    ablate("run")
+    layout = Layout(tmp_path / "c")
+    found = [json.loads(layout.start(key, 1).read_bytes()) for key in layout.trial_keys()]
+    assert len({start["code"] for start in found}) == 1  # of the core: verdicts hold it equal
+    mine = [start["sources"] for start in found if "class Edited" in start["sources"]]
+    assert len(mine) == 3
+    assert all(start["sources"]["core"] == start["code"] for start in found)
+
+
+@pytest.fixture
+def other_code(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """From here on, trials run code of that name."""
+    real = Codes.sources
+
+    def become(name: str) -> None:
+        monkeypatch.setattr(Codes, "sources", lambda self, trial: {**real(self, trial), "edit": name})
+
+    return become
+
+
+def counts(result: RunResult) -> tuple[int, ...]:
+    return (result.ok, result.failed, result.stopped, result.skipped, result.skipped_other_code)
+
+
+def test_trials_of_other_code_are_counted_by_plan_and_run_and_trained_again_once(
+    tmp_path: Path, other_code: Callable[[str], None]
+) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=[0]))
+    other_code("new")
+    grid = toy_grid(seeds=[0, 1])
+    assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 2, 2)
+    plan = plan_campaign(tmp_path, [grid])
+    assert (plan.ok, plan.other_code, plan.to_do) == (4, 2, 0)
+    assert plan_campaign(tmp_path, [grid], PlanOptions(again=True)).to_do == 2
+    assert counts(run_quietly(tmp_path, grid, again=True)) == (2, 0, 0, 2, 0)
+    assert counts(run_quietly(tmp_path, grid, again=True)) == (0, 0, 0, 4, 0)
+
+
+def test_the_latest_result_counts(tmp_path: Path, other_code: Callable[[str], None]) -> None:
+    grid = toy_grid(seeds=[0])
+    run_quietly(tmp_path, grid)
+    other_code("new")
+    run_quietly(tmp_path, grid, again=True)
+    found = survey(Layout(tmp_path), [grid], walk([grid]))
+    assert found.other_code == 0
+    assert mixed_sources(Layout(tmp_path), [each.key for each in found.trials]) == []
+    assert all(trial_state(Layout(tmp_path), each.key).attempts[-1].attempt == 2 for each in found.trials)
+
+
+def test_what_fails_when_it_is_trained_again_keeps_its_old_result(
+    tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = toy_grid(seeds=[0])
+    run_quietly(tmp_path, grid)
+    other_code("new")
+    monkeypatch.setattr("toy_training.train", _fails)
+    assert counts(run_quietly(tmp_path, grid, again=True)) == (0, 2, 0, 0, 0)
+    plan = plan_campaign(tmp_path, [grid])
+    assert (plan.ok, plan.failed, plan.other_code) == (2, 0, 2)
+
+
+def _fails(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    raise ValueError("no longer")
+
+
+def test_a_trial_that_kills_its_worker_when_trained_again_has_failed_and_the_run_ends(tmp_path: Path) -> None:
+    (tmp_path / "deaths").write_text("")
+    grid = toy_grid(seeds=[0], fates=["dies"], deaths=str(tmp_path / "deaths"))
+    root = tmp_path / "campaign"
+    assert counts(run_quietly(root, grid)) == (2, 0, 0, 0, 0)
+    (tmp_path / "deaths").write_text("x" * 40)
+    for key in Layout(root).trial_keys():  # as if older code had made these results
+        start = Layout(root).start(key, 1)
+        start.write_text(json.dumps({**json.loads(start.read_bytes()), "sources": {"core": "old"}}))
+    assert counts(run_quietly(root, grid, Local(1), again=True)) == (0, 2, 0, 0, 0)
+    assert {trial_state(Layout(root), key).status for key in Layout(root).trial_keys()} == {"ok"}
+
+
+def test_two_at_once_train_a_trial_again_once(tmp_path: Path, other_code: Callable[[str], None]) -> None:
+    grid = toy_grid(seeds=[0])
+    run_quietly(tmp_path, grid)
+    other_code("new")
+    inner: list[RunResult] = []
+
+    class Twice(Inline.__mro__[1]):  # type: ignore[misc]  # a machine that runs the same command again meanwhile
+        workers = 1
+
+        def run(self, job: Any, rows: Any, overseer: Any) -> None:
+            if not inner:
+                inner.append(run_quietly(tmp_path, grid, again=True))
+            Inline().run(job, rows, overseer)
+
+    assert counts(run_quietly(tmp_path, grid, Twice(), again=True)) == (2, 0, 0, 0, 0)
+    assert counts(inner[0]) == (2, 0, 0, 0, 0)
+    assert all(Layout(tmp_path).attempts(key) == [1, 2] for key in Layout(tmp_path).trial_keys())
+
+
+def test_a_stopped_trial_begins_anew_with_other_code(
+    tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid: Grid = toy_grid(seeds=[0])
+    seen: list[int] = []
+
+    def stop_half_way(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+        surroundings.save(10, {"value": 1.0, "trace": []})
+        return Finished(10, stopped=True, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
+
+    def watch(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+        seen.append((surroundings.restore() or (0, {}))[0])
+        return train(trial, surroundings)
+
+    monkeypatch.setattr("toy_training.train", stop_half_way)
+    run_quietly(tmp_path, grid)
+    monkeypatch.setattr("toy_training.train", watch)
+    other_code("new")
+    run_quietly(tmp_path, grid)
+    assert seen == [0, 0]
+    layout = Layout(tmp_path)
+    for key in layout.trial_keys():
+        assert "other code made the checkpoints of attempt 1" in layout.log(key, 2).read_text()
+
+
+def test_workers_record_the_code_the_run_began_with_whatever_is_edited_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edit_then_run(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
+        monkeypatch.setattr("runners.code._of_file", lambda _: "edited")
+        real(self, job, rows, overseer)
+
+    real = Inline.run
+    before = Codes().core
+    monkeypatch.setattr(Inline, "run", edit_then_run)
+    run_quietly(tmp_path, toy_grid(seeds=[0]))
+    assert Codes().core != before
+    assert {json.loads(Layout(tmp_path).start(key, 1).read_bytes())["code"] for key in keys(tmp_path)} == {before}

@@ -1,0 +1,118 @@
+"""A grid that is judged by what no trial records is refused before anything is written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy_campaign import QUIET, toy_grid
+
+from grid import Grid, Measure, over
+from grid.errors import SpecError
+from runners.machines import Inline
+from runners.measured import METRICS
+from runners.plan import plan_campaign
+from runners.run import run_campaign
+from runners.tasks import LinearFunctions, ShiftGrid, Task, Text
+from runners.trial import Trial
+
+
+def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more: Any) -> Grid:
+    return Grid(name="judged", base=trial, seeds=[0], measure=Measure(name=name, point=point or {}), **more)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Text:
+    (tmp_path / "a.txt").write_text("one two three four five six. " * 40)
+    return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
+
+
+def run_quietly(root: Path, grids: list[Grid]) -> object:
+    return run_campaign(root, grids, Inline(), QUIET)
+
+
+@pytest.fixture(params=["plan", "run"])
+def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    def ask(wrong: Grid) -> str:
+        root = tmp_path / "campaign"
+        act = plan_campaign if request.param == "plan" else run_quietly
+        with pytest.raises(SpecError) as raised:
+            act(root, [wrong])
+        assert not root.exists()
+        return str(raised.value)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "said"),
+    [
+        ("mes", {"sigma_x": 1, "sigma_f": 3}, "'mes', which none of its trials records; .*mse.*; did you mean 'mse'"),
+        ("validation_loss", {}, "they record loss, grad_norm, learning_rate, mse, squared_error"),
+        ("mse", {"sigma_x": 1, "sigma_f": 4}, r"off the evaluation grid \(sigma_x 1; sigma_f 1, 3\); nearest is .*=3"),
+        ("mse", {"sigma_x": 1, "sigma_y": 3}, "have sigma_x, sigma_f; did you mean 'sigma_x'"),
+        ("mse", {"sigma_x": 1}, "leaves 2, such as sigma_x=1, sigma_f=1 and sigma_x=1, sigma_f=3: say at which"),
+        ("mse", {"sigma_x": 1, "sigma_f": 1, "position": 2}, "have sigma_x, sigma_f"),
+        ("squared_error", {"sigma_x": 1, "sigma_f": 1, "position": 9}, "nearest is .*position=5"),
+        ("loss", {"sigma_x": 1}, "that has no points: leave point out"),
+    ],
+)
+def test_a_measure_that_no_trial_records_is_named_with_the_nearest(
+    tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str
+) -> None:
+    message = refused(grid(tiny, name, point))
+    assert message.startswith("grid 'judged' is judged by ")
+    assert re.search(said, message), message
+
+
+def test_measures_of_text_have_no_point(tiny: Trial, text: Text, refused: Any) -> None:
+    assert "leave point out" in refused(grid(tiny.changed(task=text), "bits_per_byte", {"sigma_f": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "point"),
+    [
+        ("mse", {"sigma_x": 1, "sigma_f": 3}),
+        ("mse", {"sigma_f": 3}),
+        ("squared_error", {"sigma_x": 1, "sigma_f": 1, "position": 5}),
+        *((metric, {}) for metric in METRICS),
+    ],
+)
+def test_a_measure_that_is_recorded_at_one_point_is_taken(
+    tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]
+) -> None:
+    assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 1
+
+
+def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, refused: Any) -> None:
+    axis = over("task", [tiny.task, text], labels=["functions", "text"])
+    plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis])])
+    plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis])])
+    assert "mse" in refused(grid(tiny, "perplexity", axes=[axis]))
+
+
+def test_a_grid_without_measure_and_a_trial_without_task_are_not_asked(tiny: Trial, tmp_path: Path) -> None:
+    plan_campaign(tmp_path, [Grid(name="free", base=tiny, seeds=[0])])
+    toy = toy_grid()
+    plan_campaign(tmp_path, [Grid(name="toy", base=toy.base, seeds=[0], measure=Measure(name="anything"))])
+
+
+OURS = sorted(kind for kind, member in Task.members().items() if member.__module__.startswith("runners."))
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text) -> None:
+    shifts = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=3, sequences=2, points=5, per_position=((2, 1),))
+    examples: dict[str, Task] = {
+        "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
+        "text": text,
+    }
+    task = examples[kind]
+    out = {"linear_functions": 1, "text": 256}[kind]
+    found = list(task.open().evaluate(lambda inputs: torch.zeros(*inputs.shape[:2], out)))
+    declared = task.measures()
+    assert declared is not None
+    assert sorted((name, sorted(point.items())) for name, points in declared.items() for point in points) == sorted(
+        (each.name, sorted(each.point.items())) for each in found
+    )
