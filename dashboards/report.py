@@ -90,7 +90,7 @@ def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
 def _guarded(about: Subject, key: str, *, alone: bool) -> str:
     """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
     html, problem = tried(lambda: _section(about, key, alone=alone))
-    return tag("section", tag("h2", text(about.grid)) + state(problem), id=key) if html is None else html
+    return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
 
 
 def _section(about: Subject, key: str, *, alone: bool) -> str:

@@ -14,9 +14,11 @@ def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else f"{_MINUS}∞"
+    value += 0.0  # -0.0 is 0.0
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         short = f"{value:#.{digits}g}" if padded else f"{value:.{digits}g}"
-        return _signed(f"{value:,.0f}" if "e" in short or abs(value) >= 1000 else short)
+        large = "e" in short or abs(value) >= 1000 or abs(float(short)) >= 1000
+        return _signed(f"{value:,.0f}" if large else short.removesuffix("."))
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
 
@@ -39,6 +41,8 @@ def change(difference: float | None, scale: str) -> str:
         return ("× " if difference > 0 else "÷ ") + (f"{factor:.2g}" if factor < 100 else number(factor, 2))
     percent = math.expm1(difference) * 100
     shown = f"{percent:+.0f}" if abs(percent) >= 9.5 else f"{percent:+.1f}"
+    if float(shown) == 0:
+        shown = "0.0"
     return _signed(shown) + " %"
 
 

@@ -7,11 +7,15 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
 
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
+
+_LONGEST_PART: Final = 40
+_LONGEST_LINE: Final = 56
 
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Figure:
@@ -148,11 +152,25 @@ def rows_height(rows: int, each: int = 34) -> int:
 
 
 def broken(name: str, longest: int = 26) -> str:
-    """A long name in lines, broken between its parts, for an axis."""
+    """A long name as plotly shows it literally: in lines broken between its parts, parts cut that are too long.
+
+    The name is cut before it is escaped: a cut through an entity would show half of it.
+    """
+    most = max(longest, _LONGEST_PART)
     lines: list[str] = []
     for part in name.split(" · "):
         if lines and len(lines[-1]) + len(part) + 3 <= longest:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
-    return "<br>".join(line if len(line) <= 40 else line[:39] + "…" for line in lines)
+    return "<br>".join(plain(cut(line, most)) for line in lines)
+
+
+def one_line(name: str) -> str:
+    """A long name as plotly shows it literally, in one line; what is cut is its middle, as levels stand at its end."""
+    return plain(name if len(name) <= _LONGEST_LINE else f"{name[:14]}…{name[15 - _LONGEST_LINE :]}")
+
+
+def cut(name: str, most: int) -> str:
+    """The first `most` letters, the last of them an ellipsis where there are more."""
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -22,6 +22,8 @@ class Curves(NamedTuple):
     """cell, step (the first of its bucket), n, lost, value, low, high."""
     width: int
     """Steps that one point averages over."""
+    last: int
+    """Steps that the last point averages over: it takes what is left over, so it is never less than the others."""
 
 
 def curves(
@@ -29,19 +31,27 @@ def curves(
 ) -> Curves:
     """The training metric `name` of `cells`: the mean of each bucket of steps per trial, then over seeds.
 
-    Trials that have not finished count as far as they went, so `n` may fall along a curve. Values that are not finite
-    are left out of a bucket.
+    Failed trials are left out, as in every average; trials that have not finished count as far as they went, so `n`
+    may fall along a curve. Values that are not finite are left out of a bucket. Buckets begin at the first step.
     """
-    of = "v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND m.name = $name"
+    of = (
+        "v_metric m JOIN grid_trial g USING (trial) JOIN trial t USING (trial) "
+        "WHERE g.grid = $grid AND m.name = $name AND t.status IS DISTINCT FROM 'failed'"
+    )
     given = {"grid": grid, "name": name}
-    last = store.sql(f"SELECT max(m.step) AS last FROM {of}", given)["last"][0]
-    width = 1 if last is None else -(-(last + 1) // buckets)
+    first, last = store.sql(f"SELECT min(m.step), max(m.step) FROM {of}", given).row(0)
+    if first is None:
+        first, last = 0, 0
+    steps = last - first + 1
+    width = -(-steps // buckets)
+    full = steps // width
+    step = f"{first} + least((m.step - {first}) // {width}, {full - 1}) * {width}"
     source = (
-        f"SELECT g.cell, m.step // {width} * {width} AS step, avg(m.value) AS value FROM {of} AND isfinite(m.value) "
-        f"GROUP BY g.cell, m.trial, m.step // {width} * {width}"
+        f"SELECT g.cell, {step} AS step, avg(m.value) AS value FROM {of} AND isfinite(m.value) "
+        f"GROUP BY g.cell, m.trial, {step}"
     )
     found = store.sql(over_seeds(source, ["cell", "step"], scale), given)
-    return Curves(in_order(found.drop_nulls("value"), cells, "step"), width)
+    return Curves(in_order(found.drop_nulls("value"), cells, "step"), width, steps - (full - 1) * width)
 
 
 def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") -> go.Figure:
@@ -57,7 +67,7 @@ def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") 
                 x=x,
                 y=rows["value"].to_list(),
                 mode="lines",
-                name=broken(plain(look.names[key])),
+                name=broken(look.names[key]),
                 legendgroup=key,
                 line={"color": style.color, "dash": style.dash, "width": 1.6},
                 customdata=rows.select("n").rows(),

@@ -50,7 +50,7 @@ def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
             xanchor="left",
             font={"color": MUTED, "size": 12},
         )
-    levels = [broken(plain(level)) for level in found["level"]]
+    levels = [broken(level) for level in found["level"]]
     figure.update_yaxes(
         range=[height - 0.4, -0.6], tickvals=places, ticktext=levels, tickfont={"color": INK}, showgrid=False
     )

@@ -5,7 +5,6 @@ import polars as pl
 
 from dashboards.figures.canvas import broken, canvas, rows_height
 from dashboards.figures.forest import MOST_ROWS
-from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import INK
 from store import Store
@@ -51,7 +50,7 @@ def draw_rates(found: pl.DataFrame, look: Look) -> go.Figure:
                 hovertemplate=f"{row['failed']} of {row['ended']}<extra></extra>",
             )
         )
-    names = [broken(plain(look.names[cell])) for cell in found["cell"]]
+    names = [broken(look.names[cell]) for cell in found["cell"]]
     figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
     figure.update_yaxes(
         range=[found.height - 0.4, -0.6],

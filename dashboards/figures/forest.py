@@ -7,7 +7,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas, finite, rows_height
+from dashboards.figures.canvas import broken, canvas, finite, one_line, rows_height
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.subject import Look
@@ -34,8 +34,9 @@ def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS)
 
 def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: Mapping[str, str]) -> go.Figure:
     """One row per cell, best on top; `words` maps a verdict to what stands under the name."""
-    lines = max((_tick(row, look, words, found.height).count("<br>") for row in found.iter_rows(named=True)), default=0)
-    figure = canvas(rows_height(found.height, 28 + 18 * lines), x=_title(measure))
+    ticks = [_tick(row, look, words, found.height) for row in found.iter_rows(named=True)]
+    lines = max((tick.count("<br>") for tick in ticks), default=0)
+    figure = canvas(rows_height(found.height, 28 + 18 * lines if lines else 24), x=_title(measure))
     limit = _limit(found, measure)
     rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
@@ -47,7 +48,7 @@ def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: M
     figure.update_yaxes(
         range=[found.height - 0.5, -0.5],
         tickvals=places,
-        ticktext=[_tick(row, look, words, found.height) for row in found.iter_rows(named=True)],
+        ticktext=ticks,
         tickfont={"color": INK},
         showgrid=False,
     )
@@ -66,9 +67,9 @@ def _title(measure: Measure) -> str:
 
 
 def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:
-    name = plain(look.names[row["cell"]])
+    name = look.names[row["cell"]]
     if rows > _ROOMY:
-        return f"{broken(name, 44)}  {words[row['verdict']][0]}"
+        return f"{one_line(name)}  {words[row['verdict']][0]}"
     return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}</span>"
 
 
@@ -97,7 +98,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
         mode="markers",
         legendgroup=row["cell"],
         marker={"symbol": style.marker, "size": 10, "color": style.color, "line": {"color": style.color, "width": 1.5}},
-        hovertemplate=f"{text}{span}<br>{row['pairs']} pairs<extra></extra>",
+        hovertemplate=f"{plain(look.names[row['cell']])}<br>{text}{span}<br>{row['pairs']} pairs<extra></extra>",
     )
 
 

@@ -7,7 +7,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas
-from dashboards.html import plain
 from dashboards.seeds import over_seeds
 from dashboards.subject import Look, in_order
 from store import Store
@@ -52,7 +51,7 @@ def draw_numbers(found: pl.DataFrame, look: Look) -> go.Figure:
                 x=x,
                 y=value.to_list(),
                 mode="markers",
-                name=broken(plain(look.names[key])),
+                name=broken(look.names[key]),
                 legendgroup=key,
                 marker={"symbol": style.marker, "size": 8, "color": style.color},
                 error_y={

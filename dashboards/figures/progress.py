@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas, rows_height
-from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import INK, STATUS
 from store import Store
@@ -51,7 +50,7 @@ def draw_progress(found: pl.DataFrame, look: Look) -> go.Figure:
     figure.update_yaxes(
         range=[rows.height - 0.4, -0.6],
         tickvals=places,
-        ticktext=[broken(plain(name)) for name in rows["name"]],
+        ticktext=[broken(name) for name in rows["name"]],
         tickfont={"color": INK},
         showgrid=False,
     )

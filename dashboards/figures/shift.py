@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import band, broken, canvas, value_axis
+from dashboards.figures.canvas import band, broken, canvas, finite, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.seeds import at, over_seeds
@@ -78,17 +78,19 @@ def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along
 
 
 def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str) -> go.Figure:
-    """As `draw_error_by_shift`, with the region of practical equivalence as a band about zero."""
+    """As `draw_error_by_shift`, with the region of practical equivalence, whole and always in sight, about zero."""
     figure = canvas(380, x=plain(along), y="change from the baseline")
     rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_hline(y=0, line={"color": ROPE, "width": 1})
     for (cell,), rows in found.group_by("cell", maintain_order=True):
         _curve(figure, str(cell), rows, look, lambda value: change(value, measure.scale))
-    axis = value_axis(found, "linear")
-    if measure.scale == "log" and "range" in axis:
-        axis |= ratio_ticks(max(map(abs, axis["range"])), each_side=6)
-    figure.update_yaxes(**axis)
+    low, high = value_axis(found, "linear").get("range", (0.0, 0.0))
+    ends = [low, high, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
+    span = [min(ends), max(ends)]
+    if span[0] < span[1]:
+        ticks = ratio_ticks(max(map(abs, span)), each_side=6) if measure.scale == "log" else {}
+        figure.update_yaxes(range=span, **ticks)
     return _judged(figure, found, measure, along)
 
 
@@ -114,7 +116,7 @@ def _judged(figure: go.Figure, found: pl.DataFrame, measure: Measure, along: str
 
 
 def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look, words: Callable[[float | None], str]) -> None:
-    style, name = look.styles[cell], plain(look.names[cell])
+    style = look.styles[cell]
     x = rows["x"].to_list()
     figure.add_trace(band(x, rows["low"].to_list(), rows["high"].to_list(), style.band(), cell))
     told = [
@@ -126,7 +128,7 @@ def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look, words: 
             x=x,
             y=rows["value"].to_list(),
             mode="lines+markers",
-            name=broken(name),
+            name=broken(look.names[cell]),
             legendgroup=cell,
             line={"color": style.color, "dash": style.dash, "width": 2},
             marker={"symbol": style.marker, "size": 8, "color": style.color},

@@ -180,9 +180,10 @@ def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]
     found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
     if found.frame.is_empty():
         return
-    smooth = (
-        f"Each point averages {count(found.width, 'step')}; no other smoothing." if found.width > 1 else "Not smoothed."
-    )
+    smooth = "Not smoothed."
+    if found.width > 1:
+        last = f" (the last {found.last})" if found.last != found.width else ""
+        smooth = f"Each point averages {count(found.width, 'step')}{last}, and stands at the first; no other smoothing."
     caption = (
         f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {_n(found.frame)}."
         f"{_cut(found.frame, scale)} {smooth}{chosen(about, cells)}"

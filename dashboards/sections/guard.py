@@ -15,4 +15,4 @@ def state(words: str) -> str:
 def drawn(title: str, pictures: Iterable[Picture]) -> str:
     """The pictures as HTML; where they cannot be computed, `title` and why."""
     html, problem = tried(lambda: "".join(map(picture, pictures)))
-    return tag("div", tag("h3", text(title)) + state(problem), class_="block") if html is None else html
+    return tag("div", tag("h3", text(title)) + state(str(problem)), class_="block") if html is None else html

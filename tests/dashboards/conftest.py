@@ -23,10 +23,10 @@ HOSTILE = (
 Values = Mapping[tuple[str, int], float]
 
 
-def write_known(root: Path, values: Values, *, scale: str = "log", steps: int = 4) -> Layout:
+def write_known(root: Path, values: Values, *, scale: str = "log", steps: int = 4, first: int = 0) -> Layout:
     """A campaign whose "mse" at seed s, sigma_f f and sigma_x x is `values[operator, s] * f * x`.
 
-    The loss at step t is `values[operator, s] * (t + 1)`; the number "n" at layer l and head h is l + 10 h + s.
+    The loss at step t is `values[operator, s] * (t - first + 1)`; the number "n" at layer l and head h is l + 10 h + s.
     """
     operators = list(dict.fromkeys(operator for operator, _ in values))
     lines = plan_lines(operators, sorted({seed for _, seed in values}), "known", {})
@@ -37,7 +37,7 @@ def write_known(root: Path, values: Values, *, scale: str = "log", steps: int = 
     for line in lines:
         key, value = line["trial"], values[line["operator"], line["seed"]]
         write_start(layout, key, 1)
-        buffer.extend("metric", [(key, 1, step, "loss", value * (step + 1), 0.0) for step in range(steps)])
+        buffer.extend("metric", [(key, 1, first + i, "loss", value * (i + 1), 0.0) for i in range(steps)])
         for f in (1.0, 5.0, 9.0):
             for x in (1.0, 2.0):
                 buffer.add("evaluation", (key, 1, steps, "mse", {"sigma_f": f, "sigma_x": x}, value * f * x, 10, None))
@@ -55,8 +55,8 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
     """A store of a campaign that `write_known` wrote."""
     stores: list[Store] = []
 
-    def open_store(values: Values, *, scale: str = "log", steps: int = 4) -> Store:
-        write_known(tmp_path / "known", values, scale=scale, steps=steps)
+    def open_store(values: Values, *, scale: str = "log", steps: int = 4, first: int = 0) -> Store:
+        write_known(tmp_path / "known", values, scale=scale, steps=steps, first=first)
         stores.append(Store.open(tmp_path / "known"))
         return stores[-1]
 

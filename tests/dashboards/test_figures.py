@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pytest
 from synthetic import publish_grid, write_campaign
 
 from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
-from dashboards.figures.canvas import band, broken, is_cut, log_ticks, tick_text, value_axis
+from dashboards.figures.canvas import band, broken, is_cut, log_ticks, one_line, tick_text, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.html import plain
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import Scale
-from dashboards.subject import Subject, subject
-from dashboards.theme import operator_styles
+from dashboards.subject import Look, Subject, subject
+from dashboards.theme import REST, operator_styles
 from store import Store
 from store.verdicts import Measure, verdicts
 
@@ -72,6 +74,15 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
     assert figure.data[1].text[0].startswith("× 2<br>")
 
 
+@pytest.mark.parametrize("changes", [[0.9, 1.1], [-1.1, -0.9], [0.7, 0.7], [0.0, 0.0]])
+def test_an_axis_of_changes_has_zero_and_what_counts_as_equal(about: Subject, changes: list[float]) -> None:
+    found = pl.DataFrame({"cell": about.baseline, "x": [1.0, 2.0], "value": changes, "low": changes, "high": changes})
+    figure = shift.draw_change_by_shift(found.with_columns(n=3), about.look, MEASURE, "x")
+    low, high = figure.layout.yaxis.range
+    assert low < -math.log(1.05) < 0 < math.log(1.05) < high
+    assert low <= min(changes) <= max(changes) <= high
+
+
 def test_the_coordinates_of_an_evaluation_are_all_its_values_in_order(known: Store) -> None:
     assert shift.coordinates(known, "known", "mse") == {"sigma_f": [1, 5, 9], "sigma_x": [1, 2]}
     assert shift.coordinates(known, "known", "loss") == {}
@@ -105,6 +116,26 @@ def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]
     # mean of steps 1 and 2, of 3 and 4, of 5 and 6; times the geometric mean of 1 and 4
     assert found.frame["value"].to_list() == pytest.approx([1.5 * 2, 3.5 * 2, 5.5 * 2])
     drawn(curves.draw_curves(found, about.look, title="loss"))
+
+
+def test_buckets_begin_at_the_first_step_and_the_last_one_is_never_short(opened: Callable[..., Store]) -> None:
+    store = opened({("softmax", 0): 1.0}, steps=7, first=1)  # steps 1..7 with losses 1..7
+    found = curves.curves(
+        store, "known", "loss", keys(subject(store, "known", operator_styles(["softmax"]))), buckets=4
+    )
+    assert (found.width, found.last) == (2, 3)
+    assert found.frame["step"].to_list() == [1, 3, 5]
+    assert found.frame["value"].to_list() == pytest.approx([1.5, 3.5, 6])
+
+
+def test_curves_leave_failed_trials_out_and_n_says_so(tmp_path: Path) -> None:
+    who = {("SSA", 1): "error", ("SSA", 2): "diverged"}
+    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), failed=who, steps=8)
+    with Store.open(tmp_path / "c") as store:
+        about = subject(store, "quickstart", operator_styles(["softmax", "SSA"]))
+        found = curves.curves(store, "quickstart", "loss", keys(about)).frame
+    counts = {cell: rows["n"].unique().to_list() for (cell,), rows in found.group_by("cell")}
+    assert [counts[cell] for cell in keys(about)] == [[4], [2]]
 
 
 def test_curves_are_not_averaged_where_there_are_few_steps(about: Subject) -> None:
@@ -291,3 +322,24 @@ def test_long_names_break_between_their_parts() -> None:
     assert broken("a · b") == "a · b"
     assert broken("Principled · granularity=constant") == "Principled<br>granularity=constant"
     assert broken("x" * 99) == "x" * 39 + "…"
+    four = "constant · per query · per layer · per head"
+    assert broken(four, 44) == four
+
+
+@pytest.mark.parametrize("place", range(30, 45))
+def test_a_cut_never_goes_through_an_entity(place: int) -> None:
+    name = "x" * place + "<&>%{" + "y" * 40
+    for shown in (broken(name), one_line(name)):
+        assert plain(unescape(shown)) == shown
+        assert "…" in shown
+
+
+def test_rows_of_a_large_grid_have_one_line_each(about: Subject) -> None:
+    names = {f"k{i}": f"Principled · per query · per query · per layer · per head · {i}" for i in range(32)}
+    look = Look(names, dict.fromkeys(names, REST))
+    rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, "pairs": 5, "verdict": "undecided"}
+    figure = drawn(forest.draw_differences(pl.DataFrame(rows), look, MEASURE, WORDS))
+    assert figure.layout.height < 1000
+    assert not any("<br>" in text for text in figure.layout.yaxis.ticktext)
+    assert len(set(figure.layout.yaxis.ticktext)) == 32
+    assert figure.data[3].hovertemplate.startswith(names["k3"])

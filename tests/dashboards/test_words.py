@@ -13,6 +13,7 @@ from dashboards.words import change, count, duration, listed, number, p_value, s
         (0.0123456, "0.0123"),
         (-0.5, "−0.5"),
         (0.0, "0"),
+        (-0.0, "0"),
         (12345.6, "12,346"),
         (999.7, "1,000"),
         (1.234e-5, "1.23 × 10⁻⁵"),
@@ -34,7 +35,10 @@ def test_a_number_has_three_digits_and_a_real_minus_sign(value: float | None, wo
         (math.log(1.052), "+5.2 %"),
         (math.log(4), "× 4"),
         (math.log(1 / 4), "÷ 4"),
-        (0.0, "+0.0 %"),
+        (0.0, "0.0 %"),
+        (-1e-5, "0.0 %"),
+        (1e-5, "0.0 %"),
+        (-0.0006, "−0.1 %"),
         (2000.0, "× 1.0 × 10³⁰⁴"),
         (None, "–"),
     ],
@@ -45,6 +49,11 @@ def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: flo
 
 def test_a_padded_number_keeps_its_zeros() -> None:
     assert [number(value, padded=True) for value in (2.9, 0.5, 0.0, 1234.5)] == ["2.90", "0.500", "0.00", "1,234"]
+
+
+def test_no_number_ends_with_a_point() -> None:
+    assert [number(value, padded=True) for value in (123.4, -999.4, 999.96)] == ["123", "−999", "1,000"]
+    assert [number(value, 4, padded=True) for value in (999.96, 123.44)] == ["1,000", "123.4"]
 
 
 def test_a_linear_difference_carries_its_sign() -> None:
