@@ -114,6 +114,13 @@ def translated(error: duckdb.Error, path: Path) -> AblateError:
     return StoreError(f"{path} cannot be used ({text}); make it again from the campaign's files with `ablate rebuild`")
 
 
+def with_suggestion(error: BaseException) -> str:
+    """The first line of an error's text, and what the engine suggests on the next, as one line."""
+    first, *rest = str(error).strip().split("\n")
+    hints = [line.strip() for line in rest if line.strip().startswith(("Did you mean", "Candidate bindings"))]
+    return "; ".join([first.rstrip("!"), *hints[:1]])
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's text."""
     return str(error).strip().split("\n", 1)[0]

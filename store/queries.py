@@ -30,8 +30,10 @@ def final(sql: Sql, grid: str, name: str, point: Mapping[str, float]) -> pl.Data
         """,
         {"grid": grid, "name": name, **parameters},
     )
-    if found["trial"].is_duplicated().any():
-        points = sorted({str(entry) for entry in found["point"] if entry is not None})
+    points = sorted(
+        {tuple(sorted(entry.items())): str(entry) for entry in found["point"] if entry is not None}.values()
+    )
+    if len(points) > 1:
         raise SpecError(
             f"{name!r} has {len(points)} points that agree with {dict(point)}, such as {points[0]} and {points[1]}; "
             "say at which one"

@@ -1,6 +1,7 @@
 """Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries
 from store.content import content_hash
-from store.database import check_version, engine_errors, first_line
+from store.database import check_version, engine_errors, with_suggestion
 from store.ingest import ingest
 from store.layout import Layout
 
+_NOT_IN_FRAMES = re.compile(r"\b(INTERVAL|UNION)\b")
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -72,15 +74,24 @@ class Store:
         """
         try:
             self._check_reads(query)
-            found: pl.DataFrame = self._connection.sql(query, params=parameters).pl()
+            relation = self._connection.sql(query, params=parameters)
+            _check_types(relation)
+            found: pl.DataFrame = relation.pl()
         except duckdb.Error as error:
-            raise SpecError(f"SQL: {first_line(error)}") from error
+            raise SpecError(f"SQL: {with_suggestion(error)}") from error
         return found
 
     def _check_reads(self, query: str) -> None:
         statements = self._connection.extract_statements(query)
+        if not statements:
+            raise SpecError("there is no SQL statement in the query; write SELECT ...")
         if len(statements) != 1:
             raise SpecError(f"one SQL statement at a time; got {len(statements)}")
+        if statements[0].type == duckdb.StatementType.MULTI:
+            raise SpecError(
+                "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
+                "list them, as in PIVOT ... ON column IN ('a', 'b')"
+            )
         if statements[0].type not in _READING:
             raise SpecError(f"the store is read-only: write SELECT ...; got a {statements[0].type.name} statement")
 
@@ -170,6 +181,15 @@ class Store:
     def content_hash(self) -> str:
         """32 hexadecimal digits, equal for stores that hold the same rows."""
         return content_hash(self._connection)
+
+
+def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if _NOT_IN_FRAMES.search(str(kind)):
+            raise SpecError(
+                f"SQL: the column {name!r} is of the type {kind}, which a frame cannot hold; "
+                "cast it, such as CAST(... AS VARCHAR), or epoch(...) for the seconds of an interval"
+            )
 
 
 def _refresh(layout: Layout) -> str | None:

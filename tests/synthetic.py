@@ -22,6 +22,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from grid import Grid
+from grid.axis import label_of
 from grid.key import canonical_json, content_key
 from store.files import write_atomic, write_json
 from store.layout import Layout
@@ -30,7 +32,7 @@ from store.status import process_started
 
 EPOCH = 1_790_000_000.0
 SUBMISSION = "20260921T141320-0a1b2c"
-MEASURE = {
+MEASURE: dict[str, Any] = {
     "name": "mse",
     "point": {"sigma_f": 5.0, "sigma_x": 1.0},
     "scale": "log",
@@ -105,6 +107,30 @@ def write_campaign(
     return Campaign(root, layout, header, lines, effects)
 
 
+def write_grid(root: Path, grid: Grid, *, noise: float = 0.05) -> Campaign:
+    """Write a campaign in which every trial of the real `grid` has finished, without any effect."""
+    lines = [
+        {
+            "trial": planned.key,
+            "cell": planned.cell,
+            "seed": planned.seed,
+            "grid": grid.name,
+            "label": planned.label,
+            "operator": "softmax",
+            "axes": dict(planned.axes),
+            "spec": planned.trial.data(),
+        }
+        for planned in grid.trials()
+    ]
+    campaign = Campaign(root, Layout(root), {**grid.header(), "measure": MEASURE}, lines)
+    publish_grid(campaign.layout, campaign.header, lines)
+    writer = _Writer(campaign.layout, SUBMISSION, 60, [MEASURE["point"]])
+    for line in lines:
+        writer.finished(line, _seed_effect(line["seed"]) + noise * _normal(line["trial"]), resumed=False)
+    writer.buffer.flush()
+    return campaign
+
+
 def plan_lines(
     operators: Sequence[str], seeds: Sequence[int], grid: str, factors: Mapping[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
@@ -119,7 +145,7 @@ def plan_lines(
                 "cell": content_key(canonical_json(spec)),
                 "seed": seed,
                 "grid": grid,
-                "label": " · ".join(map(str, (operator, *levels))),
+                "label": " · ".join(map(label_of, (operator, *levels))),
                 "operator": operator,
                 "axes": axes,
                 "spec": {**spec, "seed": seed},
@@ -140,7 +166,11 @@ def plan_header(
         "trials": len(lines),
         "seeds": sorted({line["seed"] for line in lines}),
         "axes": [
-            {"path": "operator" if name == "operator" else f"operator.{name}", "name": name, "labels": [*map(str, of)]}
+            {
+                "path": "operator" if name == "operator" else f"operator.{name}",
+                "name": name,
+                "labels": [*map(label_of, of)],
+            }
             for name, of in levels.items()
         ],
         "rules": [{"reason": "signals must divide the width of a head", "count": 2}],

@@ -44,7 +44,16 @@ def test_a_statement_that_changes_something_is_refused(reading: Store, query: st
     ("query", "message"),
     [
         ("SELECT 1; SELECT 2", "one SQL statement at a time; got 2"),
-        ("", "one SQL statement at a time; got 0"),
+        ("", "^there is no SQL statement in the query; write SELECT"),
+        ("-- nothing", "^there is no SQL statement in the query"),
+        ("SELECT strated FROM attempt", '"strated" not found in FROM clause; Candidate bindings: .*"started"'),
+        ("SELECT * FROM atempt", 'Table with name atempt does not exist; Did you mean "attempt"'),
+        (
+            "SELECT to_timestamp(ended) - to_timestamp(started) AS took FROM attempt",
+            "'took' is of the type INTERVAL.*cast",
+        ),
+        ("SELECT union_value(a := 1) AS u", "'u' is of the type UNION.*cast"),
+        ("PIVOT trial ON status USING count(*)", "^one SQL statement at a time; .*PIVOT ... ON column IN"),
         ("SELECT nope FROM trial", '^SQL: Binder Error: .*"nope" not found'),
         ("SELEC 1", "^SQL: Parser Error: syntax error"),
         ("SELECT * FROM nowhere", "^SQL: Catalog Error: Table with name nowhere does not exist"),
@@ -69,7 +78,15 @@ def test_a_variable_of_the_caller_is_not_a_table(shared: Campaign, reading: Stor
 
 
 @pytest.mark.parametrize(
-    "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "SHOW TABLES", "SUMMARIZE trial", "FROM grid"]
+    "query",
+    [
+        "EXPLAIN SELECT 1",
+        "DESCRIBE v_final",
+        "SHOW TABLES",
+        "SUMMARIZE trial",
+        "FROM grid",
+        "PIVOT trial ON status IN ('ok') USING count(*)",
+    ],
 )
 def test_every_way_of_reading_works(reading: Store, query: str) -> None:
     assert reading.sql(query).height > 0

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import Campaign, publish_grid, write_campaign
+from synthetic import Campaign, publish_grid, write_campaign, write_grid
 
+from grid import Grid, Spec, over, zipped
 from grid.errors import NotFoundError, SpecError
 from store.files import read_json, write_json
 from store.store import Store
@@ -198,9 +199,42 @@ def test_an_unknown_grid_is_named(tmp_path: Path) -> None:
         verdicts(store, "quikstart")
 
 
-def test_columns_move_together_when_they_are_equal_and_vary() -> None:
-    columns = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "x"], "still": ["x", "x"], "rare": [None, "x"]}
+def test_columns_move_together_when_they_tell_the_same_cells_apart() -> None:
+    columns = {
+        "a": ["x", "y", "y"],
+        "b": ["1", "2", "2"],
+        "c": ["y", "x", "y"],
+        "still": ["x", "x", "x"],
+        "rare": [None, "x", "x"],
+    }
     assert moving_together(columns) == [["a", "b"], ["c"]]
+
+
+class Rig(Spec):
+    """A trial of numbers only."""
+
+    clip: float | None = None
+    rate: float = 0.1
+    width: int = 32
+    bias: bool = True
+    seed: int = 0
+
+
+def test_the_axes_of_a_real_grid_are_its_factors_by_its_own_labels(tmp_path: Path) -> None:
+    """None is a level called none; zipped numbers are one factor; true is true."""
+    axes = [
+        over("clip", [None, 1.0]),
+        over("bias", [True, False]),
+        zipped(over("rate", [0.3, 0.1]), over("width", [64, 32])),
+    ]
+    write_grid(tmp_path, Grid("rig", Rig(), axes, seeds=range(4)))
+    with Store.open(tmp_path) as store:
+        found = effects(store, "rig")
+    assert found.select("factor", "level").rows() == [
+        *[("clip", "none"), ("clip", "1.0")],
+        *[("bias", "true"), ("bias", "false")],
+        *[("rate = width", "0.3 / 64"), ("rate = width", "0.1 / 32")],
+    ]
 
 
 def test_a_grid_of_one_cell_has_no_main_effects(tmp_path: Path) -> None:
@@ -243,3 +277,13 @@ def test_when_every_result_is_lost_the_verdict_says_so(tmp_path: Path) -> None:
 def regrid(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same trials as lines of the grid `quickstart`."""
     return [{**line, "grid": "quickstart"} for line in lines]
+
+
+def test_trials_that_were_measured_at_different_points_are_not_compared(tmp_path: Path) -> None:
+    one = write_campaign(tmp_path, operators=("softmax",), seeds=range(3), sigma_f=(5,), sigma_x=(1,))
+    two = write_campaign(
+        tmp_path, operators=("SSA",), seeds=range(3), sigma_f=(6,), sigma_x=(1,), submission="20260921T141321-0a1b2c"
+    )
+    publish_grid(one.layout, {**one.header, "trials": 6, "cells": 2}, [*one.lines, *two.lines], None)
+    with pytest.raises(SpecError, match="'mse' has 2 points that agree with"):
+        judged(one, measure={"point": {"sigma_x": 1}})
