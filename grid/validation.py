@@ -24,7 +24,8 @@ def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecEr
         told.setdefault(path, _sentence(path, error.title, detail))
     first, *others = told.values()
     more = f" (and {len(others)} more)" if others else ""
-    return SpecError(f"{where}: {first}{more}" if where else f"{first}{more}")
+    said = f"{first}{more}"
+    return SpecError(f"{where}: {said}" if where and not said.startswith(f"{where}: ") else said)
 
 
 def dotted(location: tuple[int | str, ...]) -> str:

@@ -54,7 +54,7 @@ def plan(
     as_json
         Print JSON.
     """
-    from runners.finding import campaign_for, choose_grids, usable_cores
+    from runners.finding import campaign_for, choose_grids, worker_count
     from runners.plan import PlanOptions, plan_campaign
     from runners.plan_text import plan_data, plan_lines
     from runners.specfile import load_spec_file
@@ -65,7 +65,7 @@ def plan(
     from runners.trial import parameters
 
     options = PlanOptions(
-        workers=workers or usable_cores(),
+        workers=worker_count(workers),
         retry=repeat.retry,
         again=repeat.again,
         parameters=parameters,
@@ -105,14 +105,17 @@ def run(
     workers
         Worker processes; default one per core.
     """
-    from runners.finding import campaign_for, choose_grids, usable_cores
+    from grid.errors import SpecError
+    from runners.finding import campaign_for, choose_grids, worker_count
     from runners.machines import Inline, Local, Machine
     from runners.run import RunOptions, run_campaign
     from runners.specfile import load_spec_file
 
+    if on == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local; inline trains in this process, one trial at a time")
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
-    machine: Machine = Inline() if on == "inline" else Local(workers or usable_cores())
+    machine: Machine = Inline() if on == "inline" else Local(worker_count(workers))
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
     result = run_campaign(root, grids, machine, options)
     for problem in result.problems:
@@ -120,7 +123,7 @@ def run(
     counted = {
         "trained": result.ok,
         "failed": result.failed,
-        "stopped": result.stopped,
+        "not finished, the same command goes on with them": result.stopped,
         "were done before": result.skipped,
         "of these ran other code (--again trains them again)": result.skipped_other_code,
         "failed before and were not tried again (--retry does)": result.skipped_failed,
@@ -128,7 +131,9 @@ def run(
     say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
     if result.interrupted:
         return 130
-    return 4 if result.failed or result.skipped_failed else 0
+    if result.stopped:
+        say("ablate: the code or the spec file changed while the run went on; run the same command again")
+    return 4 if result.failed or result.skipped_failed or result.stopped else 0
 
 
 @app.command
@@ -323,7 +328,9 @@ def rebuild(*, campaign: Path | None = None) -> int:
     root = find_campaign(campaign)
     found = rebuild_store(root)
     with Store.open(root, refresh=False) as store:
-        write(f"{store.content_hash()}  {found}")
+        write(f"{store.content_hash()}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
+        for row in (*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)):
+            say(f"ablate: not served: {row['file']}: {row['reason']}")
     return 0
 
 

@@ -77,6 +77,10 @@ def find_trial(store: "Store", key: str) -> str:
     raise NotFoundError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
 
 
-def usable_cores() -> int:
-    """Cores this process may use: the default number of workers."""
-    return len(os.sched_getaffinity(0))
+def worker_count(workers: int | None) -> int:
+    """How many workers were asked for; by default one per core this process may use."""
+    if workers is None:
+        return len(os.sched_getaffinity(0))
+    if workers < 1:
+        raise SpecError(f"a run needs at least one worker; got --workers {workers}")
+    return workers

@@ -57,8 +57,16 @@ def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any]]) -
     _write_lines(layout.grid_trials(grid.name), lines)
     header = grid.header()
     path = layout.grid_header(grid.name)
-    if not path.exists() or json.loads(path.read_bytes()) != json.loads(json.dumps(header)):
+    if not _says(path, header):
         write_json(path, header)
+
+
+def _says(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether the file holds `record`; a torn one does not."""
+    try:
+        return json.loads(path.read_bytes()) == json.loads(json.dumps(record))  # type: ignore[no-any-return]
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:

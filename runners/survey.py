@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, final
 
 from grid import Grid
+from grid.errors import StoreError
 from runners.cells import Cells
 from runners.code import ran_other_code
 from runners.manifest import read_lines, trial_lines, write_grid
@@ -72,8 +73,14 @@ class Survey:
 
     def lines(self, wanted: Sequence[Surveyed]) -> Iterator[dict[str, Any]]:
         """The trial lines of `wanted`, read back from the published grids; their order is that of `wanted`."""
-        for name, numbers in _runs(wanted):
-            yield from read_lines(self.layout.grid_trials(name), numbers)
+        lines = (line for name, numbers in _runs(wanted) for line in read_lines(self.layout.grid_trials(name), numbers))
+        for found, line in zip(wanted, lines, strict=True):
+            if line["trial"] != found.key:
+                raise StoreError(
+                    f"grid {found.grid!r} was planned anew by another run while this one began: its line {found.line + 1} "
+                    f"is trial {line['trial']} and not {found.key}; run the same command again"
+                )
+            yield line
 
 
 def survey(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool = False, again: bool = False) -> Survey:

@@ -42,6 +42,9 @@ class Trial(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         _check_length(self.task.length, self.model)
+        if isinstance(self.task.inputs, Scalars) and not self.model.tied:
+            raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+        object.__setattr__(self, "placement", _exact(self.placement, self.model.layers))
         for operator in self.operators():
             _check_operator(operator, self.model, self.execution.path)
         return self
@@ -49,6 +52,12 @@ class Trial(Spec):
     def operators(self) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
+
+
+@lru_cache(maxsize=4096)
+def _exact(placement: Placement, layers: int) -> Placement:
+    """Placements of the same layers are one trial."""
+    return placement.on(layers)
 
 
 class Parameters(NamedTuple):

@@ -68,6 +68,10 @@ Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 _FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
 
+class Edited(SpecError):
+    """The code or the spec file is not what it was when the run began; nothing was computed."""
+
+
 class Outcome(NamedTuple):
     """What became of one row of the manifest.
 
@@ -175,6 +179,9 @@ class Worker:
             with contextlib.suppress(CampaignUnwritable):
                 attempt.abandon("the campaign directory could not be written")
             raise
+        except Edited as error:
+            attempt.abandon(str(error))
+            return Outcome(row, "stopped", attempt.number)
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
             return self._failed(row, attempt, failure_of(error))
         except BaseException:
@@ -192,9 +199,12 @@ class Worker:
         return self._train(trial, attempt)
 
     def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
-        with attempt.log.open("a") as log:
-            log.write(failure.traceback or failure.message)
         attempt.fail(failure)
+        try:
+            with attempt.log.open("a") as log:
+                log.write(failure.traceback or failure.message)
+        except OSError as error:
+            raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
         gc.collect()  # the tensors of a failed trial hang on its traceback
         return Outcome(row, "failed", attempt.number, failure)
 
@@ -205,7 +215,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
             return error
         if trial.key != line["trial"]:
-            return SpecError(
+            return Edited(
                 f"the manifest calls this trial {line['trial']} and its spec has the key {trial.key} here: the code or "
                 "the spec file was edited after the run began; run the same command again"
             )

@@ -1,10 +1,12 @@
 """A pydantic error becomes one sentence: where, what is expected, what came."""
 
+from typing import Self
+
 import pytest
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 from standin import Trial
 
-from grid import spec_error
+from grid import Spec, SpecError, spec_error
 
 NUMBER = "unable to parse string as a number"
 INTEGER = "unable to parse string as an integer"
@@ -49,3 +51,18 @@ def test_a_path_can_begin_further_out() -> None:
     with pytest.raises(ValidationError) as caught:
         Trial.model_validate({"model": {"layers": None}})
     assert str(spec_error(caught.value, "", under="base")) == "base.model.layers should be a valid integer, got None"
+
+
+def test_the_owner_is_named_once() -> None:
+    class Pair(Spec):
+        low: int = 0
+        high: int = 1
+
+        @model_validator(mode="after")
+        def _ordered(self) -> Self:
+            if self.high < self.low:
+                raise ValueError("high is not below low")
+            return self
+
+    with pytest.raises(SpecError, match=r"^Pair: high is not below low$"):
+        Pair().changed(low=2)

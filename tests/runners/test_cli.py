@@ -47,6 +47,9 @@ def test_the_exit_codes_are_in_the_help() -> None:
         (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
         (["plan", "nowhere.py"], 2, "nowhere.py"),
         (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
+        (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for --on local"),
+        (["run", "specs/quickstart.py", "--workers", "0"], 2, "at least one worker; got --workers 0"),
+        (["plan", "specs/quickstart.py", "--workers", "-3"], 2, "at least one worker; got --workers -3"),
         (["status", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["report", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
@@ -54,8 +57,13 @@ def test_the_exit_codes_are_in_the_help() -> None:
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
-    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    code: int,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(ROOT)
     assert execute(arguments) == code
     said = capsys.readouterr()
     assert said.out == ""

@@ -9,7 +9,9 @@ from toy_campaign import toy_grid
 from toy_training import ToyTrial
 
 from grid.errors import EnvironmentProblem, StoreError
+from runners.cells import walk
 from runners.manifest import Manifest, read_lines, submission_id, trial_lines, write_grid, write_submission
+from runners.survey import publish
 from store.layout import Layout
 
 
@@ -99,3 +101,19 @@ def test_chosen_lines_are_read_back(layout: Layout) -> None:
 def test_submissions_have_names_of_their_own() -> None:
     names = {submission_id() for _ in range(50)}
     assert len(names) == 50
+
+
+def test_a_torn_header_is_written_again(layout: Layout) -> None:
+    write_grid(layout, toy_grid(), trial_lines(toy_grid()))
+    whole = layout.grid_header("toy").read_bytes()
+    layout.grid_header("toy").write_bytes(whole[: len(whole) // 2])
+    write_grid(layout, toy_grid(), trial_lines(toy_grid()))
+    assert layout.grid_header("toy").read_bytes() == whole
+
+
+def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_name(layout: Layout) -> None:
+    found = publish(layout, [toy_grid()], walk([toy_grid()]), retry=False, again=False)
+    lines = layout.grid_trials("toy").read_text(encoding="utf-8").splitlines()
+    layout.grid_trials("toy").write_text("\n".join(lines[::-1]) + "\n", encoding="utf-8")
+    with pytest.raises(StoreError, match="planned anew by another run"):
+        list(found.lines(found.to_do))

@@ -87,3 +87,16 @@ def test_a_long_table_of_positions_is_enough(tiny: Trial) -> None:
     assert (
         tiny.changed(task=LinearFunctions(), model=gpt2(layers=1, heads=1, width=8, max_positions=79)).task.length == 79
     )
+
+
+def test_placements_of_the_same_layers_are_one_trial(tiny: Trial) -> None:
+    layers = tiny.model.layers
+    shares = [0.01, 1 / layers]
+    assert len({tiny.changed(placement=Placement(share=share)).key for share in shares}) == 1
+
+
+def test_an_evaluation_at_the_end_needs_no_field(tiny: Trial) -> None:
+    training = tiny.training.changed(evaluate_every=None)
+    assert tiny.training.changed(evaluate_every=training.steps) == training
+    with pytest.raises(SpecError, match="about token embeddings"):
+        tiny.changed(model=tiny.model.changed(tied=False))
