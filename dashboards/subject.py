@@ -8,12 +8,16 @@ import polars as pl
 
 from dashboards.problems import tried
 from dashboards.theme import REST, Cell, Style, cell_styles
-from dashboards.words import short_names
+from dashboards.words import BETWEEN, short_names
 from store import Store
 from store.verdicts import Measure, measure_of
 
 MOST_CURVES: Final = 9
 """More curves in one picture cannot be told apart."""
+
+
+BASELINE: Final = "baseline"
+"""The name of a baseline whose own name is long."""
 
 
 class Look(NamedTuple):
@@ -40,6 +44,8 @@ class Subject(NamedTuple):
     """Keys of the cells that pictures of single cells show."""
     parts: Sequence[str]
     """The axes whose values end the names of the cells."""
+    common: str
+    """What all cells are, and their names leave out."""
 
     @property
     def unit(self) -> str:
@@ -54,8 +60,9 @@ class Subject(NamedTuple):
 
     @property
     def baseline_name(self) -> str | None:
-        """How the baseline is called in the report."""
-        return None if self.baseline is None else self.look.names.get(self.baseline)
+        """How sentences call the baseline."""
+        found = None if self.baseline is None else self.look.names.get(self.baseline)
+        return "the baseline" if found == BASELINE else found
 
 
 def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
@@ -67,22 +74,30 @@ def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
         {"grid": grid},
     )
     cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
-    names, parts = short_names([cell.label or cell.operator for cell in cells])
+    names, parts, common = short_names([cell.label or cell.operator for cell in cells])
     named = "name" in (header["measure"] or {})
     judged, problem = tried(lambda: _measured(store, grid)) if named else (None, None)
     measure, found = judged or (None, None)
     drawn = worth_drawing(cells, header["baseline"], found, measure)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
     look = Look(
-        {cell.cell: name for cell, name in zip(cells, names, strict=True)},
+        {cell.cell: name for cell, name in zip(cells, _with_baseline(cells, names, header["baseline"]), strict=True)},
         {cell.cell: styles.get(cell.cell, REST) for cell in cells},
     )
-    return Subject(store, grid, header, measure, problem, cells, look, drawn, parts)
+    return Subject(store, grid, header, measure, problem, cells, look, drawn, parts, common)
 
 
 def _measured(store: Store, grid: str) -> tuple[Measure, pl.DataFrame]:
     measure = measure_of(store, grid, None)
     return measure, averages(store, grid, measure)
+
+
+def _with_baseline(cells: Sequence[Cell], names: Sequence[str], baseline: str | None) -> list[str]:
+    """The names, with a short one for a baseline whose own is a list of levels that nobody reads in a sentence."""
+    long = {cell.cell for cell, name in zip(cells, names, strict=True) if name.count(BETWEEN) > 1}
+    if baseline not in long or BASELINE in names:
+        return list(names)
+    return [BASELINE if cell.cell == baseline else name for cell, name in zip(cells, names, strict=True)]
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
@@ -84,6 +85,8 @@ class Names(NamedTuple):
     names: list[str]
     parts: tuple[str, ...]
     """The axes whose values end the names, in order; empty where names speak for themselves."""
+    common: str = ""
+    """What every label begins with, and no name."""
 
 
 def short_names(labels: Sequence[str]) -> Names:
@@ -101,9 +104,18 @@ def short_names(labels: Sequence[str]) -> Names:
     split = [[part for part in parts if _axis(part) in kept] for parts in split]
     shapes = {_axes(parts) for parts in split} - {()}
     bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
-    if len(shapes) != 1 or not _distinct(bare):
-        return Names([BETWEEN.join(parts) for parts in split], ())
-    return Names([BETWEEN.join(parts) for parts in bare], shapes.pop())
+    clear = len(shapes) == 1 and _distinct(bare)
+    chosen = bare if clear else split
+    common = _common(chosen)
+    names = [BETWEEN.join(parts[common:]) for parts in chosen]
+    return Names(names, shapes.pop() if clear else (), BETWEEN.join(chosen[0][:common]) if chosen else "")
+
+
+def _common(split: Sequence[Sequence[str]]) -> int:
+    """How many first parts all names share; one part at least stays, and a name alone keeps all."""
+    shortest = min(map(len, split), default=1) - 1
+    same = (len({parts[i] for parts in split}) == 1 for i in range(shortest if len(split) > 1 else 0))
+    return len(list(takewhile(bool, same)))
 
 
 def _axis(part: str) -> str | None:

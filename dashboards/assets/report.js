@@ -7,6 +7,7 @@
     displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", responsive: true,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "pan2d", "zoom2d", "autoScale2d"],
   };
+  const narrow = matchMedia("(max-width: 640px)");
   const texts = new Set(["text", "ticktext", "name", "hovertemplate", "x", "y", "z", "customdata"]);
   let printing = false;
 
@@ -27,9 +28,22 @@
     element, hidden: new Set(), figure: read(element.dataset.figure),
   }));
 
+  // on a narrow screen every second tick, counted from zero where it has one, and smaller names
+  function thin(layout) {
+    const { xaxis, yaxis } = layout;
+    xaxis.nticks = 4;
+    yaxis.tickfont = { ...yaxis.tickfont, size: 11 };
+    if (!xaxis.tickvals || xaxis.tickvals.length < 5) return;
+    const middle = Math.max(xaxis.tickvals.indexOf(0), 0);
+    const kept = (item, place) => (place - middle) % 2 === 0;
+    xaxis.tickvals = xaxis.tickvals.filter(kept);
+    if (xaxis.ticktext) xaxis.ticktext = xaxis.ticktext.filter(kept);
+  }
+
   function draw(plot) {
     const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
     for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
+    if (narrow.matches) thin(layout);
     return Plotly.react(plot.element, data, layout, config);
   }
 
@@ -107,6 +121,7 @@
   }
 
   system.addEventListener("change", drawAll);
+  narrow.addEventListener("change", drawAll);
   addEventListener("beforeprint", () => { printing = true; drawAll(); });
   addEventListener("afterprint", () => { printing = false; drawAll(); });
   drawAll().then(() => { document.documentElement.dataset.drawn = "true"; });

@@ -33,9 +33,7 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
 def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     places, headings, height = _places(found)
-    figure = canvas(
-        round(60 + 28 * height), x="against the mean of the grid" + (" (log axis)" if _log(measure) else "")
-    )
+    figure = canvas(round(60 + 28 * height), x="against the mean" + (" (log axis)" if _log(measure) else ""))
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     rows = found.iter_rows(named=True)
     for place, row in zip(places, rows, strict=True):

@@ -1,11 +1,13 @@
 """Failures are outcomes: every kind with its trials, and the failure rate of every cell."""
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas, rows_height
 from dashboards.figures.forest import MOST_ROWS
-from dashboards.subject import Look
+from dashboards.subject import Look, in_order
 from dashboards.theme import INK
 from store import Store
 from store.verdicts import failure_rates
@@ -16,19 +18,21 @@ def failures(store: Store, grid: str) -> pl.DataFrame:
     return store.failures(grid)
 
 
-def rates(store: Store, grid: str) -> pl.DataFrame:
+def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     """The failure rate of every cell that has one: cell, ended, failed, rate, low, high (Wilson, 95 %), p_holm.
 
-    The grid needs a baseline and a measure. Highest rates first, at most as many as fit into a picture.
+    The grid needs a baseline and a measure. In the order of `cells`, or where more than fit into a picture have a rate
+    the highest ones first.
     """
-    found = failure_rates(store, grid).filter(pl.col("ended") > 0)
-    ranked = found.sort("rate", descending=True, maintain_order=True).head(MOST_ROWS)
-    return ranked.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
+    found = in_order(failure_rates(store, grid).filter(pl.col("ended") > 0), cells)
+    if found.height > MOST_ROWS:
+        found = found.sort("rate", descending=True, maintain_order=True).head(MOST_ROWS)
+    return found.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
 
 
 def draw_rates(found: pl.DataFrame, look: Look) -> go.Figure:
     """A point with its interval per cell."""
-    figure = canvas(rows_height(found.height, 30), x="share of ended trials that failed")
+    figure = canvas(rows_height(found.height, 30), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
         style = look.styles[row["cell"]]
         figure.add_trace(

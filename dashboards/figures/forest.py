@@ -24,16 +24,18 @@ def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS)
     """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
 
     Returns:
-        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, verdict; best first, cells
-        without a difference last.
+        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, verdict; in the order of
+        `verdicts`, or where some are left out the best first and cells without a difference last.
     """
-    kept = verdicts if verdicts.height <= most else verdicts.sort("p", nulls_last=True, maintain_order=True).head(most)
-    ranked = kept.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
-    return ranked.select("cell", "difference", "low", "high", "pairs", "verdict")
+    found = verdicts.select("cell", "difference", "low", "high", "pairs", "verdict", "p")
+    if found.height > most:
+        kept = found.sort("p", nulls_last=True, maintain_order=True).head(most)
+        found = kept.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+    return found.drop("p")
 
 
 def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: Mapping[str, str]) -> go.Figure:
-    """One row per cell, best on top; `words` maps a verdict to what stands under the name."""
+    """One row per cell; `words` maps a verdict to what stands under the name."""
     ticks = [_tick(row, look, words, found.height) for row in found.iter_rows(named=True)]
     lines = max((tick.count("<br>") for tick in ticks), default=0)
     figure = canvas(rows_height(found.height, 28 + 18 * lines if lines else 24), x=_title(measure))
@@ -63,7 +65,7 @@ def is_cut(found: pl.DataFrame, measure: Measure) -> bool:
 
 
 def _title(measure: Measure) -> str:
-    return "difference from the baseline" + (" (log axis)" if measure.scale == "log" else "")
+    return "difference" + (" (log axis)" if measure.scale == "log" else "")
 
 
 def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:

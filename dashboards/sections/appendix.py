@@ -27,12 +27,24 @@ def definition(about: Subject) -> str:
         rows.insert(0, ("Measure", measured(measure, about.unit)))
         equal = f"within {measure.rope * 100:g} %" if measure.scale == "log" else f"within {measure.rope:g}"
         rows.append(("Counts as equal", equal))
-        rows.append(("False claims", f"at most {measure.alpha * 100:g} % of tables have one"))
+        rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
     rows += [(f"Axis {axis['name']}", f"{axis['path']}: {listed(axis['labels'])}") for axis in header["axes"]]
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
     base = json.dumps(header["base"], indent=2, ensure_ascii=False)
     spec = details("The base trial as JSON", tag("pre", text(base)))
     return tag("div", tag("h3", "Definition") + _terms(rows) + spec, class_="block")
+
+
+def _promise(alpha: float, seeds: int) -> str:
+    """How often a table without any true difference claims one, and where that is not so (measured by simulation)."""
+    words = f"at most {alpha * 100:g} % of tables have one, from 5 pairs on"
+    if seeds >= 5:
+        return words
+    return (
+        f"{words}. This grid plans {count(seeds, 'seed')}: where half of the runs learn the task and half do not, "
+        "false claims were measured, at a level of 5 %, in 13 % of tables of 5 comparisons and 23 % of 20 with "
+        "3 pairs, and in 4 % and 9 % with 4. Noise without such a gap stays within the level"
+    )
 
 
 def _seeds(seeds: list[int]) -> str:
@@ -89,7 +101,8 @@ def quarantine(store: Store) -> str:
     records = [(row["file"], row["reason"]) for row in store.bad_records().iter_rows(named=True)]
     if not shards and not records:
         return ""
-    words = f"{count(len(shards) + len(records), 'file')} could not be read and not served; the rest is shown."
+    n = len(shards) + len(records)
+    words = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
     table = plain_table(["file", "reason"], shards + records)
     state = tag("div", tag("p", text(words)), class_="state alarm")
     return tag("div", tag("h3", "Quarantined files") + state + table, class_="block", id="quarantine")

@@ -74,7 +74,7 @@ def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) 
         + (" of logarithms" if measure.scale == "log" else "")
         + f". Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
         f"differences within {rope}, which count as equal."
-        + (f" Shown: the {found.height} of {verdicts.height} with the smallest p." if most else "")
+        + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
     )
     figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
@@ -138,9 +138,10 @@ def _maps(
         column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
         figure = shift_map.draw_shift_map(rows, measure, axes, spans[column], column)
         panels.append((about.look.names[str(cell)], figure))
+    of = about.baseline_name or "a cell without a baseline"
     caption = (
-        f"{about.baseline_name or 'A cell without a baseline'}: {average_words(measure.scale)} of {measure.name} over "
-        f"seeds. The others: their change from it, paired by seed and averaged, {_n(found)}. One colour scale for all "
+        f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
+        f"paired by seed and averaged, {_n(found)}. One colour scale for all "
         f"maps of a kind.{chosen(about, cells)}"
     )
     ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))

@@ -49,7 +49,7 @@ def _names(labels: Sequence[str], about: Subject) -> list[str]:
 def _rates(about: Subject, key: str) -> Iterator[Picture]:
     if about.measure is None or about.baseline is None:
         return
-    found = rates(about.store, about.grid)
+    found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
     if found.filter(pl.col("failed") > 0).is_empty():
         return
     caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."

@@ -33,7 +33,10 @@ def overview(about: Subject, progress: pl.DataFrame) -> str:
     sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
     pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
     more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
+    more += f" All are {about.common}." if about.common else ""
     more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
+    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
+    more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
     sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 

@@ -163,7 +163,7 @@ def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: Subject) -> 
     assert {round(x) for x in places} == {0, 1}
 
 
-def test_differences_are_ranked_and_cut_to_the_least_likely(about: Subject) -> None:
+def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chosen(about: Subject) -> None:
     frame = pl.DataFrame(
         {
             "cell": list("abcd"),
@@ -175,9 +175,11 @@ def test_differences_are_ranked_and_cut_to_the_least_likely(about: Subject) -> N
             "p": [0.02, None, 0.01, 0.9],
         }
     )
-    assert forest.differences(frame, MEASURE)["cell"].to_list() == ["c", "d", "a", "b"]
-    assert forest.differences(frame, MEASURE._replace(better="higher"))["cell"].to_list() == ["a", "d", "c", "b"]
+    assert forest.differences(frame, MEASURE)["cell"].to_list() == ["a", "b", "c", "d"]
     assert forest.differences(frame, MEASURE, most=2)["cell"].to_list() == ["c", "a"]
+    assert forest.differences(frame, MEASURE, most=3)["cell"].to_list() == ["c", "d", "a"]
+    higher = forest.differences(frame, MEASURE._replace(better="higher"), most=3)
+    assert higher["cell"].to_list() == ["a", "d", "c"]
 
 
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Subject) -> None:
@@ -246,10 +248,10 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         )
         kinds = failures.failures(store, "quickstart")
         assert kinds.select("reason", "n").rows() == [("error", 2)]
-        rates = failures.rates(store, "quickstart")
-        assert rates.select("ended", "failed", "rate").rows() == [(3, 2, pytest.approx(2 / 3)), (4, 0, 0.0)]
+        rates = failures.rates(store, "quickstart", keys(about))
+        assert rates.select("ended", "failed", "rate").rows() == [(4, 0, 0.0), (3, 2, pytest.approx(2 / 3))]
         # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
-        assert rates["low"][0] == pytest.approx(0.2077, abs=1e-4)
+        assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
         drawn(failures.draw_rates(rates, about.look))
 
 

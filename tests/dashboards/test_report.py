@@ -125,7 +125,7 @@ def test_what_could_not_be_read_is_reported_and_the_rest_is_served(tmp_path: Pat
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     html = page(tmp_path / "c")
-    assert "1 file could not be read" in html
+    assert "1 file could not be read and is not served; the rest is shown." in html
     assert shard.name in html
     assert 'class="block verdicts"' in html
 
@@ -134,6 +134,16 @@ def test_a_missing_campaign_is_an_error_and_no_file(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no campaign"):
         write_report(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(("seeds", "qualified"), [(3, True), (4, True), (5, False)])
+def test_the_promise_of_few_false_claims_is_qualified_below_five_pairs(
+    tmp_path: Path, seeds: int, qualified: bool
+) -> None:
+    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(seeds), steps=4)
+    html = page(tmp_path / "c")
+    assert "at most 5 % of tables have one, from 5 pairs on" in html
+    assert ("13 % of tables of 5 comparisons" in html) == qualified
 
 
 def test_every_verdict_of_the_store_has_an_icon() -> None:
@@ -189,6 +199,17 @@ def test_cells_stand_in_the_order_of_their_axes_with_the_baseline_first() -> Non
     given = [("k1", "a", 8), ("k2", "a", 16), ("k3", "b", 16), ("k4", "b", 8), ("k5", "b", None)]
     cells = [(Cell(key, key, op), {"op": op, "size": size}) for key, op, size in given]
     assert [cell.cell for cell in in_grid_order(header, cells)] == ["k2", "k5", "k4", "k3", "k1"]
+
+
+def test_a_baseline_of_many_levels_is_called_the_baseline(tmp_path: Path) -> None:
+    factors = dict.fromkeys(("strength", "threshold", "amplification"), ("constant", "per head"))
+    write_campaign(tmp_path / "c", operators=("Principled",), factors=factors, seeds=range(3), steps=4)
+    with Store.open(tmp_path / "c") as store:
+        about = subject(store, "quickstart", operator_styles(["Principled"]))
+    assert about.look.names[about.cells[1].cell] == "constant · constant · per head"
+    html = page(tmp_path / "c")
+    assert "differ from the baseline" in html
+    assert "All are Principled. The baseline is Principled · constant · constant · constant." in html
 
 
 def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:

@@ -76,7 +76,19 @@ def test_what_zipped_axes_repeat_is_left_out_of_names() -> None:
 
 def test_names_of_a_factorial_keep_every_value_and_say_the_axes_once() -> None:
     labels = [f"a={a} · b={b}" for a in ("x", "y") for b in ("x", "y")]
-    assert short_names([*labels, "softmax"]) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"))
+    assert short_names([*labels, "softmax"]) == (
+        ["x · x", "x · y", "y · x", "y · y", "softmax"],
+        ("a", "b"),
+        "",
+    )
+
+
+def test_what_all_labels_begin_with_is_said_once() -> None:
+    found = short_names(["P · deep · a=x · b=x", "P · deep · a=x · b=y", "P · deep · a=y · b=x"])
+    assert found == (["x · x", "x · y", "y · x"], ("a", "b"), "P · deep")
+    assert short_names(["P · 1", "P · 2"]) == (["1", "2"], (), "P")
+    assert short_names(["P", "P · 2"]).names == ["P", "P · 2"]
+    assert short_names(["P · 2"]).names == ["P · 2"]
 
 
 def test_names_keep_the_axis_where_values_alone_would_collide_or_axes_differ() -> None:
