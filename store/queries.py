@@ -1,10 +1,12 @@
 """The questions that every page asks, as SQL over the views; each takes the function that runs SQL."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import polars as pl
 
+from grid.axis import label_of
 from grid.errors import SpecError
 from store.intake import RETRAIN
 
@@ -87,6 +89,23 @@ def progress(sql: Sql, grid: str) -> pl.DataFrame:
         """,
         {"grid": grid},
     )
+
+
+def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
+    """`found`, which has a column `cell`, with the baseline first and then by the levels of the axes as declared."""
+    cells = sql(
+        "SELECT cell, arg_min(axes::VARCHAR, position) AS axes, min(position) AS position FROM grid_trial "
+        "WHERE grid = $grid GROUP BY cell",
+        {"grid": header["grid"]},
+    )
+    places = {}
+    for cell, text, position in cells.rows():
+        axes = json.loads(text)
+        levels = [(axis["labels"], label_of(axes.get(axis["name"]))) for axis in header["axes"]]
+        at = [labels.index(level) if level in labels else len(labels) for labels, level in levels]
+        places[cell] = (cell != header.get("baseline"), at, position)
+    keys = [places[cell] for cell in found["cell"]]
+    return found[sorted(range(found.height), key=keys.__getitem__)]
 
 
 def failures(sql: Sql, grid: str | None) -> pl.DataFrame:

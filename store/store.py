@@ -151,8 +151,8 @@ class Store:
         Unreadable trials are among those that are ok: their records say so, and no shard that can be read has their
         result.
         """
-        self.grid(grid)
-        return queries.progress(self.sql, grid)
+        header = self.grid(grid)
+        return queries.in_plan_order(self.sql, header, queries.progress(self.sql, grid))
 
     def failures(self, grid: str | None = None) -> pl.DataFrame:
         """The failed trials by kind: fingerprint, reason, n, example, labels, message, traceback; commonest first."""

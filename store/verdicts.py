@@ -10,6 +10,7 @@ import polars as pl
 from grid.axis import label_of
 from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
+from store import queries
 from store.statistics import Better, Scale, compare, failures, main_effects
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def verdicts(
     )
     counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
-    return found.join(progress, on="cell", how="left", maintain_order="left")
+    found = found.join(progress, on="cell", how="left", maintain_order="left")
+    return queries.in_plan_order(store.sql, store.grid(grid), found)
 
 
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
@@ -185,7 +187,7 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(about, on="trial", how="left", maintain_order="left")
-    return found.select("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code")
+    return found.select("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s")
 
 
 def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
@@ -218,7 +220,8 @@ version AS (
     GROUP BY a.trial
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.code,
-       CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget
+       CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
+       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
 WHERE g.grid = $grid
 """

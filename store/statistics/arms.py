@@ -25,6 +25,7 @@ class Run(NamedTuple):
     status: str
     budget: float | None
     code: str | None
+    wall_s: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -57,6 +58,8 @@ class Pairing(NamedTuple):
     spread: bool
     problem: str | None
     note: str
+    wall_s: float | None
+    """Of one seed in both arms: the sum of the medians over their finished runs; null where one has none."""
 
     @property
     def differences(self) -> Floats:
@@ -80,7 +83,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
-        arm.runs[row["seed"]] = Run(row["value"], row["status"], row.get("budget"), row.get("code"))
+        arm.runs[row["seed"]] = Run(row["value"], row["status"], row.get("budget"), row.get("code"), row.get("wall_s"))
     return found
 
 
@@ -114,7 +117,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     lost = _unreadable(arm, base)
     problem = f"{lost}; {problem}" if problem and lost else problem
     note = "; ".join(filter(None, (_note(arm, base, len(seeds)), lost)))
-    return Pairing(arm, ours, theirs, spread, problem, note)
+    return Pairing(arm, ours, theirs, spread, problem, note, _wall_s(arm, base))
 
 
 def _measured(arm: Arm, seed: int) -> bool:
@@ -195,6 +198,13 @@ def _unreadable(arm: Arm, base: Arm) -> str:
         return ""
     have = "trial has" if lost == 1 else "trials have"
     return f"{lost} finished {have} no readable result (quarantined shard); `ablate run SPEC --again` trains again"
+
+
+def _wall_s(arm: Arm, base: Arm) -> float | None:
+    took = [
+        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
+    ]
+    return sum(float(np.median(of)) for of in took) if all(took) else None
 
 
 def _counted(n: int, noun: str) -> str:

@@ -58,7 +58,7 @@ class _Family(NamedTuple):
     high: Floats
     judged: Judged
     seeds: Floats
-    seeds_worst: Floats
+    seeds_seen: Floats
     detectable: Floats
 
 
@@ -68,10 +68,11 @@ def compare(
     """One row per cell that is not the baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
-    "pending") and optionally budget and code; `baseline` is a cell. On the log scale differences and intervals
-    are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a factor of 1.05 either way);
-    on the linear scale all are plain. `low`, `high` are the uncorrected 1 - alpha t interval of one comparison;
-    `p_holm` and `verdict` hold over the whole family; `detectable` is in the units of `difference`.
+    "pending") and optionally budget, code and wall_s (of a finished run); `baseline` is a cell. On the log scale
+    differences and intervals are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a
+    factor of 1.05 either way); on the linear scale all are plain. `low`, `high` are the uncorrected 1 - alpha t
+    interval of one comparison; `p_holm` and `verdict` hold over the whole family; `detectable` is in the units of
+    `difference`.
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
@@ -119,7 +120,7 @@ def _judged(pairings: Sequence[Pairing], rule: Rule, better: Better) -> _Family:
         high,
         judge(known, rope=rule.rope, alpha=rule.alpha, better=better),
         seeds_needed(rule.rope, known.sd, alpha=hardest),
-        seeds_needed(rule.rope / 2, known.sd, alpha=hardest),
+        seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), known.sd, alpha=hardest),
         detectable(known.sd, known.n, alpha=hardest),
     )
 
@@ -165,8 +166,8 @@ def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
         pairing.differences.size,
         float(family.judged.p_holm[i]),
         sign_flip_p(pairing.differences),
-        float(family.seeds[i]),
-        float(family.seeds_worst[i]),
+        float(family.seeds_seen[i]),
+        pairing.wall_s,
     )
     sentence = reason(found, family.rule)
     return {"verdict": word, "reason": f"{pairing.note}; {sentence}" if pairing.note else sentence}

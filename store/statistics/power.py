@@ -31,17 +31,18 @@ def _cdf(t: Floats, freedom: Floats, centre: Floats) -> Floats:
     return np.where(np.isnan(found) & np.isfinite(freedom + centre), 0.0, found)
 
 
-def seeds_needed(difference: float, sd: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
+def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
     """Smallest number of pairs (>= 3) whose power for `difference` reaches `target`; shape of `sd`.
 
     NaN where the sd is zero or unknown, where the difference is zero, and beyond a million seeds.
     """
     sd = np.asarray(sd, dtype=np.float64)
-    usable = np.isfinite(sd) & (sd > 0) & (difference != 0)
+    size = np.broadcast_to(np.abs(np.asarray(difference, dtype=np.float64)), sd.shape)
+    usable = np.isfinite(sd) & (sd > 0) & (size > 0)
+    size = np.where(usable, size, 1.0)
     spread = np.where(usable, sd, 1.0)
     low = np.full(sd.shape, float(MIN_PAIRS - 1))  # not enough (or not allowed)
     high = np.full(sd.shape, float(MAX_SEEDS))  # enough, if anything is
-    size = np.full(sd.shape, float(difference))
     usable &= power(size, spread, high, alpha=alpha) >= target
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)

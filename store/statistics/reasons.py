@@ -20,7 +20,9 @@ class Finding(NamedTuple):
     p_holm: float
     sign_flip_p: float
     seeds: float
-    seeds_worst: float
+    """Pairs that decide with 80 % power if the true difference is the one that was seen."""
+    wall_s: float | None
+    """What one more seed of both arms costs; None where nothing is known."""
 
 
 class Rule(NamedTuple):
@@ -41,7 +43,8 @@ def size(difference: float, scale: Scale) -> str:
         return f"{abs(difference):.3g} {direction}"
     if abs(difference) >= math.log(2):
         return f"{direction} by a factor of {_rounded(math.exp(min(abs(difference), 700)))}"
-    return f"{abs(math.expm1(difference)) * 100:.2g} % {direction}"
+    percent = abs(math.expm1(difference)) * 100
+    return f"{percent:.2g} % {direction}" if percent < 10 else f"{percent:.0f} % {direction}"
 
 
 def _rounded(factor: float) -> str:
@@ -77,7 +80,7 @@ def reason(found: Finding, rule: Rule) -> str:
         return f"{amount}: not zero{_family(rule)}, but not shown to exceed {equal}{_caution(found, rule)}"
     if found.word == "equivalent":
         return f"{amount}: within {equal}{_family(rule)}"
-    return f"{amount}; Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found, rule)}"
+    return f"{amount}; Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found)}"
 
 
 def _family(rule: Rule) -> str:
@@ -92,11 +95,18 @@ def _caution(found: Finding, rule: Rule) -> str:
     return ""
 
 
-def _decide(found: Finding, rule: Rule) -> str:
-    if rule.rope == 0:
-        return "give the measure a rope above 0 to learn how many seeds would decide"
-    # with the ROPE already resolvable, the truth may lie between: half the ROPE is the hardest place to tell apart
-    seeds = found.seeds if found.seeds > found.pairs else found.seeds_worst
-    if math.isnan(seeds):
+def _decide(found: Finding) -> str:
+    """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
+    if math.isnan(found.seeds):
         return "no affordable number of seeds would decide"
-    return f"about {seeds:,.0f} seeds ({seeds - found.pairs:,.0f} more) would decide"
+    more = found.seeds - found.pairs
+    if more <= 0:
+        return "these seeds could have decided if the true difference is the one seen; a few more may"
+    cost = "" if found.wall_s is None else f", {_time(more * found.wall_s)}"
+    return (
+        f"if the true difference is the one seen, about {found.seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:,.1f} h" if seconds >= 360 else f"{seconds / 60:.1f} min"

@@ -287,3 +287,13 @@ def test_trials_that_were_measured_at_different_points_are_not_compared(tmp_path
     publish_grid(one.layout, {**one.header, "trials": 6, "cells": 2}, [*one.lines, *two.lines], None)
     with pytest.raises(SpecError, match="'mse' has 2 points that agree with"):
         judged(one, measure={"point": {"sigma_x": 1}})
+
+
+def test_cells_come_in_the_order_of_the_axes_with_the_baseline_first(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"width": (16, 8)}, seeds=range(3))
+    shuffled = sorted(campaign.lines, key=lambda line: (line["seed"], line["cell"]))
+    publish_grid(campaign.layout, {**campaign.header, "baseline": campaign.line("SSA · 8", 0)["cell"]}, shuffled)
+    others = ["softmax · 16", "softmax · 8", "SSA · 16"]
+    with Store.open(tmp_path) as store:
+        assert verdicts(store, "quickstart")["label"].to_list() == others
+        assert store.progress("quickstart")["label"].to_list() == ["SSA · 8", *others]

@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -7,6 +8,7 @@ import pytest
 from grid.errors import NotFoundError, SpecError, StoreError
 from store.statistics import VERDICTS, compare
 from store.statistics.compare import SCHEMA
+from store.statistics.reasons import size
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])
@@ -190,7 +192,9 @@ def test_undecided_says_how_many_seeds_would_decide(frame) -> None:
     row = only(frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}))
     assert row["verdict"] == "undecided"
     assert row["seeds_needed"] > 5
-    assert f"about {row['seeds_needed']} seeds ({row['seeds_needed'] - 5} more) would decide" in row["reason"]
+    assert re.search(
+        r"if the true difference is the one seen, about \d+ seeds \(\d+ more\) would decide", row["reason"]
+    )
     assert row["detectable"] > 0.05
 
 
@@ -212,10 +216,10 @@ def test_a_larger_family_needs_more_seeds(frame) -> None:
     assert crowded["detectable"] > alone["detectable"]
 
 
-def test_without_a_rope_undecided_asks_for_one(frame) -> None:
+def test_without_a_rope_undecided_still_says_how_many_seeds(frame) -> None:
     row = only(frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}), rope=0.0)
     assert row["seeds_needed"] is None
-    assert "give the measure a rope" in row["reason"]
+    assert "more) would decide" in row["reason"]
 
 
 def test_a_verdict_that_the_sign_flip_test_does_not_share_carries_a_caution(frame) -> None:
@@ -283,3 +287,17 @@ def test_unusable_runs_are_named(frame) -> None:
         only(frame({"softmax": BASE, "SSA": BASE}, {("SSA", 1): "done"}))
     with pytest.raises(SpecError, match=r"\['status'\] are missing"):
         only(values.drop("status"))
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"), [(0.692, "100 % higher"), (0.06, "6.2 % higher"), (0.1, "11 % higher")]
+)
+def test_ten_per_cent_and_more_are_whole_numbers(difference: float, words: str) -> None:
+    assert size(difference, "log") == words
+
+
+def test_undecided_says_what_the_seeds_would_cost_where_it_is_known(frame) -> None:
+    runs = frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}).with_columns(wall_s=pl.lit(36.0))
+    reason = only(runs)["reason"]
+    more, hours = re.search(r"\((\d+) more, ([0-9.]+) h\) would decide", reason).groups()
+    assert float(hours) == pytest.approx(int(more) * 72 / 3600, abs=0.05)
