@@ -9,7 +9,7 @@ import select
 import signal
 import time
 from multiprocessing.connection import Connection
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from grid.errors import AblateError
 from runners.campaign import CampaignUnwritable
@@ -31,14 +31,14 @@ def work(pipe: "Connection[Any, Any]") -> int:
     try:
         worker = Worker(job, number, control, own_process=True)
     except AblateError as error:
-        pipe.send(("refused", error))
+        control.say("refused", error)
         return 1
-    pipe.send(("ready",))
+    control.say("ready")
     while (message := control.next()) is not None:
         try:
-            pipe.send(("ended", worker.run(message[1])))
+            control.say("ended", worker.run(message[1]))
         except CampaignUnwritable as error:
-            pipe.send(("unwritable", str(error)))
+            control.say("unwritable", str(error))
             return 1
     return 0
 
@@ -73,18 +73,30 @@ class _Control:
             self._stop = self._receive()[0] == "stop"
         return self._stop
 
+    def say(self, *message: object) -> None:
+        """Tell the starter."""
+        try:
+            self._pipe.send(message)
+        except OSError:
+            _orphaned()
+
     def _receive(self) -> tuple[Any, ...]:
         try:
             message: tuple[Any, ...] = self._pipe.recv()
-        except EOFError:
-            os._exit(1)  # the starter was killed: the next run goes on from the last checkpoint
+        except (EOFError, OSError):  # the latter if it had not read everything
+            _orphaned()
         return message
 
     def started(self, row: int, attempt: int, step: int) -> None:
-        self._pipe.send(("started", row, attempt, step))
+        self.say("started", row, attempt, step)
 
     def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         now = time.monotonic()
         if now - self._told >= TELL_EVERY_S:
             self._told = now
-            self._pipe.send(("stepped", row, step, steps, loss))
+            self.say("stepped", row, step, steps, loss)
+
+
+def _orphaned() -> NoReturn:
+    """Leave now, since the starter was killed: no error of a trial, and the next run goes on from its checkpoint."""
+    os._exit(1)

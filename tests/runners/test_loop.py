@@ -1,0 +1,34 @@
+"""A worker whose starter was killed leaves at once and without a word: nothing it did is wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+ORPHAN = """
+from multiprocessing.connection import Pipe
+from runners.machines.loop import _Control, work
+ours, theirs = Pipe()
+{before}
+ours.close()
+control = _Control(theirs)
+{doing}
+raise SystemExit("goes on")
+"""
+UNHEARD = "theirs.send('not heard'); ours.send(('row', 1))"
+
+
+@pytest.mark.parametrize(
+    ("before", "doing"),
+    [
+        ("", "control.started(0, 1, 0)"),
+        ("", "control.stepped(0, 1, 10, 0.5)"),
+        ("", "work(theirs)"),
+        (UNHEARD, "control.stop_requested(); control.stop_requested()"),
+        (UNHEARD, "control.next(); control.next()"),
+    ],
+)
+def test_a_worker_that_nobody_listens_to_leaves_without_a_word(before: str, doing: str) -> None:
+    script = ORPHAN.format(before=before, doing=doing)
+    said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (1, "", "")
