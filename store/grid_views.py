@@ -4,6 +4,8 @@ import re
 
 import duckdb
 
+from store import quoting
+
 FIXED = ("trial", "cell", "seed", "label", "operator", "status")
 """Columns of every grid view, before the axes."""
 
@@ -22,11 +24,11 @@ def create_grid_views(connection: duckdb.DuckDBPyConnection) -> None:
     """
     old = connection.execute("SELECT view_name FROM duckdb_views() WHERE starts_with(view_name, 'grid_')").fetchall()
     for (name,) in old:
-        connection.execute(f"DROP VIEW {_identifier(name)}")
+        connection.execute(f"DROP VIEW {quoting.identifier(name)}")
     taken = {"grid_trial"}
     for (grid,) in connection.execute("SELECT DISTINCT grid FROM grid_trial ORDER BY grid").fetchall():
         name = _free(view_name(grid), taken)
-        connection.execute(f"CREATE VIEW {_identifier(name)} AS {_select(connection, grid)}")
+        connection.execute(f"CREATE VIEW {quoting.identifier(name)} AS {_select(connection, grid)}")
 
 
 def _select(connection: duckdb.DuckDBPyConnection, grid: str) -> str:
@@ -38,9 +40,11 @@ def _select(connection: duckdb.DuckDBPyConnection, grid: str) -> str:
     taken = set(fixed)
     columns = [f"t.status AS {name}" if name == "status" else f"g.{name}" for name in fixed]
     for name, kind in axes:
-        path = _text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
-        columns.append(f"CAST(g.axes->>{path} AS {kind}) AS {_identifier(_free(name, taken))}")
-    return f"SELECT {', '.join(columns)} FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = {_text(grid)}"
+        path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        columns.append(f"CAST(g.axes->>{path} AS {kind}) AS {quoting.identifier(_free(name, taken))}")
+    return (
+        f"SELECT {', '.join(columns)} FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = {quoting.text(grid)}"
+    )
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -51,11 +55,3 @@ def _free(name: str, taken: set[str]) -> str:
         found = f"{name}_{number}"
     taken.add(found.lower())
     return found
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -8,6 +8,7 @@ import polars as pl
 
 from grid.axis import label_of
 from grid.errors import SpecError
+from store import quoting
 from store.intake import RETRAIN
 
 
@@ -49,7 +50,7 @@ def evaluation(sql: Sql, grid: str, name: str, where: Mapping[str, float]) -> pl
     of = f"v_final WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}"
     parameters = {"grid": grid, "name": name, **parameters}
     keys = sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
-    coordinates = "".join(f", point[{_text(key)}] AS {_identifier(key)}" for key in keys)
+    coordinates = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
     return sql(
         f"SELECT cell, label, operator, trial, seed, step{coordinates}, value, items, se_items FROM {of} ORDER BY ALL",
         parameters,
@@ -150,11 +151,3 @@ def _agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
     for i, (name, value) in enumerate(point.items()):
         parameters |= {f"coordinate_{i}": name, f"at_{i}": float(value)}
     return " AND ".join(terms) or "true", parameters
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
