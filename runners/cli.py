@@ -7,13 +7,16 @@ import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from runners.output import say, write, write_frame, write_json, write_table
 from runners.repeat import NO_REPEAT, Repeats
+
+if TYPE_CHECKING:
+    from runners.run import RunResult
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -117,7 +120,11 @@ def run(
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     machine: Machine = Inline() if on == "inline" else Local(worker_count(workers))
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
-    result = run_campaign(root, grids, machine, options)
+    return _concluded(run_campaign(root, grids, machine, options), root)
+
+
+def _concluded(result: "RunResult", root: Path) -> int:
+    """Say what became of a run; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
     counted = {

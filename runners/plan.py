@@ -34,7 +34,7 @@ class OperatorPlan(NamedTuple):
 
     grid: str
     operator: str
-    """Its label, which another operator may share."""
+    """Its label; where operators of the grid share one, the label of its cell or else the beginning of its key too."""
     key: str
     trials: int
     parameters: int | None
@@ -110,7 +110,24 @@ def _grid_plan(grid: Grid) -> GridPlan:
 
 def _operators(found: Survey, options: PlanOptions) -> Iterator[OperatorPlan]:
     counts = Counter((trial.grid, trial.operator_key) for trial in found.trials)
-    labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
+    names = _names(found)
     for place, trials in counts.items():
         total, own = options.parameters(found.cells.examples[place]) if options.parameters else (None, None)
-        yield OperatorPlan(place[0], labels[place], place[1], trials, total, own)
+        yield OperatorPlan(place[0], names[place], place[1], trials, total, own)
+
+
+def _names(found: Survey) -> dict[tuple[str, str], str]:
+    """What tells the operators apart, by grid and key."""
+    labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
+    shared = Counter((place[0], label) for place, label in labels.items())
+    cells: dict[tuple[str, str], set[str]] = {place: set() for place in labels}
+    for trial in found.trials:
+        cells[trial.grid, trial.operator_key].add(trial.label)
+    return {
+        place: label if shared[place[0], label] == 1 else _told_apart(label, place[1], cells[place])
+        for place, label in labels.items()
+    }
+
+
+def _told_apart(label: str, key: str, cells: set[str]) -> str:
+    return next(iter(cells)) if len(cells) == 1 else f"{label} [{key[:6]}]"

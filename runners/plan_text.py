@@ -1,7 +1,6 @@
 """A plan for people and for programs."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -18,10 +17,9 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         for rule in grid.pruned:
             yield f"  left out {rule.cells} cells: {rule.reason}"
         operators = [each for each in plan.operators if each.grid == grid.name]
-        names = _names(operators)
-        widest = max(map(len, names), default=0)
-        for name, each in zip(names, operators, strict=True):
-            yield f"  {name:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
+        widest = max((len(each.operator) for each in operators), default=0)
+        for each in operators:
+            yield f"  {each.operator:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
     yield f"campaign {plan.root}"
     counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
@@ -48,12 +46,6 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
         "estimate": plan.estimate._asdict(),
     }
-
-
-def _names(operators: Sequence[OperatorPlan]) -> list[str]:
-    """Labels; where several operators share one, with the beginning of each one's key."""
-    counts = Counter(each.operator for each in operators)
-    return [each.operator if counts[each.operator] == 1 else f"{each.operator} [{each.key[:6]}]" for each in operators]
 
 
 def _parameters(plan: OperatorPlan) -> str:

@@ -145,11 +145,19 @@ def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_th
 
     options = PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
     plan = plan_campaign(tmp_path, [twins()], options)
-    assert [each.operator for each in plan.operators] == ["falling", "falling"]
+    assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # what their cells are called
     assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
     assert plan.estimate.seconds == pytest.approx(0.9 + 0.5)
-    names = [line.split("  ")[1] for line in plan_lines(plan) if "parameters" in line]
-    assert sorted(names) == sorted(f"falling [{each.key[:6]}]" for each in plan.operators)
+
+
+def test_operators_of_one_label_and_several_cells_are_told_apart_by_their_keys(tmp_path: Path) -> None:
+    grid = twins()
+    wide = Grid(name="wide", base=grid.base, axes=[*grid.axes, over("steps", [20, 30])], seeds=[0])
+    plan = plan_campaign(tmp_path, [wide, toy_grid()])
+    names = {each.key: each.operator for each in plan.operators if each.grid == "wide"}
+    assert names == {key: f"falling [{key[:6]}]" for key in names}
+    assert len(names) == 2
+    assert {each.operator for each in plan.operators if each.grid == "toy"} == {"falling", "rising"}
 
 
 def test_finished_trials_of_one_operator_say_nothing_of_the_other_that_has_its_label(tmp_path: Path) -> None:
