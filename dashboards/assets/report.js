@@ -28,11 +28,26 @@
     element, hidden: new Set(), figure: read(element.dataset.figure),
   }));
 
-  // on a narrow screen every second tick, counted from zero where it has one, and smaller names
+  // a long text in two lines, broken at the joint that is nearest its middle
+  function halved(text) {
+    if (text.length <= 28 || text.includes("<br>")) return text;
+    const joints = [...text.matchAll(/ [·=] /g)].map((found) => found.index);
+    const far = (place) => Math.abs(place - text.length / 2);
+    const best = joints.sort((a, b) => far(a) - far(b))[0];
+    return best === undefined ? text : text.slice(0, best) + "<br>" + text.slice(best + 1);
+  }
+
+  // on a narrow screen every second tick, counted from zero where it has one, and smaller names in more lines
   function thin(layout) {
     const { xaxis, yaxis } = layout;
     xaxis.nticks = 4;
     yaxis.tickfont = { ...yaxis.tickfont, size: 11 };
+    for (const note of layout.annotations || []) note.text = halved(note.text);
+    if (yaxis.ticktext) {
+      const names = yaxis.ticktext.map(halved);
+      layout.height += 9 * names.filter((name, place) => name !== yaxis.ticktext[place]).length;
+      yaxis.ticktext = names;
+    }
     if (!xaxis.tickvals || xaxis.tickvals.length < 5) return;
     const middle = Math.max(xaxis.tickvals.indexOf(0), 0);
     const kept = (item, place) => (place - middle) % 2 === 0;
@@ -44,6 +59,7 @@
     const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
     for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
     if (narrow.matches) thin(layout);
+    plot.element.style.height = `${layout.height}px`;
     return Plotly.react(plot.element, data, layout, config);
   }
 

@@ -236,6 +236,20 @@ def test_nothing_is_wider_than_the_window(shown: Page) -> None:
         shown.set_viewport_size({"width": 1280, "height": 900})
 
 
+OUTSIDE = """(width) => [...document.querySelectorAll('.xtitle, .verdicts .why, .annotation-text')].filter((each) => {
+  const { left, right } = each.getBoundingClientRect();
+  return right > width || left < 0;
+}).map((each) => each.textContent)"""
+
+
+def test_nothing_is_cut_on_a_narrow_screen(tmp_path: Path, look: Look) -> None:
+    factors = dict.fromkeys(("strength", "threshold", "amplification", "value"), ("constant", "per query and head"))
+    write_campaign(tmp_path / "c", operators=("Principled",), factors=factors, seeds=range(3), steps=4)
+    seen = look(write_report(tmp_path / "c"), width=390)
+    assert seen.page.evaluate(OUTSIDE, 390) == []
+    assert seen.page.evaluate(OUTSIDE, 60) != []
+
+
 def test_the_legend_hides_and_shows_a_variant(shown: Page) -> None:
     figure = shown.locator("#grid-1-by-sigma_f")
     lines = figure.locator(".scatterlayer .trace")
