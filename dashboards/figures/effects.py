@@ -46,6 +46,7 @@ def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
             text=f"<b>{plain(factor)}</b>",
             showarrow=False,
             xanchor="left",
+            align="left",
             font={"color": MUTED, "size": 12},
         )
     levels = [broken(level) for level in found["level"]]
