@@ -77,8 +77,8 @@ class Survey:
         for found, line in zip(wanted, lines, strict=True):
             if line["trial"] != found.key:
                 raise StoreError(
-                    f"grid {found.grid!r} was planned anew by another run while this one began: line {found.line + 1} is "
-                    f"trial {line['trial']} and not {found.key}; run the same command again"
+                    f"grid {found.grid!r} was planned anew by another run while this one began: line "
+                    f"{found.line + 1} is trial {line['trial']} and not {found.key}; run the same command again"
                 )
             yield line
 
