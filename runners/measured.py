@@ -23,7 +23,9 @@ class Measures(Protocol):
 
 
 def check_measure(grid: Grid, tasks: Iterable[object]) -> None:
-    """Refuse `grid` if none of its `tasks` records its measure, at its point and at no other that agrees with it.
+    """Refuse `grid` if none of its `tasks` records its measure at its point.
+
+    With a baseline there are verdicts, so then also if several points agree with it.
 
     Raises:
         SpecError: the text says what is recorded, and the nearest.
@@ -44,7 +46,7 @@ def check_measure(grid: Grid, tasks: Iterable[object]) -> None:
     if not any(agreeing):
         raise SpecError(f"grid {grid.name!r} is judged by {measure.name!r} {_off(measure.point, named[0])}")
     several = next((points for points in agreeing if len(points) > 1), None)
-    if several is not None:
+    if several is not None and grid.baseline is not None:
         raise SpecError(
             f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_told(measure.point)} leaves "
             f"{len(several)}, such as {_told(several[0])} and {_told(several[1])}: say at which"

@@ -19,7 +19,9 @@ from runners.trial import Trial
 
 
 def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more: Any) -> Grid:
-    return Grid(name="judged", base=trial, seeds=[0], measure=Measure(name=name, point=point or {}), **more)
+    measure = Measure(name=name, point=point or {})
+    more = {"axes": [over("training.steps", [12, 13])], "baseline": {"steps": 12}, **more}
+    return Grid(name="judged", base=trial, seeds=[0], measure=measure, **more)
 
 
 @pytest.fixture
@@ -82,14 +84,18 @@ def test_measures_of_text_have_no_point(tiny: Trial, text: Text, refused: Any) -
 def test_a_measure_that_is_recorded_at_one_point_is_taken(
     tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]
 ) -> None:
-    assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 1
+    assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 2
+
+
+def test_a_grid_without_a_baseline_has_no_verdicts_so_its_point_may_be_open(tiny: Trial, tmp_path: Path) -> None:
+    plan_campaign(tmp_path, [grid(tiny, "mse", axes=[], baseline=None)])
 
 
 def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, refused: Any) -> None:
     axis = over("task", [tiny.task, text], labels=["functions", "text"])
-    plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis])])
-    plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis])])
-    assert "mse" in refused(grid(tiny, "perplexity", axes=[axis]))
+    plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis], baseline={"task": "functions"})])
+    plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis], baseline={"task": "functions"})])
+    assert "mse" in refused(grid(tiny, "perplexity", axes=[axis], baseline={"task": "functions"}))
 
 
 def test_a_grid_without_measure_and_a_trial_without_task_are_not_asked(tiny: Trial, tmp_path: Path) -> None:
