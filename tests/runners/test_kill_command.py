@@ -1,0 +1,138 @@
+"""The command itself, with real training: however often it is killed, the results are those of a calm run."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import tables
+
+from runners.machines import Inline
+from runners.run import RunOptions, run_campaign
+from runners.specfile import load_spec_file
+from store.layout import Layout
+from store.status import process_started, trial_state
+
+KILLS = 20
+KILLS_OF_A_RUN = 5
+"""The last of them hits the whole run, those before hit a worker each."""
+STEPS = 200
+SPEC = f"""
+from grid import Grid, over
+from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
+from variants import gpt2, softmax, ssa
+
+judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
+grid = Grid(
+    name="killed",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=8, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps={STEPS}, evaluate_every=100),
+        execution=Execution(device="cpu", checkpoint_s=CHECKPOINT_S),
+    ),
+    axes=[over("operator", [softmax(), ssa()])],
+    seeds=range(2),
+)
+"""
+
+
+def spec(path: Path, checkpoint_s: float) -> Path:
+    path.write_text(SPEC.replace("CHECKPOINT_S", str(checkpoint_s)))
+    return path
+
+
+def results(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the store says, but how the trials were executed."""
+    found = tables(root)
+    found["trial"] = [(key, *rest) for key, _, *rest in found["trial"]]
+    return found
+
+
+def resumed(root: Path) -> int:
+    """Attempts that went on from another's checkpoint."""
+    layout = Layout(root)
+    attempts = [found for key in layout.trial_keys() for found in trial_state(layout, key).attempts]
+    return sum(found.start["resumed_from"] is not None for found in attempts)
+
+
+class Run:
+    """`python -m runners run`, in a process group of its own."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self._layout = Layout(root)
+        command = [sys.executable, "-P", "-m", "runners", "run", str(path), "--workers", "2", "--campaign", str(root)]
+        self.said = root.with_suffix(".log")
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen(command, stderr=said, stdout=said, start_new_session=True)
+
+    def over(self) -> bool:
+        return self.process.poll() is not None
+
+    def worker(self, deadline_s: float = 60) -> int | None:
+        """A worker that has saved a step of its own; None if the run is over first.
+
+        Deaths without a step gained in between fail a trial, as they should, so none is caused here.
+        """
+        deadline = time.monotonic() + deadline_s
+        while not self.over():
+            for key in self._layout.trial_keys():
+                live = trial_state(self._layout, key).live
+                if live is not None and any(self._layout.checkpoint(key, live.attempt).glob("step-*.pt")):
+                    return int(live.start["pid"])
+            assert time.monotonic() < deadline, "no worker has saved a step"
+            time.sleep(0.005)
+        return None
+
+    def kill(self, chance: random.Random) -> int:
+        """Kill workers at random moments, at last the run: the group or the parent alone; how many kills hit."""
+        hits = 0
+        for _ in range(KILLS_OF_A_RUN - 1):
+            worker = self.worker()
+            if worker is None:
+                return hits
+            hits += self._kill(os.kill, worker, chance.uniform(0, 0.15))
+        if self.worker() is not None:
+            kill_run = os.killpg if chance.random() < 0.5 else os.kill
+            hits += self._kill(kill_run, self.process.pid, chance.uniform(0, 0.3))
+        return hits
+
+    def _kill(self, kill: Any, pid: int, after_s: float) -> bool:
+        time.sleep(after_s)
+        if process_started(pid) is None:
+            return False
+        kill(pid, signal.SIGKILL)
+        while process_started(pid) is not None:  # so that nobody is killed twice
+            time.sleep(0.002)
+        return True
+
+
+@pytest.mark.slow
+def test_the_command_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    path = spec(tmp_path / "calm.py", checkpoint_s=600)
+    options = RunOptions(land_every_s=None, progress=False, files=(path,))
+    assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).ok == 4
+    expected = results(tmp_path / "calm")
+    assert [counts for _, _, *counts in expected["progress"]] == [[2, 2, 0]] * 2
+    assert len({row[4] for row in expected["final"]}) == 4
+
+    path = spec(tmp_path / "killed.py", checkpoint_s=0)  # a step is saved as soon as it is done
+    chance = random.Random("kill the command")
+    killed = campaigns = 0
+    while killed < KILLS:
+        root = tmp_path / f"killed{campaigns}"
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            run = Run(path, root)
+            killed += run.kill(chance) if killed < KILLS else 0
+            code = run.process.wait()
+        assert code == 0, run.said.read_text()
+        assert results(root) == expected
+        assert resumed(root) > 0
+        campaigns += 1
