@@ -110,6 +110,7 @@ def run(
     """
     from grid.errors import SpecError
     from runners.finding import campaign_for, choose_grids, worker_count
+    from runners.lost import give_back_unreadable
     from runners.machines import Inline, Local, Machine
     from runners.run import RunOptions, run_campaign
     from runners.specfile import load_spec_file
@@ -119,6 +120,10 @@ def run(
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     machine: Machine = Inline() if on == "inline" else Local(worker_count(workers))
+    if repeat.again:
+        given_back = give_back_unreadable(root, [each.name for each in grids])
+        if given_back:
+            say(f"ablate: {given_back} finished trials have no readable result and are trained again")
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
     return _concluded(run_campaign(root, grids, machine, options), root)
 
@@ -157,33 +162,16 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
         Print JSON.
     """
     from runners.finding import choose_grid, find_campaign
+    from runners.status_text import read_status, write_status
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = {name: store.progress(name) for name in names}
-        failures = store.failures(grid)
-        bad = store.bad_shards()
-        stale = store.stale
-    if stale is not None:
-        say(f"ablate: the newest results may be missing: {stale}")
+        found = read_status(store, names, grid)
     if as_json:
-        data = {
-            "grids": {name: frame.rows(named=True) for name, frame in found.items()},
-            "failures": failures.rows(named=True),
-            "bad_shards": bad.rows(named=True),
-        }
-        write_json("status", data, [stale] if stale else [])
-        return 0
-    columns = ["label", "planned", "ok", "failed", "running", "pending"]
-    for name, frame in found.items():
-        total = frame.select(columns[1:]).sum().row(0)
-        write(f"{name}: {total[1]} of {total[0]} trials done")
-        write_table(columns, frame.select(columns).rows())
-    for row in failures.rows(named=True):
-        write(f"failed: {row['n']} x {row['reason']}: {row['message']} (trial {str(row['example'])[:12]})")
-    for row in bad.rows(named=True):
-        write(f"quarantined: {row['file']}: {row['reason']}")
+        write_json("status", found.data(), found.warnings)
+    else:
+        write_status(found)
     return 0
 
 

@@ -30,6 +30,7 @@ _START = {
     "code": _TEXT_OR_NULL,
     "versions": Field("object", optional=True),
     "data": Field("object", optional=True),
+    "sources": Field("object", optional=True),
 }
 _RESUMED = {"attempt": Field("int32"), "step": Field("int64")}
 _END = {
@@ -71,6 +72,7 @@ class Attempt(NamedTuple):
     code: str | None
     versions: str | None
     data: str | None
+    sources: str | None
     alive: bool
     status: str | None = None
     reason: str | None = None
@@ -121,6 +123,7 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None
         resumed_step=resumed.get("step"),
         versions=json_text(start.get("versions")),
         data=json_text(start.get("data")),
+        sources=json_text(start.get("sources")),
         alive=alive,
         signature=signature,
         **{name: _plain(start.get(name)) for name in _COPIED_FROM_START},

@@ -80,6 +80,7 @@ CREATE TABLE attempt (
     code VARCHAR,
     versions JSON,
     data JSON,
+    sources JSON,                   -- hash of each definition that the trial is made of, by name
     alive BOOLEAN NOT NULL,         -- had not ended and its process was there, as of the last ingest
     status VARCHAR,                 -- ok, failed, stopped; null until it ends
     reason VARCHAR,

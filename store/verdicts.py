@@ -186,8 +186,26 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
     if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(lost):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
-    found = values.join(about, on="trial", how="left", maintain_order="left")
+    found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
     return found.select("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s")
+
+
+def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
+    """With the versions of every definition of which the grid's trials used several added to `code`.
+
+    Trials of different operators are made of different definitions; that alone is no mixture.
+    """
+    made = [json.loads(text) if text else {} for text in about["sources"]]
+    versions: dict[str, set[str]] = {}
+    for sources in made:
+        for name, version in sources.items():
+            versions.setdefault(name, set()).add(version)
+    mixed = sorted(name for name, found in versions.items() if len(found) > 1)
+    codes = [
+        code and " ".join([code, *(f"{name} {sources[name]}" for name in mixed if name in sources)])
+        for code, sources in zip(about["code"], made, strict=True)
+    ]
+    return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
 
 
 def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
@@ -219,9 +237,11 @@ version AS (
     FROM attempt a JOIN begun b ON b.trial = a.trial AND a.attempt BETWEEN b.first AND b.last
     GROUP BY a.trial
 )
-SELECT g.trial, g.axes::VARCHAR AS axes, version.code,
+SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
        CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
        CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
+LEFT JOIN (SELECT a.trial, a.sources FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt) made
+    USING (trial)
 WHERE g.grid = $grid
 """

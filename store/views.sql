@@ -4,25 +4,34 @@
 CREATE OR REPLACE VIEW v_repeated AS
 SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1;
 
+-- Attempts that came after the one whose result counts: they train a finished trial again and have not finished.
+CREATE OR REPLACE VIEW v_superfluous AS
+SELECT a.trial, a.attempt FROM attempt a
+JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f
+    ON f.trial = a.trial AND a.attempt > f.last;
+
 -- measurement that counts
 CREATE OR REPLACE VIEW v_metric AS
 SELECT * EXCLUDE (shard) FROM metric WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM metric WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM metric m WHERE trial IN (FROM v_repeated)
+    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_evaluation AS
 SELECT * EXCLUDE (shard) FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM evaluation WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM evaluation m WHERE trial IN (FROM v_repeated)
+    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_probe AS
 SELECT * EXCLUDE (shard) FROM probe WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM probe WHERE trial IN (FROM v_repeated)
+SELECT * EXCLUDE (shard) FROM probe m WHERE trial IN (FROM v_repeated)
+    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, layer, head, point);
 
 -- grid, trial that is ok, source, name, point: the value at the last step. What came before the step that the run ended

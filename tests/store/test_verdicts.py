@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import Campaign, publish_grid, write_campaign, write_grid
+from synthetic import SUBMISSION, Campaign, publish_grid, write_campaign, write_end, write_grid, write_start
 
 from grid import Grid, Spec, over, zipped
 from grid.errors import NotFoundError, SpecError
 from store.files import read_json, write_json
+from store.shards import write_shard
 from store.store import Store
 from store.verdicts import effects, failure_rates, moving_together, verdicts
 
@@ -297,3 +298,46 @@ def test_cells_come_in_the_order_of_the_axes_with_the_baseline_first(tmp_path: P
     with Store.open(tmp_path) as store:
         assert verdicts(store, "quickstart")["label"].to_list() == others
         assert store.progress("quickstart")["label"].to_list() == ["SSA · 8", *others]
+
+
+def test_two_versions_of_one_definition_are_mixed_code(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(4))
+    for line in campaign.lines:
+        path = campaign.layout.start(line["trial"], 1)
+        made_of = {
+            "softmax": {},
+            "Integral": {"integral.py": "1"},
+            "SSA": {"mine.py": "old" if line["seed"] else "new"},
+        }
+        write_json(path, {**read_json(path), "sources": made_of[line["operator"]]})
+    with Store.open(tmp_path) as store:
+        found = verdicts(store, store.grids()[0])
+    said = {row["label"]: (row["verdict"], row["reason"]) for row in found.rows(named=True)}
+    assert said["SSA"][0] == "no verdict"
+    assert "mixed code" in said["SSA"][1]
+    assert "mixed code" not in said["Integral"][1]
+
+
+def test_an_attempt_that_repeats_a_finished_trial_counts_once_it_has_finished(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    key = campaign.line("SSA", 0)["trial"]
+    name = campaign.header["measure"]["name"]
+    with Store.open(tmp_path) as store:
+        before = store.sql("SELECT * FROM v_final ORDER BY ALL")
+        ((step, point),) = store.sql(
+            "SELECT step, point FROM v_evaluation WHERE trial = $key AND name = $name ORDER BY step DESC LIMIT 1",
+            {"key": key, "name": name},
+        ).rows()
+    write_start(campaign.layout, key, 2)
+    point = dict(point) if isinstance(point, dict) else {entry["key"]: entry["value"] for entry in point}
+    rows = {
+        "trial": [key], "attempt": [2], "step": [step], "name": [name], "point": [point],
+        "value": [123.0], "items": [1], "se_items": [None],
+    }  # fmt: skip
+    write_shard(campaign.layout, "evaluation", rows, submission=SUBMISSION, worker=7, sequence=0)
+    with Store.open(tmp_path) as store:
+        assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
+    write_end(campaign.layout, key, 2)
+    with Store.open(tmp_path) as store:
+        found = store.sql("SELECT value FROM v_final WHERE trial = $key AND value = 123", {"key": key})
+    assert found.height == 1

@@ -1,0 +1,40 @@
+"""A finished trial whose result was damaged is trained again when asked to."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from grid import Measure
+from runners.lost import give_back_unreadable
+from runners.run import RunOptions, run_campaign
+from store.layout import Layout
+from store.store import Store
+
+OPTIONS = RunOptions(entry=ENTRY, progress=False, land_every_s=None)
+
+
+def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> None:
+    grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))
+    assert run_campaign(tmp_path, [grid], options=OPTIONS).ok == 4
+    with Store.open(tmp_path) as store:
+        before = store.sql("SELECT * FROM v_final ORDER BY ALL")
+    shard = sorted(Layout(tmp_path).spool.glob("*-evaluation.*"))[0]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert give_back_unreadable(tmp_path, [grid.name, "another"]) == 1
+    again = run_campaign(tmp_path, [grid], options=OPTIONS)
+    assert (again.ok, again.skipped) == (1, 3)
+    with Store.open(tmp_path) as store:
+        assert store.unreadable(grid.name) == []
+        assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_nothing_is_given_back_where_nothing_was_lost(tmp_path: Path, *, make: bool) -> None:
+    if make:
+        run_campaign(tmp_path, [toy_grid(seeds=[0])], options=OPTIONS)
+    assert give_back_unreadable(tmp_path, ["toy"]) == 0
