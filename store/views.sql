@@ -95,7 +95,10 @@ SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
 WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM (SELECT trial, name, step FROM evaluation UNION ALL SELECT trial, name, step FROM metric) e
-    WHERE e.trial = t.trial AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)));
+    WHERE e.trial = t.trial AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
+  AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
+       OR EXISTS (SELECT 1 FROM evaluation e WHERE e.name = h.measure->>'$.name')
+       OR EXISTS (SELECT 1 FROM metric e WHERE e.name = h.measure->>'$.name'));
 
 -- grid, cell: how far it is; unreadable ones are among those that are ok
 CREATE OR REPLACE VIEW v_progress AS
