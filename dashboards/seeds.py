@@ -5,8 +5,8 @@ On the log scale the average is the geometric mean and the interval is that of t
 counted in `lost`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Final, Literal
 
 Scale = Literal["log", "linear"]
 
@@ -37,15 +37,6 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
            {_back("centre + half", scale)} AS high
     FROM bounded ORDER BY {names}
     """
-
-
-def at(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
-    """A condition that the column `point` has these coordinates, and its parameters."""
-    terms = [f"point[$coordinate_{i}] = $at_{i}" for i in range(len(point))]
-    parameters: dict[str, Any] = {}
-    for i, (name, value) in enumerate(point.items()):
-        parameters |= {f"coordinate_{i}": name, f"at_{i}": float(value)}
-    return " AND ".join(terms) or "true", parameters
 
 
 def _back(y: str, scale: Scale) -> str:

@@ -20,7 +20,7 @@ class Sql(Protocol):
 
 def final(sql: Sql, grid: str, name: str, point: Mapping[str, float]) -> pl.DataFrame:
     """One row per planned trial of `grid`; see `Store.final`."""
-    condition, parameters = _agrees(point)
+    condition, parameters = agrees(point)
     found = sql(
         f"""
         WITH found AS (
@@ -46,7 +46,7 @@ def final(sql: Sql, grid: str, name: str, point: Mapping[str, float]) -> pl.Data
 
 def evaluation(sql: Sql, grid: str, name: str, where: Mapping[str, float]) -> pl.DataFrame:
     """One row per ok trial and point; see `Store.evaluation`."""
-    condition, parameters = _agrees(where)
+    condition, parameters = agrees(where)
     of = f"v_final WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}"
     parameters = {"grid": grid, "name": name, **parameters}
     keys = sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
@@ -144,7 +144,7 @@ def warnings(sql: Sql) -> list[str]:
     ]
 
 
-def _agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
+def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
     """A condition that the column `point` has these coordinates, and its parameters."""
     terms = [f"point[$coordinate_{i}] = $at_{i}" for i in range(len(point))]
     parameters: dict[str, Any] = {}

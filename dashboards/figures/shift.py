@@ -9,11 +9,12 @@ import polars as pl
 from dashboards.figures.canvas import band, broken, canvas, finite, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
-from dashboards.seeds import at, over_seeds
+from dashboards.seeds import over_seeds
 from dashboards.subject import Look, in_order
 from dashboards.theme import MUTED, ROPE
 from dashboards.words import change, number
 from store import Store
+from store.queries import agrees
 from store.verdicts import Measure
 
 
@@ -42,7 +43,7 @@ def error_by_shift(store: Store, grid: str, measure: Measure, along: str, cells:
         cell, x, n, lost, value, low, high (see `dashboards.seeds`); by cell in the given order, then x.
     """
     fixed = {name: value for name, value in measure.point.items() if name != along}
-    condition, parameters = at(fixed)
+    condition, parameters = agrees(fixed)
     source = (
         "SELECT cell, point[$along] AS x, value FROM v_final WHERE grid = $grid AND name = $name "
         f"AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition}"
@@ -58,7 +59,7 @@ def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells
     Returns:
         cell, x, n, lost, value, low, high: log ratios on the log scale, else differences; rows as `error_by_shift`.
     """
-    condition, parameters = at({name: value for name, value in measure.point.items() if name != along})
+    condition, parameters = agrees({name: value for name, value in measure.point.items() if name != along})
     paired = "log_ratio" if measure.scale == "log" else "difference"
     source = (
         f"SELECT cell, point[$along] AS x, {paired} AS value FROM v_pair WHERE grid = $grid AND name = $name "

@@ -12,11 +12,12 @@ import polars as pl
 
 from dashboards.figures.canvas import canvas, finite
 from dashboards.html import plain
-from dashboards.seeds import at, over_seeds
+from dashboards.seeds import over_seeds
 from dashboards.subject import in_order
 from dashboards.theme import DIVERGING, SEQUENTIAL
 from dashboards.words import change, number
 from store import Store
+from store.queries import agrees
 from store.verdicts import Measure
 
 
@@ -28,7 +29,7 @@ def shift_map(store: Store, grid: str, measure: Measure, axes: tuple[str, str], 
         null for the baseline); by cell in the given order, then y, then x.
     """
     fixed = {name: value for name, value in measure.point.items() if name not in axes}
-    condition, parameters = at(fixed)
+    condition, parameters = agrees(fixed)
     given = {"grid": grid, "name": measure.name, "x": axes[0], "y": axes[1], **parameters}
     where = (
         "grid = $grid AND name = $name AND source = 'evaluation' AND point[$x] IS NOT NULL "

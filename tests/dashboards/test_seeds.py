@@ -5,8 +5,9 @@ import math
 import polars as pl
 import pytest
 
-from dashboards.seeds import at, over_seeds
+from dashboards.seeds import over_seeds
 from store import Store
+from store.queries import agrees
 
 T_2 = 4.302653  # two-sided 95 % quantile of t with two degrees of freedom
 
@@ -62,7 +63,7 @@ def test_groups_are_kept_apart_and_in_order(known: Store) -> None:
 
 
 def test_a_point_becomes_a_condition_without_its_names_in_the_sql() -> None:
-    condition, parameters = at({"x'; DROP": 1})
+    condition, parameters = agrees({"x'; DROP": 1})
     assert condition == "point[$coordinate_0] = $at_0"
     assert parameters == {"coordinate_0": "x'; DROP", "at_0": 1.0}
-    assert at({}) == ("true", {})
+    assert agrees({}) == ("true", {})
