@@ -107,7 +107,7 @@ def _check_length(length: int, model: Backbone) -> None:
 @lru_cache(maxsize=4096)  # a grid asks the same question for every trial
 def _check_operator(operator: Operator, model: Backbone, path: PathName) -> None:
     try:
-        operator.check(head_width=model.head_width, rotary=model.positions.rotates)
+        operator.check(heads=model.heads, kv_heads=model.heads, head_width=model.head_width, positions=model.positions)
         choose(operator, path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error

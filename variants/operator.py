@@ -1,46 +1,78 @@
-"""An attention operator as a spec, and `attend`, the equation it stands for.
-
-    z_ij = mean over signals of q_i . k_j, scaled once
-    a_ij = gamma + c_i (z_ij - gamma) - b_ij          margin c, gate b, relevance threshold gamma
-    f_ij = score(a_ij)
-    w_ij = f_ij / Z_i                                 normaliser, over visible keys
-    o_i  = sum_j w_ij v_j + w_i0 v_0                  readout
+"""An attention operator as a spec: one choice per stage of the equation in `variants.attend`.
 
 Every operator is a point in this space; a combination that has no meaning is refused when the spec is built.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from pydantic import model_validator
 from torch import Tensor
 
 from grid.spec import Label, Spec
-from variants.logits.gate import NoGate
-from variants.logits.margin import NoMargin
-from variants.logits.signals import Signals
+from variants.extras.none import NoExtra
+from variants.forgetting.none import NoForgetting
+from variants.gates.none import NoGate
+from variants.head_norms.none import NoHeadNorm
+from variants.margins.none import NoMargin
+from variants.merges.logits import MeanLogits
 from variants.normalisers.total import Total
-from variants.number import Number
+from variants.number import HeadShape, Number
+from variants.output_gates.none import NoOutputGate
+from variants.positions.scheme import Positions
+from variants.preparations.none import NoPreparation
+from variants.products.dot import Dot
 from variants.readouts.values import Values
+from variants.rescales.none import NoRescale
 from variants.scores.exponential import Exponential
-from variants.stages import Gate, Margin, Normaliser, Readout, Score
+from variants.signals import Signals
+from variants.stage import Stage
+from variants.stages import (
+    Extra,
+    Forgetting,
+    Gate,
+    HeadNorm,
+    Margin,
+    Merge,
+    Normaliser,
+    OutputGate,
+    Preparation,
+    Product,
+    Readout,
+    Rescale,
+    Score,
+    Transform,
+    Visible,
+)
+from variants.transforms.none import NoTransform
+from variants.visible.everything import Everything
 
 NumberValues = Mapping[str, Tensor]
 """Values of an operator's numbers by "stage.field", shaped to broadcast (see `variants.number`)."""
 
 
 class Operator(Spec):
-    """One attention operator: a choice per stage. All defaults together are softmax."""
+    """One attention operator: a choice per stage, in the order of the equation. All defaults together are softmax."""
 
     name: Label = ""
+    visible: Visible = Everything()
+    preparation: Preparation = NoPreparation()
+    extra: Extra = NoExtra()
+    product: Product = Dot()
     signals: Signals = Signals()
+    transform: Transform = NoTransform()
+    forgetting: Forgetting = NoForgetting()
     margin: Margin = NoMargin()
     gate: Gate = NoGate()
     score: Score = Exponential()
     normaliser: Normaliser = Total()
+    merge: Merge = MeanLogits()
+    rescale: Rescale = NoRescale()
     readout: Readout = Values()
+    head_norm: HeadNorm = NoHeadNorm()
+    output_gate: OutputGate = NoOutputGate()
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
@@ -49,17 +81,50 @@ class Operator(Spec):
                 f"readout {self.readout.label!r} needs a normaliser with a ground state and {self.normaliser.label!r} "
                 "has none; use normaliser=Ground(), or forbid the combination"
             )
+        self._check_mass()
+        wanted = self.merge.signals
+        if wanted is not None and self.signals.count != wanted:
+            raise ValueError(
+                f"merge {self.merge.label!r} takes {wanted} signals, got {self.signals.count}; "
+                f"use signals=Signals(count={wanted})"
+            )
+        if wanted is None and self.signals.count == 1 and not self.merge.of_logits:
+            raise ValueError(
+                f"merge {self.merge.label!r} says nothing about one signal; leave it out or raise signals.count"
+            )
         return self
+
+    def _check_mass(self) -> None:
+        """A normaliser that divides mass needs a score that is mass."""
+        score, normaliser = self.score, self.normaliser
+        if normaliser.needs == "logarithm" and score.range != "positive":
+            raise ValueError(
+                f"normaliser {normaliser.label!r} needs a positive score known by its logarithm, such as 'exponential' "
+                f"or 'ssa'; got {score.label!r}"
+            )
+        if normaliser.needs == "nonnegative" and not (
+            score.range in ("positive", "nonnegative") or (score.range == "as its logit" and self.nonnegative_logits)
+        ):
+            raise ValueError(
+                f"normaliser {normaliser.label!r} needs a score that is not negative, and {score.label!r} can be; "
+                "use normaliser 'clamped', 'absolute', 'count' or 'none'"
+            )
+
+    @property
+    def nonnegative_logits(self) -> bool:
+        """Whether no logit can be below 0, whatever the query and the key."""
+        quiet = (self.transform, self.forgetting, self.margin, self.gate)
+        return self.product.nonnegative and all(stage.label == "none" for stage in quiet)
 
     @property
     def label(self) -> str:
         """For tables and charts: the name, or the stages that differ from softmax; and the number of signals."""
-        signals = self.signals.label
+        signals = self.signals.label if self.merge.signals is None else ""
         return (self.name or self._described()) + (f" {signals}" if signals else "")
 
     def renamed(self, before: Self) -> Self:
         """The name it was given says what it was; a stage of another kind is added to it."""
-        changed = [stage for stage in _KINDS if getattr(self, stage).kind != getattr(before, stage).kind]
+        changed = [stage for stage in KINDS if getattr(self, stage).kind != getattr(before, stage).kind]
         if not changed or not self.name or self.name != before.name:
             return self
         kinds = (f"{stage} {kind}" if (kind := getattr(self, stage).kind) == "none" else kind for stage in changed)
@@ -67,42 +132,36 @@ class Operator(Spec):
 
     def _described(self) -> str:
         fields = type(self).model_fields
-        changed = [stage for stage in _KINDS if getattr(self, stage) != fields[stage].default]
+        changed = [stage for stage in KINDS if getattr(self, stage) != fields[stage].default]
         return " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
+
+    def stages(self) -> dict[str, Stage]:
+        """Every choice by its field, in the order of the equation."""
+        return {stage: getattr(self, stage) for stage in KINDS}
 
     def numbers(self) -> dict[str, Number]:
         """Every number of every stage by "stage.field", in the order of the equation."""
+        return dict(_numbers(self))
+
+    def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
+        """The numbers' values at step 0.
+
+        Raises:
+            ValueError: one of them starts at random.
+        """
+        numbers = self.numbers()
+        drawn = [name for name, number in numbers.items() if number.random and number.trained]
+        if drawn:
+            raise ValueError(f"{', '.join(drawn)} of {self.label!r} starts at random; pass numbers=")
         return {
-            f"{stage}.{field}": value
-            for stage in _STAGES
-            for field in type(getattr(self, stage)).model_fields
-            if isinstance(value := getattr(getattr(self, stage), field), Number)
+            name: number.value(number.table(shape, layer), layer) if number.trained else number.fixed(shape, layer)
+            for name, number in numbers.items()
         }
 
-    def at_init(self) -> dict[str, Tensor]:
-        """The numbers' values at step 0, as scalars that broadcast against anything."""
-        return {name: torch.tensor(number.init) for name, number in self.numbers().items()}
-
-    def check(self, *, head_width: int, rotary: bool) -> None:
-        """Raise ValueError when a head of `head_width` channels cannot carry this operator."""
-        semantic = head_width - self.split_channels
-        if semantic < 1:
-            raise ValueError(
-                f"the gate takes {self.split_channels} of a head's {head_width} channels and leaves none to the "
-                f"logit; use gate.width below {head_width}, or dims='add'"
-            )
-        count, width = self.signals.count, semantic // self.signals.count
-        if semantic % count:
-            valid = [s for s in range(1, semantic + 1) if semantic % s == 0]
-            nearest = min(valid, key=lambda s: abs(s - count))
-            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, nearest is {nearest}")
-        if not rotary and self.signals.rotary == "before_split":
-            raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
-        if rotary and self.signals.rotary == "per_signal" and width % 2:
-            raise ValueError(
-                f"rotary positions need an even number of channels per signal; got {width} = {semantic}/{count}; "
-                "use fewer signals or signals.rotary='before_split'"
-            )
+    @property
+    def breaks(self) -> dict[str, str]:
+        """The laws this operator does not keep, each with the reason."""
+        return {law: reason for stage in self.stages().values() for law, reason in stage.breaks.items()}
 
     @property
     def split_channels(self) -> int:
@@ -114,63 +173,85 @@ class Operator(Spec):
         """How many channels the gate adds to a head's query and key."""
         return self.gate.channels - self.split_channels
 
+    def check(self, *, heads: int, kv_heads: int, head_width: int, positions: Positions) -> None:
+        """Raise ValueError when a model with such heads and positions cannot carry this operator."""
+        joined = self.merge.heads_joined
+        for what, number in (("heads", heads), ("kv_heads", kv_heads)):
+            if number % joined:
+                raise ValueError(
+                    f"merge {self.merge.label!r} makes one head of {joined} and needs {what} divisible by {joined}; "
+                    f"got {number}, nearest is {max(joined, number - number % joined)}"
+                )
+        self.score.check(heads // joined)
+        self._check_channels(head_width * joined, positions)
+        if positions.adds_bias and self.score.range == "as its logit" and self.normaliser.needs == "nonnegative":
+            raise ValueError(
+                f"positions {positions.label!r} add to the logits, which score {self.score.label!r} then takes below "
+                f"zero under normaliser {self.normaliser.label!r}; use rotary, learned or no positions"
+            )
 
-_KINDS = ("margin", "gate", "score", "normaliser", "readout")
-_STAGES = ("signals", *_KINDS)
+    def _check_channels(self, channels: int, positions: Positions) -> None:
+        semantic = channels - self.split_channels
+        if semantic < 1:
+            raise ValueError(
+                f"the gate takes {self.split_channels} of a head's {channels} channels and leaves none to the "
+                f"logit; use gate.width below {channels}, or dims='add'"
+            )
+        count = self.signals.count
+        if semantic % count:
+            valid = [s for s in range(1, semantic + 1) if semantic % s == 0]
+            nearest = min(valid, key=lambda s: abs(s - count))
+            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, nearest is {nearest}")
+        if not positions.rotates:
+            if self.signals.rotary == "before_split":
+                raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
+            return
+        per_signal = self.signals.rotary == "per_signal"
+        try:
+            positions.check_width(semantic // count if per_signal else semantic)
+        except ValueError as error:
+            fewer = [s for s in range(1, count) if semantic % s == 0 and positions.fits(semantic // s)]
+            advice = f"nearest is signals.count={fewer[-1]}, or signals.rotary='before_split'" if fewer else ""
+            raise ValueError(f"{error}{f'; {advice}' if advice and per_signal else ''}") from error
 
 
-class Attended(NamedTuple):
-    """What a head computed: output [B, H, T, D], weights [B, H, T, T], the ground state's weight [B, H, T, 1]."""
-
-    output: Tensor
-    weights: Tensor
-    ground: Tensor | None
+KINDS = tuple(name for name in Operator.model_fields if name not in ("name", "signals"))
+"""The stages, in the order of the equation."""
 
 
-def attend(
-    operator: Operator,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    mask: Tensor | None = None,
-    numbers: NumberValues | None = None,
-) -> Attended:
-    """The equation, term by term. The definition every faster path is held to.
+@lru_cache(maxsize=4096)
+def _numbers(operator: Operator) -> tuple[tuple[str, Number], ...]:
+    return tuple(
+        (f"{stage}.{field}", number)
+        for stage, choice in operator.stages().items()
+        for field, number in choice.numbers().items()
+    )
 
-    `q`, `k` are [B, H, T, D + G]: D semantic channels, then the gate's G. `v` is [B, H, T, D_v]. `mask` is boolean and
-    broadcasts to [B, H, T, T]; True = may look; None = causal. `numbers` defaults to their values at step 0.
-    """
-    mask = causal(q.shape[-2], k.shape[-2], q.device) if mask is None else mask
-    value = _by_stage(operator.at_init() if numbers is None else numbers)
-    semantic = q.shape[-1] - operator.gate.channels
-    count = mask.sum(-1, keepdim=True, dtype=torch.promote_types(q.dtype, torch.float32))  # K_i
 
-    z = operator.signals.logits(q[..., :semantic], k[..., :semantic]).masked_fill(~mask, 0)
-    gamma = operator.normaliser.relevance(**value["normaliser"])
-    c = operator.margin.factor(count, **value["margin"])
-    a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
-    if operator.gate.channels:
-        a = a - operator.gate.suppression(q[..., semantic:], k[..., semantic:], **value["gate"])
+def head_shape(operator: Operator, *, heads: int, query: int, value: int, width: int) -> HeadShape:
+    """The shape of heads with `query` channels of q (the gate's included), `value` of v, in a layer of `width`."""
+    semantic = query - operator.gate.channels
+    return HeadShape(heads, query, semantic, semantic // operator.signals.count, value, width)
 
-    def log_score(logits: Tensor) -> Tensor:
-        return operator.score.log_score(logits, **value["score"])
 
-    weights = operator.normaliser.weights(log_score(a), mask, log_score, **value["normaliser"])
-    output = operator.readout.output(weights, v, **value["readout"])
-    return Attended(output, weights.keys, weights.ground)
+def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
+    """Numbers by "stage.field" as keywords for each stage."""
+    stages: dict[str, dict[str, Tensor]] = {stage: {} for stage in KINDS}
+    for name, value in numbers.items():
+        stage, _, field = name.partition(".")
+        stages[stage][field] = value
+    return stages
 
 
 @lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i. Shared: do not write into it."""
+    return distances(queries, keys, device) >= 0
+
+
+@lru_cache(maxsize=32)
+def distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """Integers [T_q, T_k]: i - j, with the last query at the last key. Shared: do not write into it."""
     with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
-        return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def _by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
-    stages: dict[str, dict[str, Tensor]] = {stage: {} for stage in _STAGES}
-    for name, value in numbers.items():
-        stage, field = name.split(".")
-        stages[stage][field] = value
-    return stages
+        i = torch.arange(keys - queries, keys, device=device)
+        return i[:, None] - torch.arange(keys, device=device)

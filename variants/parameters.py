@@ -1,73 +1,92 @@
-"""Numbers become parameters: tables along their axes, and a projection of the query where they vary along it."""
+"""Numbers become parameters: tables along their axes, and a projection where they vary by query or token."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from variants.number import Number, Vector
+from variants.number import HeadShape, Number, RunningMean
 from variants.operator import Operator
-
-
-class HeadShape(NamedTuple):
-    """What a layer's heads look like to a number: how many, channels of q (with the gate's), channels of v."""
-
-    heads: int
-    query_channels: int
-    value_channels: int
+from variants.seeding import generator
 
 
 class NumberParameters(nn.Module):
     """The numbers of one layer's operator. `shared` holds what several layers have in common, by number name."""
 
-    def __init__(self, operator: Operator, shape: HeadShape, shared: dict[str, nn.Parameter]) -> None:
+    def __init__(self, operator: Operator, shape: HeadShape, shared: dict[str, nn.Parameter], layer: int) -> None:
         super().__init__()
-        self.numbers = operator.numbers()
+        self.numbers, self.layer = operator.numbers(), layer
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
             if not number.trained:
-                self.register_buffer(_attribute(name), _filled(number, shape, number.init), persistent=False)
+                running = isinstance(number, RunningMean)  # part of the state of a run; a constant is not
+                self.register_buffer(_attribute(name), number.fixed(shape, layer), persistent=running)
                 continue
-            table = nn.Parameter(_filled(number, shape, number.raw_init()))
+            table = nn.Parameter(number.table(shape, layer))
             if "layer" not in number.per:
                 table = shared.setdefault(f"{operator.key} {name}", table)
             self.table[_attribute(name)] = table
+            columns = number.entries(shape)[1]
             if "query" in number.per:
-                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads, shape.query_channels))
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads, shape.query))
+            elif "token" in number.per:
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads * columns, shape.width))
 
-    def values(self, query: Tensor) -> dict[str, Tensor]:
-        """Every number, ready to broadcast; `query` [B, H, T, D + G] is unrotated and unscaled."""
-        return {name: self._value(name, number, query) for name, number in self.numbers.items()}
+    def disturb(self, seed: int, path: str) -> None:
+        """Draw what is random about the numbers' start, from the seed and the number's own path."""
+        for name, number in self.numbers.items():
+            if number.trained and number.random:
+                number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
 
-    def _value(self, name: str, number: Number, query: Tensor) -> Tensor:
+    def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Every number, ready to broadcast.
+
+        `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. In training,
+        a running mean moves on.
+        """
+        values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
+        for name, number in self.numbers.items():
+            if isinstance(number, RunningMean):
+                values[name] = self._mean(name, number, values[f"{name.rpartition('.')[0]}.{number.of}"])
+        return values
+
+    def _value(self, name: str, number: Number, query: Tensor, x: Tensor) -> Tensor:
+        attribute = _attribute(name)
         if not number.trained:
-            return self.get_buffer(_attribute(name))
-        raw = self.table[_attribute(name)]
+            return self.get_buffer(attribute)
+        raw = self.table[attribute]
         if "query" in number.per:
-            raw = raw + torch.einsum("bhtd,hd->bht", query.float(), self.projection[_attribute(name)])[..., None]
-        return number.linked(raw)
+            raw = raw + torch.einsum("bhtd,hd->bht", query.float(), self.projection[attribute])[..., None]
+        elif "token" in number.per:
+            predicted = nn.functional.linear(x.float(), self.projection[attribute])
+            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+        return number.value(raw, self.layer)
+
+    @torch.no_grad()
+    def _mean(self, name: str, number: RunningMean, averaged: Tensor) -> Tensor:
+        mean = self.get_buffer(_attribute(name))
+        if self.training:
+            batch = averaged.float().mean((0, 2), keepdim=True)
+            mean.mul_(number.momentum).add_(batch.expand_as(mean), alpha=1 - number.momentum)
+        return mean.clone()  # the next step changes it in place
 
     def learned(self) -> Iterator[tuple[int | None, str, float]]:
-        """(head or None, name, value) of every trained number; a vector's value is its Euclidean norm.
+        """(head or None, name, value) of every trained number and running mean; of a vector or matrix its norm.
 
-        Of a number predicted from the query, the value at a zero query.
+        Of a number predicted from the query or the token, the value where that is zero.
         """
         for name, number in self.numbers.items():
-            if not number.trained:
+            if number.trained:
+                values = number.value(self.table[_attribute(name)].detach(), self.layer).float()
+            elif isinstance(number, RunningMean):
+                values = self.get_buffer(_attribute(name))
+            else:
                 continue
-            values = number.linked(self.table[_attribute(name)].detach()).float()
-            values = values.norm(dim=-1) if isinstance(number, Vector) else values
-            per_head = values.flatten().tolist()
+            entries = values.flatten(2)
+            per_head = (entries.norm(dim=-1) if entries.shape[-1] > 1 else entries[..., 0]).flatten().tolist()
             for head, value in enumerate(per_head):
-                yield (head if "head" in number.per else None), name, value
-
-
-def _filled(number: Number, shape: HeadShape, value: float) -> Tensor:
-    heads = shape.heads if "head" in number.per else 1
-    channels = shape.value_channels if isinstance(number, Vector) else 1
-    return torch.full((1, heads, 1, channels), value, dtype=torch.float32)
+                yield (head if len(per_head) > 1 else None), name, value
 
 
 def _attribute(name: str) -> str:

@@ -1,58 +1,126 @@
-"""The stages of an operator as families of choices: what every member must provide.
+"""The families of choices that make an operator: what every member of each must provide.
 
-A member is a frozen spec with a pure tensor function and an independent `oracle` in plain floats. It holds no weights:
-its `Number` fields are turned into parameters by `variants.parameters` and handed back as keyword tensors that
-broadcast against [B, H, T, T] logits (scalars: [1|B, 1|H, 1|T, 1]) or [B, H, T, D] values (vectors). What a member
-must declare is checked when its class is defined.
+A member holds no weights: its `Number` fields are turned into parameters by `variants.parameters` and handed back as
+keyword tensors that broadcast against [..., B, H, T, T] maps (scalars: [1|B, 1|H, 1|T, 1]) or [B, H, T, D] values
+(vectors). Maps may have a leading axis of signals; functions act on the last dimensions and broadcast over the others.
+Every function has an `oracle`: the same in plain floats for one query, or one query and key, sharing no code with it.
 """
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import Choice
-from variants.number import Number
-
-Rescore = Callable[[Tensor], Tensor]
-"""The operator's own log score with its numbers filled in: what a normaliser asks about logits of its own."""
+from variants.scored import Scores
+from variants.stage import Stage, Tends
 
 
-class Stage(Choice):
-    """A stage of an operator."""
+class Visible(Stage):
+    """Which of the keys that the model lets a query see, it does see."""
 
-    source: ClassVar[str]
-    """Where the formula is from, with the equation's number."""
-    functions: ClassVar[tuple[str, ...]] = ("oracle",)
-    """The methods that take all of the member's numbers as keywords, each under its field's name."""
+    functions: ClassVar[tuple[str, ...]] = ()
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        if "kind" in cls.model_fields:
-            _require_source(cls)
-            _require_plain_numbers(cls)
-            for name in cls.functions:
-                _require_numbers(cls, name)
+    @abstractmethod
+    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
+        """Boolean [..., T_q, T_k] from the model's own mask; `distance` [T_q, T_k] is i - j, with i counted so that the
+        last query sits at the last key."""
 
-    @classmethod
-    def example(cls) -> Self:
-        """A member that fits a head of 8 channels: what laws are proved on."""
-        return cls()
+    @abstractmethod
+    def oracle(self, seen: bool, i: int, j: int) -> bool:  # noqa: FBT001
+        """Whether query i sees key j, `seen` being what the model says."""
 
 
-del Stage._members  # not a family of its own: a margin and a gate may have the same kind
+class Preparation(Stage):
+    """What is done to queries and keys before positions are put into them."""
+
+    functions: ClassVar[tuple[str, ...]] = ("prepared", "oracle")
+
+    @abstractmethod
+    def prepared(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
+        """Semantic channels [B, H, T, D] of queries and keys."""
+
+    @abstractmethod
+    def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> tuple[list[float], list[float]]:
+        """The same for one query and one key."""
 
 
-class Tends(NamedTuple):
-    """An identity: with these numbers the score is that of the member `to`, within a relative error."""
+class Pair(NamedTuple):
+    """A learned key [1, H, 1, D] and value [1, H, 1, D_v] that every query sees; None for a value of zero."""
 
-    numbers: dict[str, float]
-    to: str
-    within: float
+    key: Tensor
+    value: Tensor | None
+
+
+class Extra(Stage):
+    """A learned key and value that every query sees besides the sequence's. It is not counted in K_i."""
+
+    functions: ClassVar[tuple[str, ...]] = ("pair", "oracle")
+
+    @abstractmethod
+    def pair(self, *args: Any, **numbers: Any) -> Pair | None:
+        """The pair; None where there is none."""
+
+    @abstractmethod
+    def oracle(self, *args: Any, **numbers: Any) -> tuple[list[float], list[float] | None] | None:
+        """The same as lists, for one head."""
+
+
+class Product(Stage):
+    """How a query and a key become a logit."""
+
+    functions: ClassVar[tuple[str, ...]] = ("logits", "oracle")
+    nonnegative: ClassVar[bool] = False
+    """Whether logits cannot be below 0."""
+
+    @abstractmethod
+    def logits(self, q: Tensor, k: Tensor, distance: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """z [..., T_q, T_k] from channels [..., T, D], scaled once; `distance` [T_q, T_k] is i - j."""
+
+    def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int, **numbers: Tensor) -> Tensor:
+        """The mean of the logits of `signals` slices of the channels."""
+        return self.logits(sliced(q, signals), sliced(k, signals), distance, **numbers).mean(0)
+
+    @abstractmethod
+    def oracle(self, q: list[float], k: list[float], distance: int, *args: Any, **numbers: Any) -> float:
+        """z for one query and one key."""
+
+
+def sliced(x: Tensor, signals: int) -> Tensor:
+    """[B, H, T, D] as [S, B, H, T, D / S]."""
+    return x.reshape(*x.shape[:-1], signals, -1).movedim(-2, 0)
+
+
+class Transform(Stage):
+    """What is done to a logit before positions are added to it."""
+
+    functions: ClassVar[tuple[str, ...]] = ("transformed", "oracle")
+
+    @abstractmethod
+    def transformed(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """The shape of `z`."""
+
+    @abstractmethod
+    def oracle(self, z: float, *args: Any, **numbers: Any) -> float:
+        """The same for one logit."""
+
+
+class Forgetting(Stage):
+    """What lowers a logit because of the tokens between key and query."""
+
+    functions: ClassVar[tuple[str, ...]] = ("lowering", "oracle")
+
+    @abstractmethod
+    def lowering(self, z: Tensor, mask: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
+        """What is subtracted from z [..., B, H, T, T], of that shape or one that broadcasts; None for 0.
+
+        Hidden entries of z are 0.
+        """
+
+    @abstractmethod
+    def oracle(self, first: list[list[float]], i: int, j: int, *args: Any, **numbers: Any) -> float:
+        """What is subtracted from z_ij. `first` are the logits of the first head, 0 where hidden; every number comes as
+        a list with its value at each token."""
 
 
 class Margin(Stage):
@@ -66,7 +134,7 @@ class Margin(Stage):
 
     @abstractmethod
     def oracle(self, count: int, *args: Any, **numbers: Any) -> float:
-        """c in plain floats."""
+        """c."""
 
 
 class Gate(Stage):
@@ -90,38 +158,78 @@ class Gate(Stage):
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> float:
-        """The same for one query and one key, in plain floats."""
+        """The same for one query and one key."""
 
 
 class Score(Stage):
-    """How much a key counts, before normalisation: f(a) > 0, computed and handed on as its logarithm."""
+    """How much a key counts, before normalisation. A member derives from `LogScore` or `PlainScore`."""
 
-    functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
+    range: ClassVar[Literal["positive", "nonnegative", "any", "as its logit"]]
+    """Of f: above 0; not below 0; any number; not below 0 where its logit is not."""
     identities: ClassVar[tuple[Tends, ...]] = ()
 
     @abstractmethod
-    def log_score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """log f(a), the shape of `a`; finite wherever `a` is."""
+    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+        """The scores of a map of logits."""
 
     @abstractmethod
     def oracle(self, a: float, *args: Any, **numbers: Any) -> float:
-        """f(a) itself, in plain floats."""
+        """f(a)."""
+
+    def of_head(self, head: int, heads: int) -> "tuple[Score, str]":  # noqa: ARG002  (one score for all heads)
+        """The score of one head, and the prefix its numbers have among this one's."""
+        return self, ""
+
+    def check(self, heads: int) -> None:
+        """Raise ValueError when an operator of so many heads cannot have this score."""
+
+
+class LogScore(Score):
+    """A score known by the logarithm of its magnitude, so that nothing overflows."""
+
+    functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
+    range: ClassVar = "positive"
+
+    @abstractmethod
+    def log_score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """ln |f(a)|, the shape of `a`; finite wherever `a` is."""
+
+    def sign(self, a: Tensor) -> Tensor | None:  # noqa: ARG002  (the family's signature)
+        """The sign of f(a) where f can be negative: -1, 0 or 1, without a gradient; None for a positive score."""
+        return None
+
+    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+        log = self.log_score(a, **numbers)
+        return Scores(mask, log=log, sign=self.sign(a), score=lambda logits: self.log_score(logits, **numbers))
+
+
+class PlainScore(Score):
+    """A score that is computed as it is: it may be zero or negative, and grows slowly enough not to overflow."""
+
+    functions: ClassVar[tuple[str, ...]] = ("score", "oracle")
+    range: ClassVar = "any"
+
+    @abstractmethod
+    def score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """f(a), the shape of `a`; finite wherever `a` is."""
+
+    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+        return Scores(mask, plain=self.score(a, **numbers), score=lambda logits: self.score(logits, **numbers))
 
 
 class Weights(NamedTuple):
-    """Attention weights [B, H, T, T], and the weight [B, H, T, 1] of what is not a key, where there is such a thing.
-
-    Together they sum to one for every query that sees a key.
-    """
+    """Attention weights [..., T, T], 0 where nothing may be seen, and the weight [..., T, 1] of what is not a key."""
 
     keys: Tensor
     ground: Tensor | None
 
 
 class Normaliser(Stage):
-    """From scores to weights. Receives the mask; what is not visible gets weight 0 and leaves no trace."""
+    """From scores to weights. What is not visible gets weight 0 and leaves no trace."""
 
     functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
+    needs: ClassVar[Literal["logarithm", "nonnegative", "any"]] = "nonnegative"
+    """Of the score: positive and known by its logarithm; not below zero; nothing."""
     has_ground: ClassVar[bool] = False
     """Whether `weights` leaves weight to a ground state."""
 
@@ -134,14 +242,61 @@ class Normaliser(Stage):
         return 0.0
 
     @abstractmethod
-    def weights(self, log_f: Tensor, mask: Tensor, log_score: Rescore, *args: Any, **numbers: Any) -> Weights:
-        """Weights from log scores [B, H, T, T] and the visibility mask; `log_score` scores further logits."""
+    def weights(self, scores: Scores, *args: Any, **numbers: Any) -> Weights:
+        """Weights from the scores of a map; a row that sees nothing gets 0, or rests in the ground state."""
 
     @abstractmethod
     def oracle(
         self, f: list[float], score: Callable[[float], float], *args: Any, **numbers: Any
     ) -> tuple[list[float], float]:
-        """Weights of the visible keys and of the ground state (0 without one), in plain floats."""
+        """Weights of the visible keys and of the ground state (0 without one); `score` scores further logits."""
+
+
+class Merge(Stage):
+    """How the maps of several signals become one."""
+
+    functions: ClassVar[tuple[str, ...]] = ("merged", "oracle")
+
+    @property
+    def of_logits(self) -> bool:
+        """Whether the logits of the signals are averaged before the score, so that there is one map only."""
+        return False
+
+    @property
+    def signals(self) -> int | None:
+        """How many signals it merges; None for any number."""
+        return None
+
+    @property
+    def heads_joined(self) -> int:
+        """How many heads of the model become one wider head of this operator."""
+        return 1
+
+    @abstractmethod
+    def merged(self, weights: Weights, *args: Any, **numbers: Any) -> Weights:
+        """One map [B, H, T, T] from maps [S, B, H, T, T]; the ground state's weight likewise."""
+
+    @abstractmethod
+    def oracle(
+        self, maps: list[list[float]], grounds: list[float], *args: Any, **numbers: Any
+    ) -> tuple[list[float], float]:
+        """The same for one query; one row and one ground weight per signal."""
+
+
+class Rescale(Stage):
+    """What is done to the weights of a row after normalisation."""
+
+    functions: ClassVar[tuple[str, ...]] = ("rescaled", "oracle")
+
+    @abstractmethod
+    def rescaled(self, weights: Weights, mask: Tensor, *args: Any, **numbers: Any) -> Weights:
+        """Weights [B, H, T, T]; `mask` is boolean, True = may look."""
+
+    @abstractmethod
+    def oracle(
+        self, weights: list[float], ground: float, length: int, *args: Any, **numbers: Any
+    ) -> tuple[list[float], float]:
+        """The same for the visible keys of one query; `length` is the number of keys there are."""
 
 
 class Readout(Stage):
@@ -158,31 +313,32 @@ class Readout(Stage):
     def oracle(
         self, weights: list[float], ground: float, v: list[list[float]], *args: Any, **numbers: Any
     ) -> list[float]:
-        """The output of one query, in plain floats."""
+        """The output of one query, from one weight per key (0 where hidden) and the values of all keys."""
 
 
-def _require_source(cls: type[Stage]) -> None:
-    if not getattr(cls, "source", ""):
-        raise SpecError(f'{cls.__qualname__} does not say where its formula is from; add source: ClassVar[str] = "..."')
+class HeadNorm(Stage):
+    """What is done to the output vector of each head as a whole."""
+
+    functions: ClassVar[tuple[str, ...]] = ("normed", "oracle")
+
+    @abstractmethod
+    def normed(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """[B, H, T, D]."""
+
+    @abstractmethod
+    def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:
+        """The same for one query."""
 
 
-def _require_plain_numbers(cls: type[Stage]) -> None:
-    for name, field in cls.model_fields.items():
-        if any(isinstance(part, type) and issubclass(part, Number) for part in get_args(field.annotation)):
-            raise SpecError(f"{cls.__qualname__}.{name} holds a Number inside another type; give each its own field")
+class OutputGate(Stage):
+    """What the output of a head is multiplied by before heads are joined."""
 
+    functions: ClassVar[tuple[str, ...]] = ("gated", "oracle")
 
-def _require_numbers(cls: type[Stage], name: str) -> None:
-    """A misspelt keyword is found here and not in the first step of training."""
-    numbers = {
-        field
-        for field, info in cls.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Number)
-    }
-    parameters = inspect.signature(getattr(cls, name)).parameters.values()
-    taken = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-        raise SpecError(
-            f"{cls.__qualname__}.{name} takes the numbers of its spec by name, after *: {sorted(numbers)}; "
-            f"it takes {sorted(taken)}"
-        )
+    @abstractmethod
+    def gated(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """[B, H, T, D]."""
+
+    @abstractmethod
+    def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:
+        """The same for one query."""

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grid.errors import SpecError
+from variants.attend import Heads, prepared
 from variants.backbone import Backbone
-from variants.operator import Operator
-from variants.parameters import HeadShape, NumberParameters
+from variants.operator import Operator, head_shape
+from variants.parameters import NumberParameters
 from variants.paths.choose import PathName, choose
 from variants.seeding import generator
 
@@ -31,17 +32,20 @@ class Tokens(NamedTuple):
 class Attention(nn.Module):
     """Projections, positions and one operator."""
 
-    def __init__(self, backbone: Backbone, operator: Operator, shared: dict[str, nn.Parameter], path: PathName) -> None:
+    def __init__(
+        self, backbone: Backbone, operator: Operator, layer: int, shared: dict[str, nn.Parameter], path: PathName
+    ) -> None:
         super().__init__()
-        width, self.heads = backbone.width, backbone.heads
+        width, joined = backbone.width, operator.merge.heads_joined
+        self.heads = backbone.heads // joined
         self.operator, self.positions = operator, backbone.positions
         self.path = choose(operator, path)
         self.qkv = nn.Linear(width, 3 * width, bias=backbone.bias)
         self.out = nn.Linear(width, width, bias=backbone.bias)
-        added = operator.added_channels
+        added, channels = operator.added_channels, backbone.head_width * joined
         self.gate = nn.Linear(width, 2 * self.heads * added, bias=backbone.bias) if added else None
-        shape = HeadShape(self.heads, backbone.head_width + added, backbone.head_width)
-        self.numbers = NumberParameters(operator, shape, shared)
+        shape = head_shape(operator, heads=self.heads, query=channels + added, value=channels, width=width)
+        self.numbers = NumberParameters(operator, shape, shared, layer)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, width] to [B, T, width], causal."""
@@ -50,19 +54,10 @@ class Attention(nn.Module):
         if self.gate is not None:
             q_gate, k_gate = self.gate(x).view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
             q, k = torch.cat((q, q_gate), -1), torch.cat((k, k_gate), -1)
-        numbers = self.numbers.values(q)
-        attended = self.path.run(self.operator, self._positioned(q), self._positioned(k), v, None, numbers)
+        numbers = self.numbers.values(q, x)
+        q, k = prepared(self.operator, q, k, self.positions, numbers)
+        attended = self.path.run(self.operator, Heads(q, k, v), numbers)
         return self.out(attended.transpose(1, 2).reshape(batch, length, width))  # type: ignore[no-any-return]
-
-    def _positioned(self, x: Tensor) -> Tensor:
-        """Semantic channels rotated, gate channels as they are."""
-        if not self.positions.rotates:
-            return x
-        signals = self.operator.signals
-        slices = signals.count if signals.rotary == "per_signal" else 1
-        semantic = x.shape[-1] - self.operator.gate.channels
-        turned = self.positions.rotate(x[..., :semantic], signals=slices)
-        return turned if semantic == x.shape[-1] else torch.cat((turned, x[..., semantic:]), -1)
 
 
 class FeedForward(nn.Module):
@@ -86,10 +81,12 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One pre-norm layer."""
 
-    def __init__(self, backbone: Backbone, operator: Operator, shared: dict[str, nn.Parameter], path: PathName) -> None:
+    def __init__(
+        self, backbone: Backbone, operator: Operator, layer: int, shared: dict[str, nn.Parameter], path: PathName
+    ) -> None:
         super().__init__()
         self.attention_norm = _norm(backbone)
-        self.attention = Attention(backbone, operator, shared, path)
+        self.attention = Attention(backbone, operator, layer, shared, path)
         self.feedforward_norm = _norm(backbone)
         self.feedforward = FeedForward(backbone)
 
@@ -123,7 +120,9 @@ class Transformer(nn.Module):
             self.read_in = nn.Linear(inputs.width, width)
             self.read_out = nn.Linear(width, inputs.width)
         self.position = nn.Embedding(backbone.positions.table, width) if backbone.positions.table else None
-        self.layers = nn.ModuleList(Block(backbone, operator, shared, path) for operator in operators)
+        self.layers = nn.ModuleList(
+            Block(backbone, operator, layer, shared, path) for layer, operator in enumerate(operators)
+        )
         self.norm = _norm(backbone)
         self._initialise(seed)
         if isinstance(inputs, Tokens) and backbone.tied:
@@ -176,6 +175,8 @@ class Transformer(nn.Module):
         """GPT-2's scheme: N(0, 0.02), residual projections by 1/sqrt(2 L), biases 0; the scalar read-in by its fan."""
         residual = 0.02 / math.sqrt(2 * self.backbone.layers)
         for name, module in self.named_modules():
+            if isinstance(module, NumberParameters):
+                module.disturb(seed, name)
             if not isinstance(module, nn.Linear | nn.Embedding):
                 continue
             spread = residual if name.endswith(("attention.out", "feedforward.down")) else 0.02

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from variants.number import Number
-from variants.stages import Normaliser, Rescore, Weights
+from variants.scored import Scores
+from variants.stages import Normaliser, Weights
 
 
 class Ground(Normaliser):
     """Weights sum to one together with the ground state's."""
 
     source: ClassVar[str] = "Principled Attention, sections 3.1 and 3.2.1"
+    needs: ClassVar = "logarithm"
     has_ground: ClassVar[bool] = True
 
     kind: Literal["ground"] = "ground"
@@ -30,12 +32,12 @@ class Ground(Normaliser):
     def relevance(self, *, threshold: Tensor) -> Tensor:
         return threshold
 
-    def weights(self, log_f: Tensor, mask: Tensor, log_score: Rescore, *, threshold: Tensor) -> Weights:
-        log_floor = log_score(threshold)
-        visible = log_f.masked_fill(~mask, -float("inf"))
+    def weights(self, scores: Scores, *, threshold: Tensor) -> Weights:
+        log_floor = scores.score(threshold)
+        visible = scores.visible_log()
         largest = torch.maximum(visible.amax(-1, keepdim=True), log_floor).detach()
         f = (visible - largest).exp()
-        floor = (log_floor - largest).exp() * mask
+        floor = (log_floor - largest).exp() * scores.mask
         total = torch.where(visible >= log_floor, f, floor).sum(-1, keepdim=True)
         empty = total == 0
         total = total.masked_fill(empty, 1.0)
@@ -46,6 +48,8 @@ class Ground(Normaliser):
         return threshold
 
     def oracle(self, f: list[float], score: Callable[[float], float], *, threshold: float) -> tuple[list[float], float]:
+        if not f:
+            return [], 1.0
         floor = score(threshold)
         total = sum(max(each, floor) for each in f)
         weights = [each / total for each in f]

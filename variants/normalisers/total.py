@@ -6,9 +6,8 @@ w_ij = f_ij / sum_j f_ij          a query that sees nothing gets 0
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
-from variants.stages import Normaliser, Rescore, Weights
+from variants.scored import Scores
+from variants.stages import Normaliser, Weights
 
 
 class Total(Normaliser):
@@ -18,11 +17,10 @@ class Total(Normaliser):
 
     kind: Literal["total"] = "total"
 
-    def weights(self, log_f: Tensor, mask: Tensor, log_score: Rescore) -> Weights:  # noqa: ARG002
-        visible = log_f.masked_fill(~mask, -float("inf"))
-        largest = visible.amax(-1, keepdim=True).detach()
-        f = (visible - largest.clamp(min=-1e30)).exp()  # the clamp keeps rows that see nothing finite
+    def weights(self, scores: Scores) -> Weights:
+        f = scores.relative().f
         return Weights(f / f.sum(-1, keepdim=True).clamp(min=1e-30), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
-        return [each / sum(f) for each in f], 0.0
+        total = sum(f)
+        return [each / total if total else 0.0 for each in f], 0.0

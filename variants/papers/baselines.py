@@ -1,8 +1,10 @@
 """What everything is compared with."""
 
 from variants.operator import Operator
+from variants.papers.named import named
 
 
+@named("004")
 def softmax() -> Operator:
     """Scaled dot-product attention."""
     return Operator(name="softmax")

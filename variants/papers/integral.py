@@ -2,10 +2,12 @@
 
 from typing import Literal
 
-from variants.logits.signals import Signals
 from variants.operator import Operator
+from variants.papers.named import named
+from variants.signals import Signals
 
 
+@named("002")
 def integral(
     signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral"
 ) -> Operator:

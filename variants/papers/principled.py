@@ -2,16 +2,28 @@
 
 from typing import Literal
 
-from variants.logits.gate import Suppress
-from variants.logits.margin import LogCount
+from variants.gates.suppress import Suppress
+from variants.margins.log_count import LogCount
 from variants.normalisers.ground import Ground
 from variants.operator import Operator
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 from variants.readouts.ground_value import GroundValue
 
 Scalar = Literal["constant", "layer", "head", "query"]
 Vectorial = Literal["constant", "layer", "head"]
 
 
+@named(
+    "001",
+    limits=(
+        Limit(
+            "alpha, beta, gamma -> -inf",
+            {"margin.amplification": -60.0, "gate.strength": -60.0, "normaliser.threshold": -60.0},
+            softmax,
+        ),
+    ),
+)
 def principled(
     per: Scalar = "constant",
     *,

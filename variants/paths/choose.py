@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from grid.errors import SpecError
+from variants.attend import Heads
 from variants.operator import NumberValues, Operator
 from variants.paths import reference, sdpa
 
@@ -17,7 +18,7 @@ class Path(NamedTuple):
 
     name: str
     cannot: Callable[[Operator], str | None]
-    run: Callable[[Operator, Tensor, Tensor, Tensor, Tensor | None, NumberValues], Tensor]
+    run: Callable[[Operator, Heads, NumberValues], Tensor]
 
 
 PATHS = (Path("sdpa", sdpa.cannot, sdpa.run), Path("reference", reference.cannot, reference.run))

@@ -1,8 +1,9 @@
-"""The definition itself: `attend` in plain tensor operations. Runs everything, everywhere."""
+"""The definition itself: the equation in plain tensor operations. Runs everything, everywhere."""
 
 from torch import Tensor
 
-from variants.operator import NumberValues, Operator, attend
+from variants.attend import Heads, mixed
+from variants.operator import NumberValues, Operator
 
 
 def cannot(operator: Operator) -> str | None:  # noqa: ARG001  (every path answers the same question)
@@ -10,6 +11,6 @@ def cannot(operator: Operator) -> str | None:  # noqa: ARG001  (every path answe
     return None
 
 
-def run(operator: Operator, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, numbers: NumberValues) -> Tensor:
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Output [B, H, T, D]."""
-    return attend(operator, q, k, v, mask=mask, numbers=numbers).output
+    return mixed(operator, heads, numbers).output

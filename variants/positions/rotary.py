@@ -27,6 +27,10 @@ class Rotary(Positions):
     def rotates(self) -> bool:
         return True
 
+    def check_width(self, width: int) -> None:
+        if width % 2:
+            raise ValueError(f"rotary positions need an even number of channels per signal; got {width}")
+
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:
         *front, length, channels = x.shape
         width = channels // signals

@@ -2,18 +2,23 @@
 
 from abc import abstractmethod
 
+import torch
 from torch import Tensor
 
 from grid.spec import Choice
 
 
 class Positions(Choice):
-    """A position scheme acts on the embeddings, or on queries and keys, or not at all."""
+    """A position scheme acts on the embeddings, on queries and keys, on the logits, or not at all."""
 
     @property
     @abstractmethod
     def table(self) -> int:
-        """How many learned position vectors are added to the embeddings; 0 for none."""
+        """How many learned position vectors are added to the embeddings; 0 for none. No sequence may be longer."""
+
+    def embedding(self, length: int, width: int, device: torch.device) -> Tensor | None:  # noqa: ARG002
+        """Fixed vectors [T, width] that are added to the embeddings; None for none."""
+        return None
 
     @property
     def rotates(self) -> bool:
@@ -23,3 +28,31 @@ class Positions(Choice):
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
         """Queries or keys [B, H, T, D] with positions 0..T-1 in them; each of `signals` slices on its own."""
         return x
+
+    def check_width(self, width: int) -> None:
+        """Raise ValueError when slices of `width` channels cannot be rotated."""
+
+    def fits(self, width: int) -> bool:
+        """Whether slices of `width` channels can be rotated."""
+        try:
+            self.check_width(width)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether `bias` adds anything to the logits."""
+        return False
+
+    @property
+    def buckets(self) -> int:
+        """How many learned numbers per head `bias` looks up; 0 for none. One table serves all layers."""
+        return 0
+
+    def bias(self, distance: Tensor, heads: int, learned: Tensor | None) -> Tensor | None:  # noqa: ARG002
+        """What is added to the logits, [H, T_q, T_k] or None.
+
+        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, where there is one.
+        """
+        return None

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages import Score
+from variants.stages import LogScore
 
 
-class Exponential(Score):
+class Exponential(LogScore):
     """f(a) = exp(a)."""
 
     source: ClassVar[str] = "Attention Is All You Need, eq. 1"

@@ -14,10 +14,11 @@ from pydantic import model_validator
 from torch import Tensor
 
 from variants.number import Number
-from variants.stages import Score, Tends
+from variants.stage import Tends
+from variants.stages import LogScore
 
 
-class SSA(Score):
+class SSA(LogScore):
     """Polynomial score: concentrates more slowly than the exponential on large logits."""
 
     source: ClassVar[str] = "Scaled Signed Averaging, eq. 5"

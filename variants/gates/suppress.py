@@ -18,24 +18,6 @@ from variants.number import Number
 from variants.stages import Gate
 
 
-class NoGate(Gate):
-    """Nothing is subtracted."""
-
-    source: ClassVar[str] = "Attention Is All You Need, eq. 1"
-
-    kind: Literal["none"] = "none"
-
-    @property
-    def channels(self) -> int:
-        return 0
-
-    def suppression(self, q: Tensor, k: Tensor) -> Tensor:
-        raise NotImplementedError("there are no gate channels to multiply; attend() skips the gate")
-
-    def oracle(self, q: list[float], k: list[float]) -> float:  # noqa: ARG002
-        return 0.0
-
-
 class Suppress(Gate):
     """Suppression by a content gate; beta -> -inf is no gate."""
 

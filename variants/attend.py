@@ -1,0 +1,159 @@
+"""The equation of attention. The definition every faster path is held to.
+
+z_ij = merge over signals of product(q_i, k_j), transformed, + position - forgetting
+a_ij = gamma + c_i (z_ij - gamma) - b_ij          margin c, gate b, relevance threshold gamma
+f_ij = score(a_ij)
+w_ij = f_ij / Z_i                                 normaliser, over visible keys; merge over signals; rescale
+o_i  = sum_j w_ij v_j + w_i0 v_0                  readout, head norm, output gate
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
+from variants.positions.none import NoPositions
+from variants.positions.scheme import Positions
+from variants.stages import sliced
+
+Keywords = dict[str, dict[str, Tensor]]
+
+
+class Heads(NamedTuple):
+    """What attention is computed from, positions and preparation done."""
+
+    q: Tensor
+    """[B, H, T_q, D + G]: D semantic channels, then the gate's G."""
+    k: Tensor
+    """[B, H, T_k, D + G]."""
+    v: Tensor
+    """[B, H, T_k, D_v]."""
+    mask: Tensor | None = None
+    """Boolean, broadcasts to [B, H, T_q, T_k]; True = may look; None = causal."""
+    bias: Tensor | None = None
+    """What positions add to the logits; broadcasts to [B, H, T_q, T_k]."""
+
+    @property
+    def distance(self) -> Tensor:
+        """[T_q, T_k]: i - j."""
+        return distances(self.q.shape[-2], self.k.shape[-2], self.q.device)
+
+    @property
+    def model_mask(self) -> Tensor:
+        """The mask, causal where none was given."""
+        return causal(self.q.shape[-2], self.k.shape[-2], self.q.device) if self.mask is None else self.mask
+
+
+class Attended(NamedTuple):
+    """What a head computed."""
+
+    output: Tensor
+    """[B, H, T_q, D_v]."""
+    weights: Tensor
+    """[B, H, T_q, T_k]."""
+    ground: Tensor | None
+    """The ground state's or sink's weight [B, H, T_q, 1]."""
+    extra: Tensor | None
+    """The weight of the learned key [B, H, T_q, 1]."""
+
+
+def attend(
+    operator: Operator,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    numbers: NumberValues | None = None,
+) -> Attended:
+    """The whole equation for projected queries and keys [B, H, T, D + G] and values [B, H, T, D_v], without positions.
+
+    `mask` as in `Heads`; `numbers` default to their values at step 0.
+    """
+    if numbers is None:
+        shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
+        numbers = operator.at_init(shape)
+    q, k = prepared(operator, q, k, NoPositions(), numbers)
+    return mixed(operator, Heads(q, k, v, mask), numbers)
+
+
+def prepared(
+    operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
+) -> tuple[Tensor, Tensor]:
+    """Semantic channels prepared, then given their positions; gate channels as they are."""
+    semantic = q.shape[-1] - operator.gate.channels
+    q_own, k_own = operator.preparation.prepared(
+        q[..., :semantic], k[..., :semantic], **by_stage(numbers)["preparation"]
+    )
+    if positions.rotates:
+        signals = operator.signals.count if operator.signals.rotary == "per_signal" else 1
+        q_own, k_own = positions.rotate(q_own, signals=signals), positions.rotate(k_own, signals=signals)
+    if not operator.gate.channels:
+        return q_own, k_own
+    return torch.cat((q_own, q[..., semantic:]), -1), torch.cat((k_own, k[..., semantic:]), -1)
+
+
+def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
+    """The equation, term by term, from prepared heads."""
+    value, given = by_stage(numbers), heads.v.dtype
+    working = torch.promote_types(given, torch.float32)  # scores, weights and sums are never of lower precision
+    heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
+    mask = operator.visible.restricted(heads.model_mask, heads.distance)
+    pair = operator.extra.pair(**value["extra"])
+    seen = mask if pair is None else F.pad(mask, (1, 0), value=True)
+    v = heads.v
+    if pair is not None:
+        own = torch.zeros_like(v[..., :1, :]) if pair.value is None else pair.value.to(v).expand_as(v[..., :1, :])
+        v = torch.cat((own, v), -2)
+
+    a = _logits(operator, heads, mask, pair.key if pair is not None else None, value)
+    scores = operator.score.scores(a.masked_fill(~seen, 0), seen, **value["score"])
+    weights = operator.normaliser.weights(scores, **value["normaliser"])
+    if not operator.merge.of_logits:
+        weights = operator.merge.merged(weights, **value["merge"])
+    weights = operator.rescale.rescaled(weights, seen, **value["rescale"])
+    output = finished(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
+    if pair is None:
+        return Attended(output, weights.keys, weights.ground, None)
+    return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1])
+
+
+def finished(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
+    """What comes after the readout: head norm and output gate."""
+    normed = operator.head_norm.normed(output, **value["head_norm"])
+    return operator.output_gate.gated(normed, **value["output_gate"])
+
+
+def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
+    """a [S?, B, H, T_q, T_k], with the learned key's column first where there is one; not masked."""
+    semantic = heads.q.shape[-1] - operator.gate.channels
+    q, k = heads.q[..., :semantic], heads.k[..., :semantic]
+    z = _products(operator, q, k, heads.distance, value)
+    z = z if heads.bias is None else z + heads.bias
+    z = z.masked_fill(~mask, 0)
+    lowering = operator.forgetting.lowering(z, mask, **value["forgetting"])
+    z = z if lowering is None else z - lowering
+    if key is not None:
+        nowhere = torch.zeros_like(heads.distance[:, :1])
+        own = _products(operator, q, key.to(k).expand_as(k[..., :1, :]), nowhere, value)
+        z = torch.cat((own, z), -1)
+
+    count = mask.sum(-1, keepdim=True, dtype=q.dtype)  # K_i
+    gamma = operator.normaliser.relevance(**value["normaliser"])
+    c = operator.margin.factor(count, **value["margin"])
+    a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
+    if operator.gate.channels:
+        b = operator.gate.suppression(heads.q[..., semantic:], heads.k[..., semantic:], **value["gate"])
+        a = a - (b if key is None else F.pad(b, (1, 0)))
+    return a
+
+
+def _products(operator: Operator, q: Tensor, k: Tensor, distance: Tensor, value: Keywords) -> Tensor:
+    signals, product = operator.signals.count, operator.product
+    if operator.merge.of_logits:
+        z = product.mean_logits(q, k, distance, signals, **value["product"])
+    else:
+        z = product.logits(sliced(q, signals), sliced(k, signals), distance, **value["product"])
+    return operator.transform.transformed(z, **value["transform"])

@@ -1,1 +1,0 @@
-"""From queries and keys to logits: signals, margin, gate."""

@@ -1,0 +1,1 @@
+"""How the maps of several signals become one. One merge, one file, named like its `kind`."""

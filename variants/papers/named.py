@@ -1,0 +1,67 @@
+"""Named operators: functions that make one, with what is known about it. `catalogue` finds them all."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeVar
+
+from variants.operator import Operator
+
+Paper = Literal["000", "001", "002", "003", "004", "beyond"]
+
+PAPERS: Mapping[Paper, str] = {
+    "000": "Affine-Scaled Attention (arXiv 2602.23057)",
+    "001": "Principled Attention (R. Vermillion, draft)",
+    "002": "Integral Transformer (arXiv 2508.18387)",
+    "003": "Scaled Signed Averaging (arXiv 2508.14685)",
+    "004": "When Attention Sink Emerges (arXiv 2410.10781)",
+    "beyond": "beyond the five papers",
+}
+
+
+class Limit(NamedTuple):
+    """A limit that is proved: with these values of its numbers, the operator is another one."""
+
+    words: str
+    """In the paper's symbols, e.g. "s -> -inf"."""
+    numbers: Mapping[str, float]
+    """Values by "stage.field"; the other numbers stay where they start."""
+    to: Callable[[], Operator]
+    """The operator it becomes."""
+    within: float = 1e-12
+    """The largest absolute difference of outputs for standard normal q, k, v in float64."""
+
+
+class Named(NamedTuple):
+    """A named operator and what is known about it."""
+
+    name: str
+    """The function's name: what `ablate operators NAME` takes."""
+    paper: Paper
+    line: str
+    """One line: the first of the function's docstring."""
+    make: Callable[[], Operator]
+    """The operator with its default arguments."""
+    limits: tuple[Limit, ...]
+    traps: tuple[str, ...]
+    """What has misled people about it, a sentence each."""
+
+
+_CATALOGUE: dict[str, Named] = {}
+
+F = TypeVar("F", bound=Callable[..., Operator])
+
+
+def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Put a function that makes an operator into the catalogue. All its arguments have defaults."""
+
+    def noted(make: F) -> F:
+        line = (make.__doc__ or "").strip().partition("\n")[0]
+        _CATALOGUE[make.__name__] = Named(make.__name__, paper, line, make, limits, traps)
+        return make
+
+    return noted
+
+
+def catalogue() -> dict[str, Named]:
+    """Every named operator by name: those of the package in the order of the papers, then those of the user."""
+    order = list(PAPERS)
+    return dict(sorted(_CATALOGUE.items(), key=lambda item: order.index(item[1].paper)))

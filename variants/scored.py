@@ -1,0 +1,73 @@
+"""What passes from a score to a normaliser: the scores of a map, known by their logarithm or as they are."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Scores(NamedTuple):
+    """Scores f_ij [..., H, T, T] and the mask of what may be seen.
+
+    Exactly one of `log` and `plain` is there. Hidden entries hold whatever the hidden logits gave: a normaliser goes
+    through `relative` or masks them itself.
+    """
+
+    mask: Tensor
+    """Boolean, broadcasts to the scores; True = may look."""
+    log: Tensor | None = None
+    """ln |f|, of a score that is known by its logarithm."""
+    sign: Tensor | None = None
+    """-1, 0 or 1, of such a score that can be negative."""
+    plain: Tensor | None = None
+    """f, of any other score."""
+    score: Callable[[Tensor], Tensor] = torch.exp
+    """The operator's score with its numbers filled in, for logits of the normaliser's own: ln f if `log` is there,
+    else f."""
+
+    @property
+    def visible_count(self) -> Tensor:
+        """K_i [..., T, 1], the number of visible keys of each query."""
+        values = self.log if self.log is not None else self.plain
+        assert values is not None
+        return self.mask.sum(-1, keepdim=True, dtype=values.dtype)
+
+    def visible_log(self) -> Tensor:
+        """ln f with -inf where nothing may be seen; for normalisers that need positive scores known by logarithm."""
+        if self.log is None or self.sign is not None:
+            raise ValueError("this score is not known by its logarithm")
+        return self.log.masked_fill(~self.mask, -float("inf"))
+
+    def relative(self, further: Tensor | None = None) -> "Relative":
+        """f / e^m, hidden entries 0, and m: the largest ln |f| of the row, so that nothing overflows.
+
+        `further` [..., T, 1] are logarithms that m must not be below. m is 0 for scores that are known as they are.
+        """
+        if self.plain is not None:
+            return Relative(self.plain.masked_fill(~self.mask, 0), None)
+        assert self.log is not None
+        log = self.log.masked_fill(~self.mask, -float("inf"))
+        largest = log.amax(-1, keepdim=True)
+        if further is not None:
+            largest = torch.maximum(largest, further)
+        largest = largest.detach().clamp(min=-1e30)  # finite where a row sees nothing
+        f = (log - largest).exp()
+        return Relative(f if self.sign is None else f * self.sign, largest)
+
+
+class Relative(NamedTuple):
+    """Scores of a map as multiples of e^m."""
+
+    f: Tensor
+    """[..., T, T], 0 where nothing may be seen."""
+    m: Tensor | None
+    """[..., T, 1]; None for 0."""
+
+    def unit(self) -> Tensor:
+        """e^-m: what the number 1 is in these units, [..., T, 1]."""
+        return torch.ones_like(self.f[..., :1]) if self.m is None else (-self.m).exp()
+
+    def times(self) -> Tensor:
+        """f itself."""
+        return self.f if self.m is None else self.f * self.m.exp()

@@ -1,0 +1,34 @@
+"""Signals: a head's query and key cut into S slices of channels, each with logits of its own.
+
+What becomes of them says `merge`: one map from the mean of their logits, the mean of their maps, or a difference.
+Without rotary positions, or with rotary applied to the whole head before the cut, the mean of S signals' logits is
+softmax at temperature sqrt(S); `rotary="per_signal"` (each slice rotated by its own frequencies) is the only structural
+difference.
+Source: Integral Transformer, section 3.
+"""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import PositiveInt, model_validator
+
+from grid.spec import Spec
+
+
+class Signals(Spec):
+    """How many signals a head has; 1 is the ordinary product."""
+
+    source: ClassVar[str] = "Integral Transformer, section 3"
+
+    count: PositiveInt = 1
+    rotary: Literal["per_signal", "before_split"] = "per_signal"
+
+    @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.count == 1:
+            object.__setattr__(self, "rotary", "per_signal")  # one signal is the whole head either way
+        return self
+
+    @property
+    def label(self) -> str:
+        """`S=4`; empty for one signal."""
+        return f"S={self.count}" if self.count > 1 else ""

@@ -1,0 +1,82 @@
+"""A stage of an operator: what every member of every family declares, checked when its class is defined."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self, get_args
+
+from grid.errors import SpecError
+from grid.spec import Choice
+from variants.number import Number
+
+
+class Stage(Choice):
+    """A stage of an operator. A member is a frozen spec; its module's docstring says the formula and its symbols."""
+
+    source: ClassVar[str]
+    """Where the formula is from, with the equation's number."""
+    functions: ClassVar[tuple[str, ...]] = ("oracle",)
+    """The methods that take all of the member's numbers as keywords, each under its field's name."""
+    traps: ClassVar[tuple[str, ...]] = ()
+    """What has misled people about it, a sentence each."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "kind" in cls.model_fields:
+            _require_source(cls)
+            _require_plain_numbers(cls)
+            for name in cls.functions:
+                _require_numbers(cls, name)
+
+    @classmethod
+    def example(cls) -> Self:
+        """A member that fits heads of 8 channels: what laws are proved on."""
+        return cls()
+
+    @property
+    def breaks(self) -> Mapping[str, str]:
+        """The laws it does not keep, each with the reason: "causality", "prefix", "heads" (see `variants.proof`)."""
+        return {}
+
+    def numbers(self) -> dict[str, Number]:
+        """Its numbers by field."""
+        values = self.__dict__
+        return {name: values[name] for name in type(self).model_fields if isinstance(values[name], Number)}
+
+
+del Stage._members  # not a family of its own: a margin and a gate may have the same kind
+
+
+class Tends(NamedTuple):
+    """An identity: with these numbers the score is that of the member `to`, within a relative error."""
+
+    numbers: dict[str, float]
+    to: str
+    within: float
+
+
+def _require_source(cls: type[Stage]) -> None:
+    if not getattr(cls, "source", ""):
+        raise SpecError(f'{cls.__qualname__} does not say where its formula is from; add source: ClassVar[str] = "..."')
+
+
+def _require_plain_numbers(cls: type[Stage]) -> None:
+    for name, field in cls.model_fields.items():
+        if any(isinstance(part, type) and issubclass(part, Number) for part in get_args(field.annotation)):
+            raise SpecError(f"{cls.__qualname__}.{name} holds a Number inside another type; give each its own field")
+
+
+def _require_numbers(cls: type[Stage], name: str) -> None:
+    """A misspelt keyword is found here and not in the first step of training."""
+    numbers = {
+        field
+        for field, info in cls.model_fields.items()
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Number)
+    }
+    parameters = inspect.signature(getattr(cls, name)).parameters.values()
+    taken = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        raise SpecError(
+            f"{cls.__qualname__}.{name} takes the numbers of its spec by name, after *: {sorted(numbers)}; "
+            f"it takes {sorted(taken)}"
+        )

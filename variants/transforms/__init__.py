@@ -1,0 +1,1 @@
+"""What is done to a logit. One transform, one file, named like its `kind`."""

@@ -1,0 +1,1 @@
+"""Which keys a query sees. One rule, one file, named like its `kind`."""
