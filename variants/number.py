@@ -12,15 +12,14 @@ The projections u start at zero, so a finer granularity computes the same functi
 """
 
 import math
-from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from grid.spec import Spec
+from variants.links import LINKS, Link
 
 Axis = Literal["layer", "head", "query", "token"]
 
@@ -32,6 +31,8 @@ _NAMED: dict[str, tuple[Axis, ...]] = {
     "query": ("layer", "head", "query"),
     "token": ("layer", "head", "token"),
 }
+
+_PREDICTED: frozenset[str] = frozenset({"query", "token"})
 
 granularities = ("constant", "layer", "head", "query")
 """The granularities of a scalar number that the papers compare, coarse to fine: values for an axis that ends in `.per`.
@@ -55,45 +56,6 @@ class HeadShape(NamedTuple):
     """Of the layer's input."""
 
 
-class Range(NamedTuple):
-    """A link: from the real line, where training moves, to the range the operator accepts."""
-
-    value: Callable[[Tensor], Tensor]
-    inverse: Callable[[float], float]
-    low: float
-    high: float
-    closed: bool
-    """Whether a fixed number may lie on the border; a trained one only approaches it."""
-
-    def holds(self, value: float, *, trained: bool) -> bool:
-        """Whether a number may be, or start, at `value`."""
-        return self.low < value < self.high or (self.closed and not trained and value in (self.low, self.high))
-
-    def words(self, *, trained: bool) -> str:
-        """The range as an interval."""
-        border = "[]" if self.closed and not trained else "()"
-        return f"{border[0]}{self.low:g}, {self.high:g}{border[1]}"
-
-
-def _softplus_inverse(value: float) -> float:
-    return value + math.log(-math.expm1(-value))
-
-
-Link = Literal["identity", "positive", "at_least_one", "unit", "clipped"]
-
-LINKS: dict[Link, Range] = {
-    "identity": Range(lambda raw: raw, lambda value: value, -math.inf, math.inf, closed=False),
-    "positive": Range(torch.exp, math.log, 0, math.inf, closed=False),
-    "at_least_one": Range(
-        lambda raw: 1 + F.softplus(raw), lambda value: _softplus_inverse(value - 1), 1, math.inf, closed=True
-    ),
-    "unit": Range(torch.sigmoid, lambda value: math.log(value / (1 - value)), 0, 1, closed=True),
-    "clipped": Range(
-        lambda raw: (0.1 * raw + 0.5).clamp(0, 1), lambda value: (value - 0.5) / 0.1, 0, 1, closed=True
-    ),  # linear clipping of Affine-Scaled Attention: slope 0.1, no gradient once it has reached a border
-}
-
-
 def _axes(per: object) -> object:
     if isinstance(per, str):
         if per not in _NAMED:
@@ -102,6 +64,10 @@ def _axes(per: object) -> object:
     if isinstance(per, list | tuple):
         return tuple(axis for axis in _ORDER if axis in per) + tuple(axis for axis in per if axis not in _ORDER)
     return per
+
+
+def _named(per: str | tuple[Axis, ...]) -> tuple[Axis, ...]:
+    return _NAMED.get(per, ()) if isinstance(per, str) else per
 
 
 Granularity = Annotated[tuple[Axis, ...], BeforeValidator(_axes)]
@@ -226,12 +192,16 @@ class Vector(Number):
     def random(self) -> bool:
         return self.spread > 0
 
+    def at(self, per: str | tuple[Axis, ...]) -> Self:
+        """The same vector at another granularity; a fixed one has no noise on its start."""
+        return self.changed(per=per, learned=None, **({} if _named(per) else {"spread": 0.0}))
+
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return 1, shape.value
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         if self.spread:
-            table.add_(torch.empty(table.shape).normal_(0, self.spread, generator=made).to(table.device))
+            table.add_(_noise(table, self.spread, made))
 
     def _filled(self, shape: HeadShape, value: float) -> Tensor:
         filled = super()._filled(shape, value)
@@ -262,6 +232,12 @@ class Matrix(Number):
     init: PositiveFloat = 1.0
     per: Granularity = ("layer",)
 
+    @model_validator(mode="after")
+    def _has_no_link(self) -> Self:
+        if self.link != "identity":
+            raise ValueError(f"the entries of a matrix are any real numbers; got link={self.link!r}, leave it out")
+        return self
+
     @property
     def random(self) -> bool:
         return True
@@ -273,8 +249,7 @@ class Matrix(Number):
         return self._filled(shape, 0.0)
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
-        spread = self.init / math.sqrt(table.shape[-1])
-        table.add_(torch.empty(table.shape).normal_(0, spread, generator=made).to(table.device))
+        table.add_(_noise(table, self.init / math.sqrt(table.shape[-1]), made))
 
 
 class ByDepth(Number):
@@ -294,6 +269,8 @@ class ByDepth(Number):
             raise ValueError(
                 "a number that starts differently by depth is not one scalar for all layers; use per='layer'"
             )
+        if self.init == self.deep:
+            object.__setattr__(self, "rate", 0.3)  # the same in every layer, at any rate
         return self
 
     def _inits(self) -> tuple[float, ...]:
@@ -303,13 +280,66 @@ class ByDepth(Number):
         return self.deep + (self.init - self.deep) * math.exp(-self.rate * layer)
 
 
+class Contrast(ByDepth):
+    """A number by depth that is trained through four vectors of one signal's width, as Differential's lambda is.
+
+        value = start of the layer + e^(q1 . k1) - e^(q2 . k2)
+
+    The vectors start at random with standard deviation `spread`, so the value starts near the layer's start, and may
+    become anything. `form="scalar"` trains the value itself, as every other number is.
+    """
+
+    noun: ClassVar[str] = "contrast"
+
+    per: Granularity = ("layer",)
+    form: Literal["vectors", "scalar"] = "vectors"
+    spread: PositiveFloat = 0.1
+
+    @model_validator(mode="after")
+    def _vectors_make_it(self) -> Self:
+        if not self.trained:
+            object.__setattr__(self, "form", "scalar")  # fixed: nothing is made of vectors
+        if self.form == "scalar":
+            object.__setattr__(self, "spread", 0.1)  # there are no vectors to draw
+        elif _PREDICTED & set(self.per):
+            raise ValueError(
+                f"four vectors make one number per layer or head; for per={self.label!r} use form='scalar'"
+            )
+        elif self.link != "identity":
+            raise ValueError(f"four vectors make any real number; got link={self.link!r}, which needs form='scalar'")
+        return self
+
+    @property
+    def random(self) -> bool:
+        return self.form == "vectors"
+
+    def at(self, per: str | tuple[Axis, ...]) -> Self:
+        """The same number at another granularity; what is predicted is a scalar."""
+        return self.changed(per=per, learned=None, **({"form": "scalar"} if _PREDICTED & set(_named(per)) else {}))
+
+    def table(self, shape: HeadShape, layer: int) -> Tensor:
+        if self.form == "scalar":
+            return super().table(shape, layer)
+        return torch.zeros((1, self.heads(shape), 4, shape.signal))
+
+    def disturb(self, table: Tensor, made: torch.Generator) -> None:
+        if self.form == "vectors":
+            table.add_(_noise(table, self.spread, made))
+
+    def value(self, raw: Tensor, layer: int) -> Tensor:
+        if self.form == "scalar":
+            return super().value(raw, layer)
+        first, second = (raw[..., 0::2, :] * raw[..., 1::2, :]).sum(-1, keepdim=True).exp().split(1, -2)
+        return self.init_at(layer) + first - second
+
+
 class RunningMean(Number):
     """The exponential moving average of another number of the same stage, over batch and positions, per head.
 
         mean <- momentum mean + (1 - momentum) (mean of the batch)
 
-    once per training step, before it is used; constant in evaluations; no gradient flows through it. It starts at
-    `init`, without bias correction.
+    once per forward pass in training, before it is used; constant in evaluations; no gradient flows through it. It
+    starts at `init`, without bias correction.
     """
 
     allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((),)
@@ -317,16 +347,21 @@ class RunningMean(Number):
 
     init: float = 0.0
     of: str
-    """The field it averages."""
-    momentum: Annotated[float, NonNegativeFloat] = 0.9
+    """The field it averages: a scalar number of the same stage."""
+    momentum: float = 0.9
 
     @model_validator(mode="after")
     def _is_a_mean(self) -> Self:
         if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum is in [0, 1); got {self.momentum}")
+            raise ValueError(f"momentum is in [0, 1); got {self.momentum}, the usual value is 0.9")
         if self.learned or self.link != "identity":
             raise ValueError("a running mean is neither trained nor linked; leave `learned` and `link` out")
         return self
 
     def heads(self, shape: HeadShape) -> int:
         return shape.heads
+
+
+def _noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
+    """Drawn on the CPU, so that it is the same on every device."""
+    return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)

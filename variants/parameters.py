@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from variants.number import HeadShape, Number, RunningMean
+from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
 from variants.seeding import generator
 
@@ -16,6 +16,7 @@ class NumberParameters(nn.Module):
     def __init__(self, operator: Operator, shape: HeadShape, shared: dict[str, nn.Parameter], layer: int) -> None:
         super().__init__()
         self.numbers, self.layer = operator.numbers(), layer
+        self._borrowed = set[str]()
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
@@ -25,7 +26,9 @@ class NumberParameters(nn.Module):
                 continue
             table = nn.Parameter(number.table(shape, layer))
             if "layer" not in number.per:
-                table = shared.setdefault(f"{operator.key} {name}", table)
+                own, table = table, shared.setdefault(f"{operator.key} {name}", table)
+                if table is not own:
+                    self._borrowed.add(name)
             self.table[_attribute(name)] = table
             columns = number.entries(shape)[1]
             if "query" in number.per:
@@ -34,9 +37,12 @@ class NumberParameters(nn.Module):
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads * columns, shape.width))
 
     def disturb(self, seed: int, path: str) -> None:
-        """Draw what is random about the numbers' start, from the seed and the number's own path."""
+        """Draw what is random about the numbers' start, from the seed and the number's own path.
+
+        What several layers share is drawn once, by the lowest.
+        """
         for name, number in self.numbers.items():
-            if number.trained and number.random:
+            if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
 
     def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
@@ -56,18 +62,22 @@ class NumberParameters(nn.Module):
         if not number.trained:
             return self.get_buffer(attribute)
         raw = self.table[attribute]
-        if "query" in number.per:
-            raw = raw + torch.einsum("bhtd,hd->bht", query.float(), self.projection[attribute])[..., None]
-        elif "token" in number.per:
-            predicted = nn.functional.linear(x.float(), self.projection[attribute])
-            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+        if attribute in self.projection:
+            projection = self.projection[attribute]
+            with torch.autocast(x.device.type, enabled=False):  # numbers are never of lower precision
+                if "query" in number.per:
+                    predicted = torch.einsum("bhtd,hd->bht", query.to(raw.dtype), projection)[..., None]
+                else:
+                    predicted = nn.functional.linear(x.to(raw.dtype), projection)
+                    predicted = predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+            raw = raw + predicted
         return number.value(raw, self.layer)
 
     @torch.no_grad()
     def _mean(self, name: str, number: RunningMean, averaged: Tensor) -> Tensor:
         mean = self.get_buffer(_attribute(name))
         if self.training:
-            batch = averaged.float().mean((0, 2), keepdim=True)
+            batch = averaged.to(mean.dtype).mean((0, 2), keepdim=True)
             mean.mul_(number.momentum).add_(batch.expand_as(mean), alpha=1 - number.momentum)
         return mean.clone()  # the next step changes it in place
 
@@ -78,13 +88,13 @@ class NumberParameters(nn.Module):
         """
         for name, number in self.numbers.items():
             if number.trained:
-                values = number.value(self.table[_attribute(name)].detach(), self.layer).float()
+                values = number.value(self.table[_attribute(name)].detach(), self.layer)
             elif isinstance(number, RunningMean):
                 values = self.get_buffer(_attribute(name))
             else:
                 continue
-            entries = values.flatten(2)
-            per_head = (entries.norm(dim=-1) if entries.shape[-1] > 1 else entries[..., 0]).flatten().tolist()
+            whole = isinstance(number, Vector | Matrix)
+            per_head = (values.flatten(2).norm(dim=-1) if whole else values).flatten().tolist()
             for head, value in enumerate(per_head):
                 yield (head if len(per_head) > 1 else None), name, value
 

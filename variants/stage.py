@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self, get_args
 
+from pydantic import model_validator
+
 from grid.errors import SpecError
 from grid.spec import Choice
-from variants.number import Number
+from variants.number import Matrix, Number, RunningMean, Vector
 
 
 class Stage(Choice):
@@ -18,6 +20,17 @@ class Stage(Choice):
     """The methods that take all of the member's numbers as keywords, each under its field's name."""
     traps: ClassVar[tuple[str, ...]] = ()
     """What has misled people about it, a sentence each."""
+    _means: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="after")
+    def _means_have_their_number(self) -> Self:
+        for name in self._means:
+            of = getattr(self, name).of
+            other = RunningMean | Vector | Matrix
+            scalars = [each for each, number in self.numbers().items() if not isinstance(number, other)]
+            if of not in scalars:
+                raise ValueError(f"{name}.of names a scalar number of its stage, one of {scalars}; got {of!r}")
+        return self
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -25,6 +38,7 @@ class Stage(Choice):
         if "kind" in cls.model_fields:
             _require_source(cls)
             _require_plain_numbers(cls)
+            cls._means = tuple(name for name, field in cls.model_fields.items() if field.annotation is RunningMean)
             for name in cls.functions:
                 _require_numbers(cls, name)
 

@@ -1,15 +1,31 @@
-"""Integral attention on logits (paper 002)."""
+"""Integral attention (paper 002): the mean of signals, on logits or on softmax outputs, and its control."""
 
 from typing import Literal
 
+from variants.merges.mean import MeanWeights
 from variants.operator import Operator
 from variants.papers.named import named
 from variants.signals import Signals
 
 
-@named("002")
+@named(
+    "002",
+    traps=(
+        "The mean of S signals' logits is one product of the whole head at scale 1/sqrt(S d): softmax at temperature "
+        "sqrt(S). Only rotary positions per signal make it another operator; compare it with integral_control.",
+        "S signals with rotary positions of their own have only d / (2 S) frequencies.",
+    ),
+)
 def integral(
     signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral"
 ) -> Operator:
     """The mean of S signals' logits. Without per-signal rotary this is softmax at temperature sqrt(S)."""
     return Operator(name=name, signals=Signals(count=signals, rotary=rotary))
+
+
+@named("002", traps=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",))
+def integral_weights(
+    signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral on weights"
+) -> Operator:
+    """The mean of S signals' softmax outputs."""
+    return Operator(name=name, signals=Signals(count=signals, rotary=rotary), merge=MeanWeights())
