@@ -6,6 +6,7 @@ keyword tensors that broadcast against [..., B, H, T, T] maps (scalars: [1|B, 1|
 Every function has an `oracle`: the same in plain floats for one query, or one query and key, sharing no code with it.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -27,8 +28,8 @@ class Visible(Stage):
         last query sits at the last key."""
 
     @abstractmethod
-    def oracle(self, seen: bool, i: int, j: int) -> bool:  # noqa: FBT001
-        """Whether query i sees key j, `seen` being what the model says."""
+    def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
+        """Whether query i sees key j, `seen` being the model's own mask, by query and key."""
 
 
 class Preparation(Stage):
@@ -82,8 +83,21 @@ class Product(Stage):
         return self.logits(sliced(q, signals), sliced(k, signals), distance, **numbers).mean(0)
 
     @abstractmethod
-    def oracle(self, q: list[float], k: list[float], distance: int, *args: Any, **numbers: Any) -> float:
-        """z for one query and one key."""
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int, *args: Any, **numbers: Any) -> float:
+        """z for one query and one key; `length` is the number of keys of the sequence."""
+
+
+class FeatureProduct(Product):
+    """The scaled product of features:  z_ij = phi(q_i) . phi(k_j) / sqrt(d),  phi the same for queries and keys."""
+
+    functions: ClassVar[tuple[str, ...]] = ("features", "oracle")
+
+    @abstractmethod
+    def features(self, x: Tensor, *args: Any, **numbers: Any) -> Tensor:
+        """phi(x) [..., T, D] of queries or keys [..., T, D]."""
+
+    def logits(self, q: Tensor, k: Tensor, distance: Tensor, **numbers: Tensor) -> Tensor:  # noqa: ARG002
+        return (self.features(q, **numbers) / math.sqrt(q.shape[-1])) @ self.features(k, **numbers).transpose(-2, -1)
 
 
 def sliced(x: Tensor, signals: int) -> Tensor:
@@ -118,9 +132,11 @@ class Forgetting(Stage):
         """
 
     @abstractmethod
-    def oracle(self, first: list[list[float]], i: int, j: int, *args: Any, **numbers: Any) -> float:
-        """What is subtracted from z_ij. `first` are the logits of the first head, 0 where hidden; every number comes as
-        a list with its value at each token."""
+    def oracle(
+        self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any
+    ) -> float:
+        """What is subtracted from z_ij. `first` are the logits of the first head, 0 where hidden; `seen` is what each
+        query sees; every number comes as a list with its value at each token."""
 
 
 class Margin(Stage):

@@ -17,5 +17,5 @@ class NoForgetting(Forgetting):
     def lowering(self, z: Tensor, mask: Tensor) -> None:  # noqa: ARG002
         return None
 
-    def oracle(self, first: list[list[float]], i: int, j: int) -> float:  # noqa: ARG002
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:  # noqa: ARG002
         return 0.0

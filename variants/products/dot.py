@@ -32,5 +32,5 @@ class Dot(Product):
     def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int) -> Tensor:  # type: ignore[override]  # noqa: ARG002
         return (q * self.scale(q.shape[-1], signals)) @ k.transpose(-2, -1)
 
-    def oracle(self, q: list[float], k: list[float], distance: int) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:  # noqa: ARG002
         return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))

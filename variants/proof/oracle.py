@@ -39,7 +39,7 @@ class _Floats:
         self._operator, self._tensors = operator, numbers
         self._heads, self._length = len(q), len(q[0])
         tokens = range(self._length)
-        self._seen = [[operator.visible.oracle(seen[i][j], i, j) for j in tokens] for i in tokens]
+        self._seen = [[operator.visible.oracle(seen, i, j) for j in tokens] for i in tokens]
         semantic = len(q[0][0]) - operator.gate.channels
         self._gate_q, self._gate_k = ([[row[semantic:] for row in rows] for rows in x] for x in (q, k))
         pairs = [
@@ -81,7 +81,8 @@ class _Floats:
         slices = range(operator.signals.count) if operator.merge.of_logits else [signal]
         own = self._own("product", head, 0)
         found = [
-            operator.product.oracle(q[s * width :][:width], k[s * width :][:width], distance, **own) for s in slices
+            operator.product.oracle(q[s * width :][:width], k[s * width :][:width], distance, self._length, **own)
+            for s in slices
         ]
         return sum(found) / len(found)
 
@@ -112,7 +113,8 @@ class _Floats:
             z = self._product(head, self._q[head][i], extra[0], 0, signal)
             logits.append(self._logit(head, i, self._transformed(head, i, z), 0.0))
         for j in (j for j in range(self._length) if self._seen[i][j]):
-            lowering = operator.forgetting.oracle(self._z[signal][0], i, j, **self._own("forgetting", head, None))
+            own = self._own("forgetting", head, None)
+            lowering = operator.forgetting.oracle(self._z[signal][0], self._seen, i, j, **own)
             b = operator.gate.oracle(self._gate_q[head][i], self._gate_k[head][j], **self._own("gate", head, i))
             logits.append(self._logit(head, i, self._z[signal][head][i][j] - lowering, b))
         score = self._score(head, i)

@@ -17,5 +17,5 @@ class Everything(Visible):
     def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002
         return mask
 
-    def oracle(self, seen: bool, i: int, j: int) -> bool:  # noqa: ARG002, FBT001
-        return seen
+    def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
+        return seen[i][j]
