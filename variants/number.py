@@ -329,8 +329,8 @@ class Contrast(ByDepth):
     def value(self, raw: Tensor, layer: int) -> Tensor:
         if self.form == "scalar":
             return super().value(raw, layer)
-        first, second = (raw[..., 0::2, :] * raw[..., 1::2, :]).sum(-1, keepdim=True).exp().split(1, -2)
-        return self.init_at(layer) + first - second
+        pairs: Tensor = (raw[..., 0::2, :] * raw[..., 1::2, :]).sum(-1, keepdim=True).exp()
+        return self.init_at(layer) + pairs[..., :1, :] - pairs[..., 1:, :]
 
 
 class RunningMean(Number):

@@ -62,15 +62,11 @@ class NumberParameters(nn.Module):
         if not number.trained:
             return self.get_buffer(attribute)
         raw = self.table[attribute]
-        if attribute in self.projection:
-            projection = self.projection[attribute]
-            with torch.autocast(x.device.type, enabled=False):  # numbers are never of lower precision
-                if "query" in number.per:
-                    predicted = torch.einsum("bhtd,hd->bht", query.to(raw.dtype), projection)[..., None]
-                else:
-                    predicted = nn.functional.linear(x.to(raw.dtype), projection)
-                    predicted = predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
-            raw = raw + predicted
+        if "query" in number.per:
+            raw = raw + torch.einsum("bhtd,hd->bht", query.to(raw.dtype), self.projection[attribute])[..., None]
+        elif "token" in number.per:
+            predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
+            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
         return number.value(raw, self.layer)
 
     @torch.no_grad()

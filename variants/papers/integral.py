@@ -1,15 +1,26 @@
 """Integral attention (paper 002): the mean of signals, on logits or on softmax outputs, and its control."""
 
+import math
 from typing import Literal
 
 from variants.merges.mean import MeanWeights
+from variants.number import Number
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 from variants.signals import Signals
+from variants.transforms.temperature import Temperature
+
+
+@named("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))
+def integral_control(signals: int = 8, *, name: str = "Integral control") -> Operator:
+    """Softmax at scale 1/sqrt(S d): what Integral on S signals' logits is, but for rotary positions per signal."""
+    return Operator(name=f"{name} S={signals}", transform=Temperature(tau=Number(init=math.sqrt(signals), link="positive")))
 
 
 @named(
     "002",
+    limits=(Limit("positions not rotated per signal", {}, integral_control),),
     traps=(
         "The mean of S signals' logits is one product of the whole head at scale 1/sqrt(S d): softmax at temperature "
         "sqrt(S). Only rotary positions per signal make it another operator; compare it with integral_control.",

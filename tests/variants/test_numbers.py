@@ -1,0 +1,356 @@
+"""Numbers as parameters: where they start, what is trained, shared, drawn, averaged and refused."""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from variants import Operator, OutputGate, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
+from variants.backbone import Backbone
+from variants.merges.difference import Difference
+from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, RunningMean, Vector
+from variants.output_gates.per_channel import PerChannel
+from variants.output_gates.per_head import PerHead
+from variants.papers.affine_scaled import affine_gated, affine_scaled
+from variants.papers.differential import differential
+from variants.papers.gated import gated_elements, gated_heads
+from variants.parameters import NumberParameters
+from variants.placement import Placement
+from variants.readouts.value_bias import ValueBias
+from variants.rescales.affine import Affine
+from variants.signals import Signals
+
+SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
+LAMBDA_INIT = (0.2, 0.3555, 0.4707, 0.5561)
+
+
+def numbers_of(operator: Operator, layer: int = 0, shape: HeadShape = SHAPE) -> NumberParameters:
+    return NumberParameters(operator, shape, {}, layer)
+
+
+def inputs(batch: int = 2, length: int = 11) -> tuple[Tensor, Tensor]:
+    """A query [B, H, T, D] and a layer's input [B, T, W]."""
+    made = torch.Generator().manual_seed(0)
+    return torch.randn(batch, 3, length, 7, generator=made), torch.randn(batch, length, 13, generator=made)
+
+
+def gate(per: str) -> Operator:
+    return Operator(output_gate=PerChannel(opening=Vector(init=0.3, per=per, link="unit")))
+
+
+class TestStart:
+    @pytest.mark.parametrize("per", ["layer", "head", "token"])
+    def test_a_vector_starts_where_the_constant_one_is(self, per: str) -> None:
+        constant, finer = (
+            numbers_of(gate(each)).values(*inputs())["output_gate.opening"] for each in ("constant", per)
+        )
+        assert constant.shape == (1, 1, 1, 5)
+        torch.testing.assert_close(finer, constant.expand_as(finer), rtol=1e-6, atol=0)
+
+    def test_a_vector_per_token_has_a_projection_for_every_channel_of_every_head(self) -> None:
+        numbers = numbers_of(gate("token"))
+        (projection,) = numbers.projection.values()
+        assert projection.shape == (3 * 5, 13)
+        with torch.no_grad():
+            projection.copy_(torch.randn(projection.shape, generator=torch.Generator().manual_seed(1)))
+        _, x = inputs()
+        found = numbers.values(*inputs())["output_gate.opening"]
+        start = torch.logit(torch.tensor(0.3))
+        for head, channel in ((0, 0), (1, 4), (2, 3)):
+            expected = torch.sigmoid(start + x @ projection[head * 5 + channel])
+            torch.testing.assert_close(found[:, head, :, channel], expected)
+
+    def test_a_number_per_token_sees_its_own_token_only(self) -> None:
+        numbers = numbers_of(gate("token"))
+        torch.nn.init.ones_(next(iter(numbers.projection.values())))
+        query, x = inputs()
+        before = numbers.values(query, x)["output_gate.opening"]
+        x[:, 6:] += 1
+        after = numbers.values(query + 1, x)["output_gate.opening"]
+        assert torch.equal(before[:, :, :6], after[:, :, :6])
+        assert not torch.equal(before[:, :, 6], after[:, :, 6])
+
+    @pytest.mark.parametrize(("layer", "start"), list(enumerate(LAMBDA_INIT)))
+    def test_lambda_starts_as_in_the_paper(self, layer: int, start: float) -> None:
+        lam, norm = Contrast(init=0.2, deep=0.8, per="constant"), ByDepth(init=0.8, deep=0.2)
+        assert lam.fixed(SHAPE, layer).item() == pytest.approx(start, abs=5e-5)
+        assert norm.fixed(SHAPE, layer).item() == pytest.approx(1 - start, abs=5e-5)
+
+    def test_lambda_counts_layers_of_the_whole_model(self) -> None:
+        operators = Placement(share=0.5).operators(differential(form="scalar"), 4)
+        model = Transformer(gpt2(layers=4, heads=2, width=16), operators, inputs=Scalars(), seed=0)
+        found = {layer: value for layer, _, name, value in model.numbers() if name == "merge.factor"}
+        assert found == {2: pytest.approx(LAMBDA_INIT[2], abs=5e-5), 3: pytest.approx(LAMBDA_INIT[3], abs=5e-5)}
+
+    def test_numbers_follow_the_precision_of_the_model(self) -> None:
+        numbers = numbers_of(affine_gated()).double()
+        query, x = inputs()
+        values = numbers.values(query.double(), x.double())
+        assert {value.dtype for value in values.values()} == {torch.float64}
+
+
+class TestContrast:
+    def test_it_is_the_start_and_a_difference_of_exponentials(self) -> None:
+        number = Contrast(init=0.2, deep=0.8, per="head")
+        raw = torch.randn(1, 3, 4, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        found = number.value(raw, 3)
+        assert found.shape == (1, 3, 1, 1)
+        for head in range(3):
+            q1, k1, q2, k2 = raw[0, head]
+            expected = number.init_at(3) + (q1 @ k1).exp() - (q2 @ k2).exp()
+            torch.testing.assert_close(found[0, head, 0, 0], expected)
+
+    def test_it_starts_near_its_start_and_all_four_vectors_are_trained(self) -> None:
+        numbers = numbers_of(differential(), layer=1)
+        numbers.disturb(seed=0, path="here")
+        value = numbers.values(*inputs())["merge.factor"]
+        assert 0 < (value - LAMBDA_INIT[1]).abs().item() < 0.2
+        value.sum().backward()
+        assert numbers.table["merge_factor"].grad.abs().sum(-1).min() > 0
+
+    def test_the_spread_of_lambda_over_seeds_is_that_of_the_paper(self) -> None:
+        """q . k of n channels has variance n 0.1^4; the difference of two has twice that: 0.08 for n = 32."""
+        number = Contrast(init=0.2, deep=0.8)
+        table = torch.zeros(20_000, 1, 4, 32)
+        number.disturb(table, torch.Generator().manual_seed(0))
+        assert number.value(table, 0).std().item() == pytest.approx(0.080, abs=0.002)
+
+    def test_a_fixed_one_has_no_vectors(self) -> None:
+        fixed = Contrast(init=0.2, deep=0.8, per="constant")
+        assert fixed == Contrast(init=0.2, deep=0.8, per="constant", form="scalar", spread=0.3)
+        assert Contrast(init=0.2, deep=0.8).at("query").form == "scalar"
+        numbers = numbers_of(Operator(signals=Signals(count=2), merge=Difference(factor=fixed)))
+        assert list(numbers.parameters()) == []
+
+
+class TestDrawn:
+    def noisy(self, per: str, **fields: object) -> Operator:
+        return Operator(readout=ValueBias(value_bias=Vector(init=0.0, per=per, spread=0.5, **fields)))
+
+    def test_what_is_drawn_depends_on_seed_and_path_and_on_nothing_else(self) -> None:
+        def drawn(operator: Operator, seed: int, path: str) -> Tensor:
+            numbers = numbers_of(operator)
+            numbers.disturb(seed, path)
+            return numbers.table["readout_value_bias"].detach()
+
+        alone, more = self.noisy("head"), self.noisy("head").changed(output_gate=PerHead())
+        assert torch.equal(drawn(alone, 0, "a"), drawn(alone, 0, "a"))
+        assert torch.equal(drawn(alone, 0, "a"), drawn(more, 0, "a"))
+        assert not torch.equal(drawn(alone, 0, "a"), drawn(alone, 1, "a"))
+        assert not torch.equal(drawn(alone, 0, "a"), drawn(alone, 0, "b"))
+
+    def test_what_layers_share_is_drawn_once(self) -> None:
+        operator = self.noisy("constant", learned=True)
+        models = [
+            Transformer(gpt2(layers=layers, heads=2, width=16), [operator] * layers, inputs=Scalars(), seed=0)
+            for layers in (1, 3)
+        ]
+        one, three = (model.number_parameters() for model in models)
+        assert len(one) == len(three) == 1
+        assert torch.equal(one[0], three[0])
+        assert one[0].abs().max() > 0
+
+    def test_the_spread_of_the_noise_is_as_said(self) -> None:
+        table = torch.zeros(1, 40, 1, 500)
+        Vector(init=0.0, per="head", spread=0.5).disturb(table, torch.Generator().manual_seed(0))
+        assert table.std().item() == pytest.approx(0.5, rel=0.02)
+        matrix = torch.zeros(1, 1, 100, 100)
+        Matrix(init=3.0).disturb(matrix, torch.Generator().manual_seed(0))
+        assert matrix.std().item() == pytest.approx(0.3, rel=0.03)
+
+    def test_a_fixed_vector_has_no_noise(self) -> None:
+        assert Vector(init=0.0, per="head", spread=0.5).at("constant") == Vector(init=0.0)
+
+
+class TestRunningMean:
+    def test_it_follows_three_steps_as_by_hand(self) -> None:
+        numbers = numbers_of(affine_scaled("unit", momentum=0.75))
+        torch.nn.init.normal_(numbers.projection["rescale_scale"], std=0.5, generator=torch.Generator().manual_seed(0))
+        query, x = inputs()
+        expected = torch.zeros(3)
+        for step in range(3):
+            values = numbers.values(query, x + step)
+            expected = 0.75 * expected + 0.25 * values["rescale.scale"].mean((0, 2, 3))
+            torch.testing.assert_close(values["rescale.mean"].flatten(), expected)
+        assert expected.std() > 0
+
+    def test_of_a_constant_it_is_the_constant_times_one_minus_momentum_to_the_steps(self) -> None:
+        numbers = numbers_of(affine_scaled())
+        for step in range(1, 8):
+            found = numbers.values(*inputs())["rescale.mean"]
+            torch.testing.assert_close(found, torch.full((1, 3, 1, 1), 0.5 * (1 - 0.9**step)))
+
+    def test_an_evaluation_leaves_it_alone(self) -> None:
+        numbers = numbers_of(affine_scaled())
+        moved = numbers.values(*inputs())["rescale.mean"]
+        numbers.eval()
+        for _ in range(3):
+            assert torch.equal(numbers.values(*inputs())["rescale.mean"], moved)
+        assert torch.equal(numbers.train().values(*inputs())["rescale.mean"] > moved, torch.full((1, 3, 1, 1), True))
+
+    def test_a_training_step_moves_it_once(self) -> None:
+        model = Transformer(gpt2(layers=2, heads=2, width=16), [affine_scaled()] * 2, inputs=Scalars(), seed=0)
+        model(torch.randn(2, 7, 1)).square().sum().backward()
+        means = [value for *_, name, value in model.numbers() if name == "rescale.mean"]
+        assert means == pytest.approx([0.05] * 4)
+
+    def test_no_gradient_flows_through_it_and_the_next_step_may_change_it(self) -> None:
+        numbers = numbers_of(affine_scaled("unit"))
+        first = numbers.values(*inputs())
+        assert not first["rescale.mean"].requires_grad
+        product = (first["rescale.scale"] * first["rescale.mean"]).sum()
+        numbers.values(*inputs())
+        product.backward()
+        assert numbers.table["rescale_scale"].grad.abs().min() > 0
+
+    def test_it_is_part_of_the_state_and_a_constant_is_not(self) -> None:
+        numbers = numbers_of(affine_scaled())
+        numbers.values(*inputs())
+        state = numbers.state_dict()
+        assert set(state) == {"rescale_mean", "table.rescale_scale", "projection.rescale_scale"}
+        other = numbers_of(affine_scaled()).eval()
+        other.load_state_dict(state)
+        assert torch.equal(other.values(*inputs())["rescale.mean"], numbers.eval().values(*inputs())["rescale.mean"])
+        assert (
+            set(numbers_of(Operator(output_gate=PerHead(opening=Number(init=0.5, link="unit")))).state_dict()) == set()
+        )
+
+
+class TestLearned:
+    def told(self, operator: Operator) -> list[tuple[int | None, str, float]]:
+        return [(head, name, round(value, 4)) for head, name, value in numbers_of(operator).learned()]
+
+    def test_every_kind_of_number_is_told(self) -> None:
+        assert self.told(gate("head")) == [(head, "output_gate.opening", 0.6708) for head in range(3)]  # 0.3 sqrt(5)
+        assert self.told(gate("token")) == self.told(gate("head"))
+        assert self.told(gate("constant")) == []
+        assert self.told(affine_scaled()) == [
+            *((head, "rescale.scale", 0.5) for head in range(3)),
+            *((head, "rescale.mean", 0.0) for head in range(3)),
+        ]
+        assert self.told(differential())[0] == (None, "merge.factor", 0.2)
+
+    def test_a_vector_of_one_channel_is_told_by_its_norm_too(self) -> None:
+        operator = Operator(readout=ValueBias(value_bias=Vector(init=-0.5, per="layer")))
+        numbers = numbers_of(operator, shape=SHAPE._replace(value=1))
+        assert [value for *_, value in numbers.learned()] == [0.5]
+
+
+def added(operator: Operator, backbone: Backbone) -> int:
+    with torch.device("meta"):
+        model = Transformer(backbone, [operator] * backbone.layers, inputs=Tokens(7), seed=0)
+    return model.operator_parameters()
+
+
+B1 = llama2(layers=16, heads=32, width=2048, feedforward_width=64)
+B3 = llama2(layers=28, heads=24, width=3072, feedforward_width=64)
+
+
+class TestCounted:
+    """The overheads that paper 000 reports for 1B and 3B, and one bias for every prediction."""
+
+    @pytest.mark.parametrize(("backbone", "millions"), [(B1, 1.0), (B3, 2.1)], ids=["1B", "3B"])
+    def test_affine_scaled_predicts_one_number_per_head(self, backbone: Backbone, millions: float) -> None:
+        weights = backbone.width * backbone.heads * backbone.layers
+        assert round(weights / 1e6, 1) == millions
+        assert added(affine_scaled(), backbone) == weights + backbone.heads * backbone.layers
+        assert added(gated_heads(), backbone) == added(affine_scaled(), backbone)
+
+    @pytest.mark.parametrize(("backbone", "millions"), [(B1, 67.1), (B3, 264.2)], ids=["1B", "3B"])
+    def test_gated_elements_predict_one_number_per_channel(self, backbone: Backbone, millions: float) -> None:
+        weights = backbone.width**2 * backbone.layers
+        assert round(weights / 1e6, 1) == millions
+        assert added(gated_elements(), backbone) == weights + backbone.width * backbone.layers
+        assert added(affine_gated(), backbone) == added(gated_elements(), backbone) + added(affine_scaled(), backbone)
+
+    def test_differential_has_six_vectors_of_a_head_per_layer(self) -> None:
+        backbone = llama2(layers=12, heads=8, width=768, feedforward_width=64)
+        assert added(differential(), backbone) == 12 * 6 * 96
+        assert added(differential(heads="kept"), backbone) == 12 * (4 * 48 + 96)
+        assert added(differential("head"), backbone) == 12 * (4 * 4 * 96 + 2 * 96)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "noise on a fixed vector": (lambda: Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
+    "one channel through a link": (
+        lambda: Vector(init=0.5, along="first", link="unit", per="head"),
+        "needs link='identity'; got 'unit'",
+    ),
+    "a vector per query": (
+        lambda: Vector(init=0.0, per="query"),
+        "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'",
+    ),
+    "a fixed matrix": (
+        lambda: Matrix(per="constant", learned=True),
+        "matrix is one of 'layer', 'head'; got 'constant'",
+    ),
+    "a matrix that is not trained": (lambda: Matrix(learned=False), "what varies along layer is learned"),
+    "a matrix with a link": (lambda: Matrix(link="positive"), "any real numbers; got link='positive'"),
+    "one scalar that differs by depth": (
+        lambda: ByDepth(init=0.2, deep=0.8, learned=True),
+        "not one scalar for all layers; use per='layer'",
+    ),
+    "depth out of range": (lambda: ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
+    "vectors that are predicted": (
+        lambda: Contrast(init=0.2, deep=0.8, per="query"),
+        "for per='query' use form='scalar'",
+    ),
+    "vectors with a link": (
+        lambda: Contrast(init=0.2, deep=0.8, link="unit"),
+        "got link='unit', which needs form='scalar'",
+    ),
+    "vectors that cannot move": (lambda: Contrast(init=0.2, deep=0.8, spread=0.0), "greater than 0"),
+    "momentum of 1": (lambda: RunningMean(of="scale", momentum=1.0), r"momentum is in \[0, 1\); got 1.0"),
+    "momentum below 0": (lambda: RunningMean(of="scale", momentum=-0.1), r"momentum is in \[0, 1\); got -0.1"),
+    "a trained mean": (lambda: RunningMean(of="scale", learned=True), "neither trained nor linked"),
+    "a mean per head": (lambda: RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
+    "the mean of nothing": (lambda: Affine(mean=RunningMean(of="scales")), r"one of \['scale'\]; got 'scales'"),
+    "the mean of a word": (lambda: Affine(mean=RunningMean(of="n")), r"one of \['scale'\]; got 'n'"),
+    "the mean of itself": (lambda: Affine(mean=RunningMean(of="mean")), r"one of \['scale'\]; got 'mean'"),
+    "an unknown granularity": (
+        lambda: Number(init=0.0, per="channel"),
+        "one of constant, layer, head, query, token or a tuple of axes, got 'channel'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
+    build, words = REFUSED[case]
+    with pytest.raises(ValidationError, match=words):
+        build()
+
+
+def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
+    class Mine(OutputGate):
+        source: ClassVar[str] = "here"
+        kind: Literal["mean_of_a_vector"] = "mean_of_a_vector"
+        each: Vector = Vector(init=0.0, per="token")
+        mean: RunningMean = RunningMean(of="each")
+
+        def gated(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
+            return output * each * mean
+
+        def oracle(self, output: list[float], *, each: list[float], mean: float) -> list[float]:
+            return [a * b * mean for a, b in zip(output, each, strict=True)]
+
+    try:
+        with pytest.raises(ValidationError, match=r"scalar number of its stage, one of \[\]; got 'each'"):
+            Mine()
+    finally:
+        OutputGate._members.pop("mean_of_a_vector", None)
+
+
+def test_numbers_of_equal_meaning_have_equal_keys() -> None:
+    pairs = [
+        (Vector(init=0.0, per="head", along="first"), Vector(init=0.0, per="head")),
+        (ByDepth(init=1.0, deep=1.0, rate=2.0), ByDepth(init=1.0, deep=1.0)),
+        (Contrast(init=0.2, deep=0.8, form="scalar", spread=0.7), Contrast(init=0.2, deep=0.8, form="scalar")),
+        (Matrix(learned=True), Matrix()),
+    ]
+    assert all(a.key == b.key for a, b in pairs)
+    assert Contrast(init=0.2, deep=0.8).key != Contrast(init=0.2, deep=0.8, form="scalar").key
+    assert "mean" in {field for field, number in Rescale.members()["affine"].example().numbers().items()}
