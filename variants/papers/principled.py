@@ -12,37 +12,80 @@ from variants.readouts.ground_value import GroundValue
 
 Scalar = Literal["constant", "layer", "head", "query"]
 Vectorial = Literal["constant", "layer", "head"]
+Dims = Literal["add", "split"]
+
+_NO_MARGIN, _NO_GATE, _NO_GROUND = (
+    {"margin.amplification": -60.0},
+    {"gate.strength": -60.0},
+    {"normaliser.threshold": -60.0},
+)
+
+_SPLIT = "A split gate takes channels from the logit, so a gate that is off is softmax on the channels that are left."
+_MASS = (
+    "The ground state's mass grows with the number of keys below the threshold: each leaves e^gamma there, so the "
+    "threshold alone does not cure dilution."
+)
+_DEAD = (
+    "A threshold far below all logits is softmax exactly, and its gradient and the ground value's are exactly 0: such "
+    "a start never leaves softmax. The start here, gamma = 0 with small logits, is near softmax and alive."
+)
+_COUNT = "K counts visible keys before gating, not the length of the sequence."
 
 
 @named(
     "001",
-    limits=(
-        Limit(
-            "alpha, beta, gamma -> -inf",
-            {"margin.amplification": -60.0, "gate.strength": -60.0, "normaliser.threshold": -60.0},
-            softmax,
-        ),
-    ),
+    limits=(Limit("alpha, beta, gamma -> -inf", {**_NO_MARGIN, **_NO_GATE, **_NO_GROUND}, softmax),),
+    traps=(_MASS, _DEAD, _COUNT, _SPLIT),
 )
 def principled(
     per: Scalar = "constant",
     *,
     ground_value: Vectorial | None = None,
     gate_width: int = 16,
-    gate_dims: Literal["add", "split"] = "add",
+    gate_dims: Dims = "add",
     name: str = "Principled",
 ) -> Operator:
     """All components on. `per` is the granularity of alpha, beta and gamma; v0 follows it as far as it can.
 
-    Single components are set on the stages: `Operator(normaliser=Ground(), readout=GroundValue())`, or by a grid axis
-    such as "operator.gate.strength.per".
+    One component off is another choice of its stage: `principled().changed(gate=NoGate())`, or a grid axis such as
+    `over("operator.gate", [NoGate(), Suppress()])`. Granularities are axes such as "operator.gate.strength.per".
+    """
+    ground = principled_ground(per, ground_value=ground_value)
+    return ground.changed(
+        name=name,
+        margin=principled_margin(per).margin,
+        gate=principled_gate(per, width=gate_width, dims=gate_dims).gate,
+    )
+
+
+@named("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), traps=(_COUNT,))
+def principled_margin(per: Scalar = "constant", *, name: str = "Principled margin") -> Operator:
+    """Margin amplification alone: logits grow with the logarithm of the number of visible keys."""
+    margin = LogCount()
+    return Operator(name=name, margin=margin.changed(amplification=margin.amplification.at(per)))
+
+
+@named("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), traps=(_SPLIT,))
+def principled_gate(
+    per: Scalar = "constant", *, width: int = 16, dims: Dims = "add", name: str = "Principled gate"
+) -> Operator:
+    """The gate alone: a second product of query and key can lower a logit."""
+    gate = Suppress(width=width, dims=dims)
+    return Operator(name=name, gate=gate.changed(strength=gate.strength.at(per)))
+
+
+@named("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), traps=(_MASS, _DEAD))
+def principled_ground(
+    per: Scalar = "constant", *, ground_value: Vectorial | None = None, name: str = "Principled ground"
+) -> Operator:
+    """The ground state alone, with its value v0: keys below a relevance threshold leave their weight to it.
+
+    `per` is the granularity of the threshold; v0 follows it as far as it can, and `ground_value` sets it apart.
     """
     vector = ground_value or ("head" if per == "query" else per)
-    margin, gate, ground, readout = LogCount(), Suppress(width=gate_width, dims=gate_dims), Ground(), GroundValue()
+    ground, readout = Ground(), GroundValue()
     return Operator(
         name=name,
-        margin=margin.changed(amplification=margin.amplification.at(per)),
-        gate=gate.changed(strength=gate.strength.at(per)),
         normaliser=ground.changed(threshold=ground.threshold.at(per)),
         readout=readout.changed(ground_value=readout.ground_value.at(vector)),
     )

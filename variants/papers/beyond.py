@@ -1,0 +1,56 @@
+"""Operators of other papers that act on the logits of softmax."""
+
+from typing import Literal
+
+from variants.forgetting.forget_gate import ForgetGate
+from variants.forgetting.selective import Selective
+from variants.margins.ssmax import SSMax
+from variants.number import Number
+from variants.operator import Operator
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
+from variants.preparations.rms_norm import RMSNorm
+from variants.transforms.softcap import Softcap
+
+Scalar = Literal["constant", "layer", "head", "query"]
+
+
+@named("beyond")
+def qk_norm(per: Literal["constant", "layer", "head"] = "layer", *, name: str = "QK-norm") -> Operator:
+    """Softmax of queries and keys whose root mean square is 1, times a gain per channel (ViT-22B, Qwen3, Gemma 3)."""
+    norm = RMSNorm()
+    return Operator(
+        name=name, preparation=norm.changed(query_gain=norm.query_gain.at(per), key_gain=norm.key_gain.at(per))
+    )
+
+
+@named("beyond", limits=(Limit("c -> inf", {"transform.cap": 1e8}, softmax),))
+def softcap(cap: float = 50.0, *, per: Scalar = "constant", name: str = "softcap") -> Operator:
+    """Softmax of c tanh(z / c), so that no logit leaves [-c, c] (Gemma 2)."""
+    return Operator(name=name, transform=Softcap(cap=Number(init=cap, per=per, link="positive")))
+
+
+@named("beyond")
+def ssmax(scale: float = 0.168, *, per: Scalar = "head", name: str = "SSMax") -> Operator:
+    """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax)."""
+    return Operator(name=name, margin=SSMax(scale=Number(init=scale, per=per)))
+
+
+@named("beyond", limits=(Limit("f = 1", {"forgetting.gate": 1.0}, softmax),))
+def fox(
+    per: Literal["constant", "layer", "head", "query", "token"] = "token",
+    *,
+    forget: float = 0.5,
+    name: str = "Forgetting Transformer",
+) -> Operator:
+    """Softmax whose logits decay by a forget gate of every token between key and query; per head a learned decay.
+
+    `forget` is the gate f at step 0, the share that a token leaves.
+    """
+    return Operator(name=name, forgetting=ForgetGate(gate=Number(init=forget, per=per, link="unit")))
+
+
+@named("beyond")
+def selective(*, name: str = "Selective Attention") -> Operator:
+    """Softmax in which the first head's earlier queries take from a key what they attended to; no parameters."""
+    return Operator(name=name, forgetting=Selective())

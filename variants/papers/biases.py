@@ -1,0 +1,44 @@
+"""A learned key, with or without a value, that every query can attend to (paper 004, section 7.2 and appendix D.5)."""
+
+from typing import Literal
+
+from variants.extras.key_bias import KeyBias
+from variants.extras.key_value_bias import KeyValueBias
+from variants.number import KeyVector, Vector
+from variants.operator import Operator
+from variants.papers.named import named
+
+_SHARED = "In the paper's table 11 the marks over the columns cannot be right: the first of each pair is not shared."
+
+
+def _key(*, shared: bool) -> KeyVector:
+    return KeyVector(init=0.0, per="layer" if shared else "head", spread=0.02)
+
+
+@named("004", traps=(_SHARED,))
+def key_bias(*, shared: bool = False, name: str = "K biases") -> Operator:
+    """A learned key of value 0, per head or shared by a layer's heads."""
+    return Operator(name=name, extra=KeyBias(learned_key=_key(shared=shared)))
+
+
+@named("004", traps=(_SHARED,))
+def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator:
+    """A learned key and a learned value, per head or shared by a layer's heads."""
+    value = Vector(init=0.0, per="layer" if shared else "head", spread=0.02)
+    return Operator(name=name, extra=KeyValueBias(learned_key=_key(shared=shared), learned_value=value))
+
+
+@named("004", traps=("At m = 0 it is the K biases.",))
+def fixed_value_bias(
+    m: float = 1.0,
+    *,
+    along: Literal["first", "all"] = "first",
+    shared: bool = False,
+    name: str = "K biases, fixed value",
+) -> Operator:
+    """A learned key whose value is fixed: m in the first channel, or in all of them; the paper tries m of 1, 5 and 20.
+
+    The paper's second direction has length m: of d channels, `m` here is its m / sqrt(d).
+    """
+    value = Vector(init=m, along=along)
+    return Operator(name=name, extra=KeyValueBias(learned_key=_key(shared=shared), learned_value=value))

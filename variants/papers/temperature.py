@@ -1,0 +1,24 @@
+"""Softmax at another temperature (paper 003, table 1)."""
+
+from typing import Literal
+
+from variants.number import Number
+from variants.operator import Operator
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
+from variants.transforms.temperature import Temperature
+
+
+@named(
+    "003",
+    limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),),
+    traps=("The scale 1 / sqrt(d) is kept; tau comes on top of it.",),
+)
+def temperature(
+    tau: float = 10.0,
+    *,
+    per: Literal["constant", "layer", "head", "query"] = "constant",
+    name: str = "softmax at a temperature",
+) -> Operator:
+    """Softmax of z / tau; the paper tries 5, 10, 20, 50 and 100, none of them trained."""
+    return Operator(name=name, transform=Temperature(tau=Number(init=tau, per=per, link="positive")))
