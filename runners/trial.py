@@ -42,8 +42,10 @@ class Trial(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         _check_length(self.task.length, self.model)
-        if isinstance(self.task.inputs, Scalars) and not self.model.tied:
-            raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+        if not self.model.causal:  # no task so far hides what it asks for
+            raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+        if isinstance(self.task.inputs, Scalars):
+            _check_scalars(self.model)
         object.__setattr__(self, "placement", _exact(self.placement, self.model.layers))
         for operator in self.operators():
             _check_operator(operator, self.model, self.execution.path)
@@ -97,17 +99,31 @@ def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalar
 @lru_cache(maxsize=4096)
 def _check_length(length: int, model: Backbone) -> None:
     table = model.positions.table
-    if table and length > table:
+    if table and length + model.sink_tokens > table:
+        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
         raise ValueError(
             f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
-            f"{table} positions; raise model.positions.count or shorten the task"
+            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
         )
+
+
+def _check_scalars(model: Backbone) -> None:
+    """What is about tokens says nothing to a task without any."""
+    if not model.tied:
+        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+    if model.read_out != "linear":
+        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
 
 
 @lru_cache(maxsize=4096)  # a grid asks the same question for every trial
 def _check_operator(operator: Operator, model: Backbone, path: PathName) -> None:
     try:
-        operator.check(heads=model.heads, kv_heads=model.heads, head_width=model.head_width, positions=model.positions)
+        operator.check(
+            heads=model.heads, kv_heads=model.key_heads, head_width=model.head_width, positions=model.positions
+        )
+        seen = operator.breaks.get("causality")
+        if seen is not None:
+            raise ValueError(f"the task predicts what comes next, and {seen}")
         choose(operator, path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error

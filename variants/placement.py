@@ -1,6 +1,7 @@
-"""Which layers get the operator: a share of the depth from the top or the bottom, the rest another operator.
+"""Which layers get the operator: a share of the depth, the inner layers or every second one; the rest another operator.
 
-Source: Integral Transformer, section 4 (denoising in the top 50 % of layers; tables 2 and 9 sweep the share).
+Sources: Integral Transformer, section 4 (denoising in the top 50 % of layers; tables 2 and 9 sweep the share); Cog
+Attention (all layers but the first and the last).
 """
 
 import math
@@ -13,14 +14,24 @@ from variants.operator import Operator
 
 
 class Placement(Spec):
-    """`share` of the layers (rounded up) counted from `side` get the operator; the others get `rest`."""
+    """The layers of `side` get the operator; the others get `rest`.
+
+    "top" and "bottom" take `share` of the layers, rounded up; "inner" all but the first and the last; "alternate" every
+    second layer, the top one included, counted down from it.
+    """
 
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    side: Literal["top", "bottom"] = "top"
+    side: Literal["top", "bottom", "inner", "alternate"] = "top"
     rest: Operator = Operator()
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
+        if self.side in ("inner", "alternate"):
+            if self.share != 1:
+                raise ValueError(
+                    f"side={self.side!r} says which layers, share={self.share:g} says nothing; leave it out"
+                )
+            return self
         if self.share == 1 and self.rest != Operator():
             raise ValueError("with share=1 no layer is left for `rest`; leave it out or lower the share")
         if self.share == 1 and self.side == "bottom":
@@ -30,25 +41,39 @@ class Placement(Spec):
     @property
     def label(self) -> str:
         """For tables: `top 50 %`."""
+        if self.side == "inner":
+            return "inner layers"
+        if self.side == "alternate":
+            return "every second layer"
         return "all layers" if self.share == 1 else f"{self.side} {self.share:.0%}"
 
     def on(self, layers: int) -> Self:
         """The same placement with the exact share of `layers` it selects, so that equal placements are equal specs.
 
-        Raises ValueError when `rest` is given and no layer is left for it.
+        Raises ValueError when it selects no layer, or when `rest` is given and no layer is left for it.
         """
-        placed = self._placed(layers)
-        if placed == layers and self.rest != Operator():
-            raise ValueError(
-                f"share {self.share:g} of {layers} layers is all of them; leave `rest` out or lower the share"
-            )
-        return self.changed(share=placed / layers)
+        chosen = self.chosen(layers)
+        if not chosen:
+            raise ValueError(f"side='inner' is all layers but the first and the last; {layers} layers have none")
+        if len(chosen) == layers and self.rest != Operator():
+            what = f"side={self.side!r}" if self.side == "alternate" else f"share {self.share:g}"
+            raise ValueError(f"{what} of {layers} layers is all of them; leave `rest` out or take fewer")
+        exact = len(chosen) / layers
+        for side, first in (("top", layers - len(chosen)), ("bottom", 0)):
+            if chosen == range(first, first + len(chosen)):
+                return self.changed(side=side, share=exact)
+        return self
 
-    def _placed(self, layers: int) -> int:
-        return math.ceil(round(self.share * layers, 9))
+    def chosen(self, layers: int) -> range:
+        """The layers that get the operator, counted from 0 at the bottom."""
+        if self.side == "inner":
+            return range(1, layers - 1)
+        if self.side == "alternate":
+            return range((layers - 1) % 2, layers, 2)
+        placed = math.ceil(round(self.share * layers, 9))
+        return range(layers - placed, layers) if self.side == "top" else range(placed)
 
     def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
-        placed = self._placed(layers)
-        rest = (self.rest,) * (layers - placed)
-        return (*rest, *(operator,) * placed) if self.side == "top" else (*(operator,) * placed, *rest)
+        chosen = self.chosen(layers)
+        return tuple(operator if layer in chosen else self.rest for layer in range(layers))

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from variants.attend import Heads, prepared
 from variants.backbone import Backbone
-from variants.operator import Operator, head_shape
+from variants.block import Attention, Block, Place, normalisation
+from variants.operator import Operator, distances
 from variants.parameters import NumberParameters
-from variants.paths.choose import PathName, choose
+from variants.paths.choose import PathName
 from variants.seeding import generator
 
 
@@ -29,71 +29,17 @@ class Tokens(NamedTuple):
     vocabulary: int
 
 
-class Attention(nn.Module):
-    """Projections, positions and one operator."""
-
-    def __init__(
-        self, backbone: Backbone, operator: Operator, layer: int, shared: dict[str, nn.Parameter], path: PathName
-    ) -> None:
-        super().__init__()
-        width, joined = backbone.width, operator.merge.heads_joined
-        self.heads = backbone.heads // joined
-        self.operator, self.positions = operator, backbone.positions
-        self.path = choose(operator, path)
-        self.qkv = nn.Linear(width, 3 * width, bias=backbone.bias)
-        self.out = nn.Linear(width, width, bias=backbone.bias)
-        added, channels = operator.added_channels, backbone.head_width * joined
-        self.gate = nn.Linear(width, 2 * self.heads * added, bias=backbone.bias) if added else None
-        shape = head_shape(operator, heads=self.heads, query=channels + added, value=channels, width=width)
-        self.numbers = NumberParameters(operator, shape, shared, layer)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width] to [B, T, width], causal."""
-        batch, length, width = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        if self.gate is not None:
-            q_gate, k_gate = self.gate(x).view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-            q, k = torch.cat((q, q_gate), -1), torch.cat((k, k_gate), -1)
-        numbers = self.numbers.values(q, x)
-        q, k = prepared(self.operator, q, k, self.positions, numbers)
-        attended = self.path.run(self.operator, Heads(q, k, v), numbers)
-        return self.out(attended.transpose(1, 2).reshape(batch, length, width))  # type: ignore[no-any-return]
-
-
-class FeedForward(nn.Module):
-    """GELU (tanh form, as GPT-2) or SwiGLU."""
+class Predictor(nn.Module):
+    """What RoBERTa does to the last layer before it is read out: dense, GELU, norm."""
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
-        self.kind: Literal["gelu", "swiglu"] = backbone.feedforward
-        inner = backbone.feedforward_width
-        self.up = nn.Linear(backbone.width, inner, bias=backbone.bias)
-        self.gate = nn.Linear(backbone.width, inner, bias=backbone.bias) if self.kind == "swiglu" else None
-        self.down = nn.Linear(inner, backbone.width, bias=backbone.bias)
+        self.dense = nn.Linear(backbone.width, backbone.width)
+        self.norm = normalisation(backbone)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, width] to [B, T, width]."""
-        up = self.up(x)
-        inner = F.gelu(up, approximate="tanh") if self.gate is None else F.silu(self.gate(x)) * up
-        return self.down(inner)  # type: ignore[no-any-return]
-
-
-class Block(nn.Module):
-    """One pre-norm layer."""
-
-    def __init__(
-        self, backbone: Backbone, operator: Operator, layer: int, shared: dict[str, nn.Parameter], path: PathName
-    ) -> None:
-        super().__init__()
-        self.attention_norm = _norm(backbone)
-        self.attention = Attention(backbone, operator, layer, shared, path)
-        self.feedforward_norm = _norm(backbone)
-        self.feedforward = FeedForward(backbone)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width] to [B, T, width]."""
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.feedforward(self.feedforward_norm(x))  # type: ignore[no-any-return]
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
@@ -113,35 +59,78 @@ class Transformer(nn.Module):
             raise SpecError(f"one operator per layer: the backbone has {backbone.layers}, got {len(operators)}")
         self.backbone, self.inputs = backbone, inputs
         width, shared = backbone.width, dict[str, nn.Parameter]()
+        masked = backbone.read_out == "mlm"
         if isinstance(inputs, Tokens):
             self.read_in: nn.Module = nn.Embedding(inputs.vocabulary, width)
-            self.read_out = nn.Linear(width, inputs.vocabulary, bias=False)
+            self.read_out = nn.Linear(width, inputs.vocabulary, bias=masked)
+        elif masked:
+            raise SpecError("read_out='mlm' predicts tokens and the model reads scalars; use read_out='linear'")
         else:
             self.read_in = nn.Linear(inputs.width, width)
             self.read_out = nn.Linear(width, inputs.width)
-        self.position = nn.Embedding(backbone.positions.table, width) if backbone.positions.table else None
+        positions = backbone.positions
+        self.sink = nn.Embedding(backbone.sink_tokens, width) if backbone.sink_tokens else None
+        self.position = nn.Embedding(positions.table, width) if positions.table else None
+        self.embedding_norm = normalisation(backbone) if backbone.embedding_norm else None
         self.layers = nn.ModuleList(
-            Block(backbone, operator, layer, shared, path) for layer, operator in enumerate(operators)
+            Block(backbone, operator, Place(layer, shared, path)) for layer, operator in enumerate(operators)
         )
-        self.norm = _norm(backbone)
+        heads = sorted({attention.heads for attention in self._attentions()})
+        learned = {str(count): nn.Embedding(positions.buckets, count) for count in heads if positions.buckets}
+        self.position_bias = nn.ModuleDict(learned) if learned else None  # a table for all layers of so many heads
+        self.norm = normalisation(backbone) if backbone.norm_position == "pre" else None
+        self.predictor = Predictor(backbone) if masked else None
         self._initialise(seed)
         if isinstance(inputs, Tokens) and backbone.tied:
             self.read_out.weight = self.read_in.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """Float [B, T, width] or token ids [B, T], to predictions at every position."""
-        hidden = self.read_in(x)
+        """Float [B, T, width] or token ids [B, T], to predictions at every position.
+
+        Raises:
+            SpecError: the sequence, sink tokens included, is longer than the learned positions.
+        """
+        hidden = self._embedded(x)
         length = hidden.shape[1]
+        mask = None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=hidden.device)
+        biases = self._position_biases(length, hidden.device)
+        for layer, attention in zip(self.layers, self._attentions(), strict=True):
+            hidden = layer(hidden, mask, biases.get(attention.heads))
+        hidden = hidden[:, self.backbone.sink_tokens :]
+        for last in (self.norm, self.predictor):
+            hidden = hidden if last is None else last(hidden)
+        return self.read_out(hidden)  # type: ignore[no-any-return]
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        """What the first layer reads, [B, sink tokens + T, width]."""
+        hidden = self.read_in(x)
+        if self.sink is not None:
+            hidden = torch.cat((self.sink.weight.expand(len(hidden), -1, -1), hidden), 1)
+        length, positions = hidden.shape[1], self.backbone.positions
         if self.position is not None:
-            if length > self.backbone.positions.table:
+            if length > positions.table:
                 raise SpecError(
-                    f"a sequence of {length} is longer than the {self.backbone.positions.table} learned positions; "
+                    f"a sequence of {length} is longer than the {positions.table} learned positions; "
                     "raise max_positions"
                 )
             hidden = hidden + self.position.weight[:length]
-        for layer in self.layers:
-            hidden = layer(hidden)
-        return self.read_out(self.norm(hidden))  # type: ignore[no-any-return]
+        fixed = positions.embedding(length, self.backbone.width, hidden.device)
+        hidden = hidden if fixed is None else hidden + fixed
+        hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
+        return F.dropout(hidden, self.backbone.dropout, self.training)
+
+    def _position_biases(self, length: int, device: torch.device) -> dict[int, Tensor]:
+        """What positions add to the logits [H or 1, T, T], by the number of heads."""
+        positions = self.backbone.positions
+        if not positions.adds_bias:
+            return {}
+        distance, found = distances(length, length, device), {}
+        for heads in {attention.heads for attention in self._attentions()}:
+            table = None if self.position_bias is None else self.position_bias[str(heads)].weight
+            bias = positions.bias(distance, heads, cast(Tensor | None, table), causal=self.backbone.causal)
+            assert bias is not None
+            found[heads] = bias
+        return found
 
     def number_parameters(self) -> list[nn.Parameter]:
         """The operators' numbers: no weight decay, since their neutral point is not zero."""
@@ -185,8 +174,3 @@ class Transformer(nn.Module):
             module.weight.normal_(0, spread, generator=generator(seed, name, "weight"))
             if isinstance(module, nn.Linear) and module.bias is not None:
                 module.bias.zero_()
-
-
-def _norm(backbone: Backbone) -> nn.Module:
-    make = nn.LayerNorm if backbone.norm == "layer" else nn.RMSNorm
-    return make(backbone.width, eps=backbone.norm_eps)

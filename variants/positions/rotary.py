@@ -1,23 +1,25 @@
-"""Rotary positions: channel pairs (i, i + D/2) of queries and keys turn by position * base^(-2i/D).
+"""Rotary positions: channel pairs (i, i + R/2) of queries and keys turn by position * base^(-2i/R).
 
-With S signals each slice of D/S channels turns by its own frequencies.
+R is the number of channels that turn: the first `share` of them, all by default (Pythia turns a quarter); the others
+are left as they are. With S signals each slice of D/S channels turns by its own frequencies.
 """
 
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from variants.positions.scheme import Positions
 
 
 class Rotary(Positions):
-    """Source: RoFormer; half-split pairing as in Llama."""
+    """Source: RoFormer; half-split pairing as in Llama, a share of the channels as in GPT-NeoX."""
 
     kind: Literal["rotary"] = "rotary"
     base: PositiveFloat = 10_000.0
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     @property
     def table(self) -> int:
@@ -28,22 +30,28 @@ class Rotary(Positions):
         return True
 
     def check_width(self, width: int) -> None:
-        if width % 2:
-            raise ValueError(f"rotary positions need an even number of channels per signal; got {width}")
+        turning = round(self.share * width, 9)
+        if turning == 0 or turning % 2:
+            part = "" if self.share == 1 else f"{self.share:g} of {width} channels is "
+            raise ValueError(
+                f"rotary positions turn an even number of channels per signal; {part or 'got '}{turning:g}"
+            )
 
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:
         *front, length, channels = x.shape
         width = channels // signals
-        cos, sin = _angles(self.base, length, width, x.device)
-        slices = x.float().reshape(*front, length, signals, width).transpose(-2, -3)
-        first, second = slices.chunk(2, dim=-1)
-        turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        turning = round(self.share * width)
+        working = torch.promote_types(x.dtype, torch.float32)
+        cos, sin = _angles(self.base, length, turning, working, x.device)
+        slices = x.to(working).reshape(*front, length, signals, width).transpose(-2, -3)
+        first, second = slices[..., :turning].chunk(2, dim=-1)
+        turned = torch.cat((first * cos - second * sin, second * cos + first * sin, slices[..., turning:]), dim=-1)
         return turned.transpose(-2, -3).reshape(x.shape).to(x.dtype)
 
 
 @lru_cache(maxsize=16)
-def _angles(base: float, length: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _angles(base: float, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
-        frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+        frequency = base ** (-torch.arange(0, turning, 2, dtype=torch.float64) / turning)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-        return angle.cos().float().to(device), angle.sin().float().to(device)
+        return angle.cos().to(device, dtype), angle.sin().to(device, dtype)

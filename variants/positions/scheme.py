@@ -1,5 +1,6 @@
 """The family of position schemes."""
 
+import math
 from abc import abstractmethod
 
 import torch
@@ -50,9 +51,31 @@ class Positions(Choice):
         """How many learned numbers per head `bias` looks up; 0 for none. One table serves all layers."""
         return 0
 
-    def bias(self, distance: Tensor, heads: int, learned: Tensor | None) -> Tensor | None:  # noqa: ARG002
-        """What is added to the logits, [H, T_q, T_k] or None.
+    def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor | None:  # noqa: ARG002
+        """What is added to the logits, [H or 1, T_q, T_k] or None.
 
-        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, where there is one.
+        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, where there is one; in a `causal` model
+        nothing is said about keys after the query.
         """
         return None
+
+
+def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
+    """The bucket 0..count-1 of every distance >= 0 (int64, any shape), as in T5.
+
+    The first half of the buckets holds one distance each; the others grow geometrically up to `max_distance`, and
+    everything farther is in the last.
+    """
+    exact = count // 2
+    far = distance.clamp(min=exact).double()
+    grown = exact + (far / exact).log() / math.log(max_distance / exact) * (count - exact)
+    return torch.where(distance < exact, distance, grown.long().clamp(max=count - 1))
+
+
+def check_buckets(count: int, max_distance: int) -> None:
+    """Raise ValueError when `bucket` has no meaning for so many buckets and such a distance."""
+    if max_distance <= count // 2:
+        raise ValueError(
+            f"max_distance lies beyond the first half of the buckets, which hold one distance each; got {max_distance} "
+            f"with count={count}, nearest is {count // 2 + 1}"
+        )
