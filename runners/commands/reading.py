@@ -1,0 +1,134 @@
+"""Commands that answer from the store of a campaign."""
+
+from pathlib import Path
+
+from runners.commands.options import Csv, Json
+from runners.output import say, write, write_frame, write_json, write_table
+
+
+def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
+    """How far a campaign is, cell by cell, and what failed.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    as_json
+        Print JSON.
+    """
+    from runners.finding import choose_grid, find_campaign
+    from runners.status_text import read_status, write_status
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        names = store.grids() if grid is None else [choose_grid(store, grid)]
+        found = read_status(store, names, grid)
+    if as_json:
+        write_json("status", found.data(), found.warnings)
+    else:
+        write_status(found)
+    return 0
+
+
+def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
+    """The verdict table: every cell against the grid's baseline, paired by seed.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from runners.finding import choose_grid, find_campaign
+    from runners.mixed import warn_of_mixtures
+    from store.store import Store
+    from store.verdicts import verdicts
+
+    with Store.open(find_campaign(campaign)) as store:
+        name = choose_grid(store, grid)
+        header = store.grid(name)
+        found = verdicts(store, name)
+        warn_of_mixtures(store, [name], say)
+    if not as_json and not as_csv:
+        measure = header["measure"]
+        point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
+        unit = f" in {measure['unit']}" if measure.get("unit") else ""
+        write(f"{name}: {measure['name']}{f' at {point}' if point else ''}{unit}, {measure['better']} is better")
+    shown = {
+        "label": "cell",
+        "pairs": "pairs",
+        "value": measure_heading(header),
+        "percent": "difference %",
+        "low_percent": "low",
+        "high_percent": "high",
+        "p_holm": "p (Holm)",
+        "verdict": "verdict",
+        "reason": "because",
+    }
+    write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
+    return 0
+
+
+def measure_heading(header: dict[str, dict[str, str]]) -> str:
+    """How the values of a grid's measure are averaged over seeds, as a column's heading."""
+    return "geometric mean" if header["measure"]["scale"] == "log" else "mean"
+
+
+def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
+    """Answer one reading SQL statement; docs/sql.md lists tables and views.
+
+    Parameters
+    ----------
+    query
+        For example "select label, mean, n from v_cell_stats where name = 'mse'".
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from runners.finding import find_campaign
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = store.sql(query)
+        if store.stale is not None:
+            say(f"ablate: the newest results may be missing: {store.stale}")
+    write_frame("sql", found, as_json=as_json, as_csv=as_csv)
+    return 0
+
+
+def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
+    """What differs between two trials: in their specs, then in their results.
+
+    Parameters
+    ----------
+    first
+        A trial's key, or the beginning of one.
+    second
+        Another.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.comparison import compare_trials
+    from runners.finding import find_campaign, find_trial
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = compare_trials(store, find_trial(store, first), find_trial(store, second))
+    if as_json:
+        write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})
+        return 0
+    write("\n".join(found.spec) or "the specs are equal")
+    write_table(found.results.columns, found.results.rows())
+    return 0

@@ -1,0 +1,126 @@
+"""Commands that plan and run trials."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from runners.commands.options import Json
+from runners.output import say, write, write_json
+from runners.repeat import NO_REPEAT, Repeats
+
+if TYPE_CHECKING:
+    from runners.run import RunResult
+
+
+def plan(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    workers: int | None = None,
+    repeat: Repeats = NO_REPEAT,
+    as_json: Json = False,
+) -> int:
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Writes nothing.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        One of its grids; default all.
+    campaign
+        Where it would run; default campaigns/<name of the file>.
+    workers
+        For how many worker processes time is estimated; default one per core.
+    as_json
+        Print JSON.
+    """
+    from runners.finding import campaign_for, choose_grids, worker_count
+    from runners.plan import PlanOptions, plan_campaign
+    from runners.plan_text import plan_data, plan_lines
+    from runners.specfile import load_spec_file
+    from runners.stopwatch import seconds_of
+
+    grids = choose_grids(load_spec_file(spec), grid, one=False)
+    from runners.training import train
+    from runners.trial import parameters
+
+    options = PlanOptions(
+        workers=worker_count(workers),
+        retry=repeat.retry,
+        again=repeat.again,
+        parameters=parameters,
+        seconds=lambda trial: seconds_of(trial, train),
+    )
+    found = plan_campaign(campaign_for(spec, campaign), grids, options)
+    if as_json:
+        write_json("plan", plan_data(found))
+    else:
+        write("\n".join(plan_lines(found)))
+    return 0
+
+
+def run(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    on: Literal["local", "inline"] = "local",
+    workers: int | None = None,
+    repeat: Repeats = NO_REPEAT,
+) -> int:
+    """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        Which of its grids, when it has several.
+    campaign
+        Directory of the results; default campaigns/<name of the file>.
+    on
+        local: warm worker processes of one thread each; inline: in this process.
+    workers
+        Worker processes; default one per core.
+    """
+    from grid.errors import SpecError
+    from runners.finding import campaign_for, choose_grids, worker_count
+    from runners.lost import give_back_unreadable
+    from runners.machines import Inline, Local, Machine
+    from runners.run import RunOptions, run_campaign
+    from runners.specfile import load_spec_file
+
+    if on == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local; inline trains in this process, one trial at a time")
+    root = campaign_for(spec, campaign)
+    grids = choose_grids(load_spec_file(spec), grid, one=True)
+    machine: Machine = Inline() if on == "inline" else Local(worker_count(workers))
+    if repeat.again:
+        given_back = give_back_unreadable(root, [each.name for each in grids])
+        if given_back:
+            say(f"ablate: {given_back} finished trials have no readable result and are trained again")
+    options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
+    return _concluded(run_campaign(root, grids, machine, options), root)
+
+
+def _concluded(result: "RunResult", root: Path) -> int:
+    """Say what became of a run; its exit code."""
+    for problem in result.problems:
+        say(f"ablate: {problem}")
+    counted = {
+        "trained": result.ok,
+        "failed": result.failed,
+        "not finished, the same command goes on with them": result.stopped,
+        "were done before": result.skipped,
+        "of these ran other code (--again trains them again)": result.skipped_other_code,
+        "failed before and were not tried again (--retry does)": result.skipped_failed,
+    }
+    say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
+    if result.interrupted:
+        return 130
+    if result.stopped:
+        say("ablate: the code or the spec file changed while the run went on; run the same command again")
+    return 4 if result.failed or result.skipped_failed or result.stopped else 0
