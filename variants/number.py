@@ -313,10 +313,6 @@ class Contrast(ByDepth):
     def random(self) -> bool:
         return self.form == "vectors"
 
-    def at(self, per: str | tuple[Axis, ...]) -> Self:
-        """The same number at another granularity; what is predicted is a scalar."""
-        return self.changed(per=per, learned=None, **({"form": "scalar"} if _PREDICTED & set(_named(per)) else {}))
-
     def table(self, shape: HeadShape, layer: int) -> Tensor:
         if self.form == "scalar":
             return super().table(shape, layer)

@@ -121,7 +121,6 @@ class TestContrast:
     def test_a_fixed_one_has_no_vectors(self) -> None:
         fixed = Contrast(init=0.2, deep=0.8, per="constant")
         assert fixed == Contrast(init=0.2, deep=0.8, per="constant", form="scalar", spread=0.3)
-        assert Contrast(init=0.2, deep=0.8).at("query").form == "scalar"
         numbers = numbers_of(Operator(signals=Signals(count=2), merge=Difference(factor=fixed)))
         assert list(numbers.parameters()) == []
 

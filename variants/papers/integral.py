@@ -15,12 +15,14 @@ from variants.transforms.temperature import Temperature
 @named("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))
 def integral_control(signals: int = 8, *, name: str = "Integral control") -> Operator:
     """Softmax at scale 1/sqrt(S d): what Integral on S signals' logits is, but for rotary positions per signal."""
-    return Operator(name=f"{name} S={signals}", transform=Temperature(tau=Number(init=math.sqrt(signals), link="positive")))
+    return Operator(
+        name=f"{name} S={signals}", transform=Temperature(tau=Number(init=math.sqrt(signals), link="positive"))
+    )
 
 
 @named(
     "002",
-    limits=(Limit("positions not rotated per signal", {}, integral_control),),
+    limits=(Limit("no rotary positions per signal", {}, integral_control, within=1e-7),),
     traps=(
         "The mean of S signals' logits is one product of the whole head at scale 1/sqrt(S d): softmax at temperature "
         "sqrt(S). Only rotary positions per signal make it another operator; compare it with integral_control.",
