@@ -121,9 +121,14 @@ def _check_operator(operator: Operator, model: Backbone, path: PathName) -> None
         operator.check(
             heads=model.heads, kv_heads=model.key_heads, head_width=model.head_width, positions=model.positions
         )
-        seen = operator.breaks.get("causality")
-        if seen is not None:
-            raise ValueError(f"the task predicts what comes next, and {seen}")
+        _check_causal(operator)
         choose(operator, path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
+
+
+def _check_causal(operator: Operator) -> None:
+    """No task so far leaves out of its loss what such an operator has seen."""
+    seen = operator.breaks.get("causality")
+    if seen is not None:
+        raise ValueError(f"the task predicts what comes next, and {seen}")

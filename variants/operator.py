@@ -210,9 +210,15 @@ class Operator(Spec):
         try:
             positions.check_width(semantic // count if per_signal else semantic)
         except ValueError as error:
-            fewer = [s for s in range(1, count) if semantic % s == 0 and positions.fits(semantic // s)]
-            advice = f"nearest is signals.count={fewer[-1]}, or signals.rotary='before_split'" if fewer else ""
-            raise ValueError(f"{error}{f'; {advice}' if advice and per_signal else ''}") from error
+            raise ValueError(f"{error}; {self._rotary_advice(semantic, positions)}") from error
+
+    def _rotary_advice(self, channels: int, positions: Positions) -> str:
+        """What to do where slices of that many channels cannot be rotated."""
+        fewer = [s for s in range(1, self.signals.count) if channels % s == 0 and positions.fits(channels // s)]
+        if self.signals.rotary != "per_signal" or not fewer:
+            return "use other heads or another width of the model"
+        count = f"nearest is signals.count={fewer[-1]}, or " if self.merge.signals is None else ""
+        return f"{count or 'use '}signals.rotary='before_split'"
 
 
 KINDS = tuple(name for name in Operator.model_fields if name not in ("name", "signals"))

@@ -1,13 +1,19 @@
 """The host Transformer: sizes, seeds, what is shared and what is not."""
 
+import math
+
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from grid.errors import SpecError
 from variants import (
     Backbone,
     Ground,
+    Learned,
     LogCount,
+    NoPositions,
     Number,
     Operator,
     Placement,
@@ -22,6 +28,9 @@ from variants import (
     softmax,
     ssa,
 )
+from variants.backbones import tiny
+from variants.feedforward import FeedForward
+from variants.papers.differential import differential
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 
@@ -165,3 +174,223 @@ def test_different_operators_share_no_constant() -> None:
 def test_a_large_exponent_can_be_trained() -> None:
     model = build(ssa(n=1000.0))
     assert {round(value, 2) for _, _, name, value in model.numbers() if name == "score.n"} == {1000.0}
+
+
+TOKENS = Tokens(11)
+OPERATORS = [softmax(), ssa(), principled("query", gate_width=4), differential()]
+
+
+def words(length: int = 13) -> Tensor:
+    return torch.randint(11, (2, length), generator=torch.Generator().manual_seed(0))
+
+
+def sharpened(model: Transformer) -> Transformer:
+    """Attention that is far from uniform."""
+    for layer in model.layers:
+        layer.attention.qkv.weight.data *= 20
+    return model
+
+
+def in_groups(weight: Tensor, backbone: Backbone, channels: int, kinds: str) -> Tensor:
+    """Rows of a projection of grouped queries with those of keys and values repeated for every head of their group."""
+    size, group = channels, backbone.heads // backbone.key_heads
+    counts = {"q": backbone.heads, "k": backbone.key_heads, "v": backbone.key_heads}
+    rows, start = [], 0
+    for kind in kinds:
+        part = weight[start * size : (start + counts[kind]) * size].unflatten(0, (counts[kind], size))
+        rows.append(part if kind == "q" else part.repeat_interleave(group, 0))
+        start += counts[kind]
+    return torch.cat(rows).flatten(0, 1)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_grouped_queries_are_heads_that_share_keys_and_values(operator: Operator) -> None:
+    grouped = tiny("llama3").changed(kv_heads=2)
+    joined = operator.merge.heads_joined
+    seen = grouped.changed(heads=grouped.heads // joined, kv_heads=2 // joined)  # as the operator counts heads
+    model = sharpened(build(operator, grouped, inputs=TOKENS))
+    full = build(operator, grouped.changed(kv_heads=None), inputs=TOKENS)
+    state = model.state_dict()
+    for layer in range(2):
+        name = f"layers.{layer}.attention"
+        state[f"{name}.qkv.weight"] = in_groups(state[f"{name}.qkv.weight"], seen, 16 * joined, "qkv")
+        if operator.added_channels:
+            state[f"{name}.gate.weight"] = in_groups(state[f"{name}.gate.weight"], seen, 4, "qk")
+    full.load_state_dict(state)
+    torch.testing.assert_close(model(words()), full(words()), rtol=1e-5, atol=1e-6)
+    assert parameters(model) < parameters(full)
+
+
+def test_queries_start_alike_however_keys_are_grouped() -> None:
+    grouped, full = (build(softmax(), tiny("llama3").changed(kv_heads=count)) for count in (1, None))
+    one, other = (model.layers[1].attention.qkv.weight for model in (grouped, full))
+    assert one.shape == (6 * 16, 64)
+    assert torch.equal(one[:64], other[:64])
+
+
+def test_added_heads_are_concatenated_ones_with_one_output_projection() -> None:
+    backbone = tiny("llama2")
+    added = sharpened(build(softmax(), backbone.changed(head_outputs="added"), inputs=TOKENS))
+    concatenated = build(softmax(), backbone, inputs=TOKENS)
+    state = added.state_dict()
+    for layer in range(2):
+        name = f"layers.{layer}.attention.out.weight"
+        assert state[name].shape == (64, 16)
+        state[name] = state[name].repeat(1, 4)
+    concatenated.load_state_dict(state)
+    torch.testing.assert_close(added(words()), concatenated(words()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_parallel_layer_is_its_formula() -> None:
+    block = sharpened(build(softmax(), tiny("pythia"), inputs=TOKENS)).layers[0]
+    x = torch.randn(2, 13, 64, generator=torch.Generator().manual_seed(0))
+    expected = x + block.attention(block.attention_norm(x)) + block.feedforward(block.feedforward_norm(x))
+    torch.testing.assert_close(block(x), expected)
+    block.parallel = False
+    assert not torch.allclose(block(x), expected, atol=1e-4)
+
+
+def test_a_post_norm_layer_is_its_formula_and_the_model_has_no_last_norm() -> None:
+    backbone = tiny("llama2").changed(norm_position="post", norm="layer")
+    model = build(softmax(), backbone, inputs=TOKENS)
+    assert model.norm is None
+    block = model.layers[0]
+    x = torch.randn(2, 13, 64, generator=torch.Generator().manual_seed(0))
+    middle = F.layer_norm(x + block.attention(x), (64,))
+    expected = F.layer_norm(middle + block.feedforward(middle), (64,))
+    torch.testing.assert_close(block(x), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(expected.std(-1, correction=0), torch.ones(2, 13), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        ("relu", lambda x: max(x, 0.0)),
+        ("gelu", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
+        ("gelu_tanh", lambda x: x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+        ("swish", lambda x: x / (1 + math.exp(-x))),
+        ("reglu", lambda x: max(2 * x, 0.0) * x),
+        ("geglu", lambda x: 2 * x * (1 + math.erf(2 * x / math.sqrt(2))) / 2 * x),
+        ("swiglu", lambda x: 2 * x / (1 + math.exp(-2 * x)) * x),
+    ],
+)
+def test_a_feedforward_is_its_formula(kind: str, formula: object) -> None:
+    """One channel; what is gated is multiplied by 1, what gates it by 2, the result by 3."""
+    backbone = llama2(layers=1, heads=1, width=1, feedforward_width=1).changed(feedforward=kind)
+    part = FeedForward(backbone).double()
+    part.up.weight.data.fill_(1)
+    part.down.weight.data.fill_(3)
+    if part.gate is not None:
+        part.gate.weight.data.fill_(2)
+    for x in (-3.0, -0.7, 0.0, 0.1, 2.5):
+        assert part(torch.tensor([[[x]]], dtype=torch.float64)).item() == pytest.approx(3 * formula(x), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bias", "expected"), [("none", []), ("qkv", ["gate", "qkv"]), ("all", ["gate", "out", "qkv"])]
+)
+def test_projections_have_the_biases_of_their_family(bias: str, expected: list[str]) -> None:
+    model = build(principled(gate_width=4), tiny("llama2").changed(bias=bias))
+    block = model.layers[0]
+    assert sorted(
+        name for name, part in block.attention.named_children() if getattr(part, "bias", None) is not None
+    ) == (expected)
+    assert (block.feedforward.up.bias is not None) is (bias == "all")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama2", "pythia", "babyberta"])
+def test_sink_tokens_are_not_read_out(family: str) -> None:
+    model = build(softmax(), tiny(family).changed(sink_tokens=3), inputs=TOKENS)
+    predictions = model(words())
+    assert predictions.shape == (2, 13, 11)
+    predictions.square().sum().backward()
+    assert (model.sink.weight.grad.abs().amax(-1) > 0).all()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama2"])
+def test_a_sink_token_is_one_more_token_in_front(family: str) -> None:
+    """With the embedding of token 5 as the sink, the model is the plain one on 5 and the sequence."""
+    with_sink = sharpened(build(ssa(), tiny(family).changed(sink_tokens=1), inputs=TOKENS))
+    plain = build(ssa(), tiny(family), inputs=TOKENS)
+    with_sink.sink.weight.data[0] = with_sink.read_in.weight.data[5]
+    plain.load_state_dict(
+        {name: value for name, value in with_sink.state_dict().items() if not name.startswith("sink")}
+    )
+    longer = torch.cat((torch.full((2, 1), 5), words()), 1)
+    torch.testing.assert_close(with_sink(words()), plain(longer)[:, 1:], rtol=1e-5, atol=1e-6)
+
+
+def test_sink_tokens_leave_other_weights_alone_and_take_positions() -> None:
+    backbone = gpt2(layers=1, heads=2, width=16, max_positions=13)
+    plain, rich = (
+        build(softmax(), backbone).state_dict(),
+        build(softmax(), backbone.changed(sink_tokens=2)).state_dict(),
+    )
+    assert set(rich) - set(plain) == {"sink.weight"}
+    assert all(torch.equal(rich[name], value) for name, value in plain.items())
+    with pytest.raises(SpecError, match="a sequence of 14 is longer than the 13 learned positions"):
+        build(softmax(), backbone.changed(sink_tokens=2))(torch.zeros(1, 12, 1))
+
+
+def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
+    backbone = tiny("gpt2").changed(dropout=0.3)
+    dropping, keeping = build(softmax(), backbone, inputs=TOKENS), build(softmax(), tiny("gpt2"), inputs=TOKENS)
+    torch.manual_seed(3)
+    first = dropping(words())
+    assert not torch.equal(first, dropping(words()))
+    torch.manual_seed(3)
+    assert torch.equal(first, dropping(words()))
+    dropping.eval()
+    assert torch.equal(dropping(words()), keeping(words()))
+
+
+def test_embeddings_and_both_parts_of_a_layer_are_dropped() -> None:
+    model = build(softmax(), tiny("gpt2").changed(dropout=0.5), inputs=TOKENS)
+    assert 0.4 < (model._embedded(words(63)) == 0).float().mean() < 0.6
+    block, x = model.layers[0], torch.randn(2, 63, 64, generator=torch.Generator().manual_seed(0))
+    for part in (block.attention, block.feedforward):
+        part.register_forward_hook(lambda *call: torch.zeros_like(call[-1]))
+    assert torch.equal(block(x), x)
+    for part in (block.attention, block.feedforward):
+        part._forward_hooks.clear()
+        part.register_forward_hook(lambda *call: torch.ones_like(call[-1]))
+    added = block(x) - x  # each part adds 0 or 1 / (1 - 0.5)
+    assert {round(value, 3) for value in added.flatten().tolist()} == {0.0, 2.0, 4.0}
+
+
+def test_an_encoder_sees_the_future_and_a_decoder_does_not() -> None:
+    changed = words().clone()
+    changed[:, -1] = (changed[:, -1] + 1) % 11
+    for family in ("gpt2", "llama2"):
+        for operator in OPERATORS:
+            decoder = sharpened(build(operator, tiny(family), inputs=TOKENS))
+            encoder = sharpened(build(operator, tiny(family).changed(causal=False), inputs=TOKENS))
+            assert torch.equal(decoder(words())[:, :-1], decoder(changed)[:, :-1])
+            assert (encoder(words())[:, 0] != encoder(changed)[:, 0]).any(-1).all()
+
+
+def test_a_masked_read_out_is_dense_gelu_norm_and_a_tied_projection_with_bias() -> None:
+    model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
+    assert model.read_out.weight is model.read_in.weight
+    model.read_out.bias.data = torch.arange(11.0)
+    found: list[Tensor] = []
+    model.layers[-1].register_forward_hook(lambda *call: found.append(call[-1]))
+    predictions = model(words())
+    dense = F.linear(found[0], model.predictor.dense.weight, model.predictor.dense.bias)
+    expected = F.layer_norm(F.gelu(dense), (64,)) @ model.read_in.weight.T + torch.arange(11.0)
+    torch.testing.assert_close(predictions, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_embeddings_are_normalised_where_the_family_does() -> None:
+    model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
+    embedded = model._embedded(words())
+    torch.testing.assert_close(embedded.std(-1, correction=0), torch.ones(2, 13), rtol=2e-2, atol=0)
+
+
+def test_a_family_without_positions_has_no_table() -> None:
+    backbone = tiny("gpt2")
+    names = {
+        positions.label: set(build(softmax(), backbone.changed(positions=positions)).state_dict())
+        for positions in (NoPositions(), Learned(count=63))
+    }
+    assert names["learned"] - names["none"] == {"position.weight"}

@@ -1,7 +1,7 @@
 """The family of position schemes."""
 
-import math
 from abc import abstractmethod
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -66,10 +66,23 @@ def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
     The first half of the buckets holds one distance each; the others grow geometrically up to `max_distance`, and
     everything farther is in the last.
     """
-    exact = count // 2
-    far = distance.clamp(min=exact).double()
-    grown = exact + (far / exact).log() / math.log(max_distance / exact) * (count - exact)
-    return torch.where(distance < exact, distance, grown.long().clamp(max=count - 1))
+    return torch.bucketize(distance, torch.tensor(_starts(count, max_distance), device=distance.device), right=True)
+
+
+@lru_cache(maxsize=64)
+def _starts(count: int, max_distance: int) -> tuple[int, ...]:
+    """The smallest distance in every bucket but the first.
+
+    In whole numbers, so that no rounding moves a border: n is in bucket e + k, of e exact ones and s others, from
+    (n / e)^s >= (max_distance / e)^k on.
+    """
+    exact, others = count // 2, count - count // 2
+    starts, n = list(range(1, exact + 1)), exact
+    for k in range(1, others):
+        while n**others * exact**k < max_distance**k * exact**others:
+            n += 1
+        starts.append(n)
+    return tuple(starts)
 
 
 def check_buckets(count: int, max_distance: int) -> None:

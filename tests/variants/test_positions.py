@@ -1,0 +1,220 @@
+"""Positions: what each scheme adds or turns, against plain Python, and what is relative about it."""
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from variants import Learned, NoPositions, Rotary, Tokens, Transformer, integral, softmax
+from variants.backbones import tiny
+from variants.operator import causal, distances
+from variants.positions.alibi import Alibi
+from variants.positions.bucket import Bucket
+from variants.positions.scheme import Positions, bucket
+from variants.positions.sinusoidal import Sinusoidal
+from variants.positions.t5 import T5
+
+EVERY: list[Positions] = [
+    NoPositions(),
+    Learned(count=63),
+    Sinusoidal(),
+    Rotary(),
+    Rotary(share=0.5),
+    Alibi(),
+    T5(),
+    Bucket(),
+]
+BIASES: list[Positions] = [Alibi(), T5(), T5(count=8, max_distance=20), Bucket(), Bucket(count=6, max_distance=9)]
+
+
+def by_kind(positions: Positions) -> str:
+    return "-".join(str(value) for value in positions.data().values())
+
+
+def table(positions: Positions, heads: int) -> Tensor | None:
+    made = torch.Generator().manual_seed(0)
+    return torch.randn(positions.buckets, heads, generator=made) if positions.buckets else None
+
+
+def test_every_scheme_is_tried_here() -> None:
+    assert {get_args(member.model_fields["kind"].annotation)[0] for member in Positions.members().values()} == {
+        positions.label for positions in EVERY
+    }
+
+
+@pytest.mark.parametrize("encoder", [False, True], ids=["causal", "encoder"])
+@pytest.mark.parametrize("positions", EVERY, ids=by_kind)
+def test_a_model_with_any_positions_learns_its_tables(positions: Positions, encoder: bool) -> None:
+    backbone = tiny("llama2").changed(positions=positions, causal=not encoder)
+    model = Transformer(backbone, [softmax()] * 2, inputs=Tokens(11), seed=0)
+    model(torch.arange(13)[None] % 11).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+    tables = 13 * 64 if positions.table else 32 * 4 if positions.buckets else 0
+    found = [p for name, p in model.named_parameters() if name.startswith("position")]
+    assert sum(int((p.grad != 0).sum()) for p in found) <= tables
+    assert bool(found) == bool(tables)
+
+
+def test_without_positions_an_encoder_has_no_order() -> None:
+    x, order = torch.randperm(11, generator=torch.Generator().manual_seed(0))[None], torch.arange(11).flip(0)
+    for positions in EVERY:
+        backbone = tiny("llama2").changed(positions=positions, causal=False)
+        model = Transformer(backbone, [softmax()] * 2, inputs=Tokens(11), seed=0)
+        for layer in model.layers:
+            layer.attention.qkv.weight.data *= 20
+        same = torch.allclose(model(x)[:, order], model(x[:, order]), rtol=1e-4, atol=1e-6)
+        symmetric = positions.label in ("none", "alibi", "bucket")  # these see |i - j|, which survives the reversal
+        assert same is symmetric, positions.label
+    order = torch.tensor([3, 0, 7, 1, 10, 2, 9, 4, 8, 5, 6])
+    for positions in (NoPositions(), Alibi(), Bucket()):
+        backbone = tiny("llama2").changed(positions=positions, causal=False)
+        model = Transformer(backbone, [softmax()] * 2, inputs=Tokens(11), seed=0)
+        for layer in model.layers:
+            layer.attention.qkv.weight.data *= 20
+        same = torch.allclose(model(x)[:, order], model(x[:, order]), rtol=1e-4, atol=1e-6)
+        assert same is (positions.label == "none"), positions.label
+
+
+@pytest.mark.parametrize("causal_model", [True, False], ids=["causal", "encoder"])
+@pytest.mark.parametrize("positions", BIASES, ids=by_kind)
+def test_what_is_added_depends_on_the_distance_alone(positions: Positions, causal_model: bool) -> None:
+    bias = positions.bias(distances(63, 63), 4, table(positions, 4), causal=causal_model)
+    assert bias is not None
+    assert positions.adds_bias
+    for offset in range(-62, 1 if causal_model else 63):
+        diagonal = bias.diagonal(offset, -2, -1)
+        assert (diagonal == diagonal[:, :1]).all()
+    assert len(bias[0][causal(63, 63)].unique()) > 3
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.25], ids=str)
+@pytest.mark.parametrize("signals", [1, 2])
+def test_rotary_products_depend_on_the_distance_alone(share: float, signals: int) -> None:
+    q, k = torch.randn(2, 1, 1, 1, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    positions = Rotary(share=share)
+    turned_q, turned_k = (positions.rotate(x.expand(1, 1, 63, 16), signals=signals)[0, 0] for x in (q, k))
+    products = turned_q @ turned_k.T
+    for offset in (-62, -7, 0, 3, 13):
+        diagonal = products.diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-12, atol=1e-12)
+    assert products[0].std() > 0.01
+
+
+def test_rotary_turns_pairs_by_their_frequency() -> None:
+    """Plain Python: two signals of 8 channels, of which the first 4 turn; pairs are (0, 2) and (1, 3)."""
+    x = torch.randn(1, 1, 7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = Rotary(share=0.5, base=100.0).rotate(x, signals=2)[0, 0].tolist()
+    for t, row in enumerate(x[0, 0].tolist()):
+        for start in (0, 8):
+            for pair, angle in ((0, float(t)), (1, t / 10)):
+                a, b = row[start + pair], row[start + pair + 2]
+                turned = complex(a, b) * complex(math.cos(angle), math.sin(angle))
+                assert found[t][start + pair] == pytest.approx(turned.real, abs=1e-12)
+                assert found[t][start + pair + 2] == pytest.approx(turned.imag, abs=1e-12)
+            assert found[t][start + 4 : start + 8] == row[start + 4 : start + 8]
+
+
+@pytest.mark.parametrize(
+    ("share", "signals", "said"),
+    [
+        (1.0, 16, r"even number of channels per signal; got 1; nearest is signals.count=8, or .*'before_split'"),
+        (0.25, 4, r"0.25 of 4 channels is 1; nearest is signals.count=2"),
+        (0.25, 8, r"0.25 of 2 channels is 0.5; nearest is signals.count=2"),
+        (0.3, 1, r"0.3 of 16 channels is 4.8; use other heads"),
+    ],
+)
+def test_a_share_that_is_no_even_number_of_channels_is_refused(share: float, signals: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        integral(signals).check(heads=4, kv_heads=4, head_width=16, positions=Rotary(share=share))
+
+
+def test_a_signal_of_pythia_may_be_rotated_before_the_split() -> None:
+    """96 channels in 8 signals of 12: a quarter of 12 is 3, a quarter of 96 is 24."""
+    pythia = Rotary(share=0.25)
+    with pytest.raises(ValueError, match=r"0.25 of 12 channels is 3; nearest is signals.count=6, or"):
+        integral(8).check(heads=8, kv_heads=8, head_width=96, positions=pythia)
+    integral(6).check(heads=8, kv_heads=8, head_width=96, positions=pythia)
+    integral(8, rotary="before_split").check(heads=8, kv_heads=8, head_width=96, positions=pythia)
+
+
+def test_alibi_of_eight_heads_halves_from_head_to_head() -> None:
+    bias = Alibi().bias(distances(7, 7), 8, None, causal=True)
+    assert bias[:, 5, 4].tolist() == [-1 / 2**h for h in range(1, 9)]
+    assert bias[0, 6].tolist() == [-3.0, -2.5, -2.0, -1.5, -1.0, -0.5, 0.0]
+
+
+def test_sinusoidal_waves_are_those_of_plain_python() -> None:
+    found = Sinusoidal().embedding(13, 7, torch.device("cpu"))
+    for t, row in enumerate(found.tolist()):
+        for channel, value in enumerate(row):
+            angle = t / 10_000 ** (channel // 2 * 2 / 7)
+            assert value == pytest.approx(math.cos(angle) if channel % 2 else math.sin(angle), abs=1e-6)
+
+
+def t5_bucket(distance: int, count: int, max_distance: int, *, encoder: bool) -> int:
+    """T5's own rule, in its own words: logarithms, rounded down."""
+    start = 0
+    if encoder:
+        count //= 2
+        start = count if distance < 0 else 0
+        distance = abs(distance)
+    distance, exact = max(distance, 0), count // 2
+    if distance < exact:
+        return start + distance
+    grown = math.log(distance / exact) / math.log(max_distance / exact) * (count - exact)
+    return start + min(exact + int(grown), count - 1)
+
+
+@pytest.mark.parametrize("encoder", [False, True], ids=["causal", "encoder"])
+@pytest.mark.parametrize(("count", "max_distance"), [(32, 128), (8, 20), (16, 100), (12, 63)])
+def test_buckets_are_those_of_t5(count: int, max_distance: int, encoder: bool) -> None:
+    positions = T5(count=count, max_distance=max_distance)
+    numbered = torch.arange(count, dtype=torch.float64)[:, None].expand(count, 3)
+    distance = distances(257, 257)
+    found = positions.bias(distance, 3, numbered, causal=not encoder)
+    expected = [[t5_bucket(d, count, max_distance, encoder=encoder) for d in row] for row in distance.tolist()]
+    assert found.tolist() == [expected] * 3
+
+
+def test_bucket_adds_the_index_itself() -> None:
+    found = Bucket().bias(distances(257, 257), 4, None, causal=True)
+    last = [t5_bucket(256 - j, 32, 128, encoder=False) for j in range(257)]
+    assert found[0, 256].tolist() == last
+    assert max(last) == 31
+
+
+@pytest.mark.parametrize(("count", "max_distance"), [(4, 3), (32, 17), (6, 4)])
+def test_every_distance_has_a_bucket_however_few_there_are(count: int, max_distance: int) -> None:
+    found = bucket(torch.arange(300), count, max_distance).tolist()
+    assert found == sorted(found)
+    assert found[: count // 2] == list(range(count // 2))
+    assert found[max_distance:] == [count - 1] * (300 - max_distance)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: T5(count=6), "multiple of 4"),
+        (lambda: T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
+        (lambda: Bucket(count=8, max_distance=4), r"got 4 with count=8, nearest is 5"),
+        (lambda: Rotary(share=0), "greater than 0"),
+        (lambda: tiny("gpt2").changed(positions={"kind": "rotery"}), "did you mean 'rotary'"),
+    ],
+)
+def test_positions_without_a_meaning_are_refused(build: object, said: str) -> None:
+    with pytest.raises((ValueError, SpecError), match=said):
+        build()
+
+
+def test_layers_of_other_head_counts_have_a_table_of_their_own() -> None:
+    from variants.papers.differential import differential
+
+    backbone = tiny("gpt2").changed(positions=T5())
+    model = Transformer(backbone, [softmax(), differential()], inputs=Tokens(11), seed=0)
+    tables = {name: tuple(p.shape) for name, p in model.named_parameters() if name.startswith("position_bias")}
+    assert tables == {"position_bias.2.weight": (32, 2), "position_bias.4.weight": (32, 4)}
+    plain = Transformer(backbone, [softmax()] * 2, inputs=Tokens(11), seed=0)
+    assert torch.equal(plain.position_bias["4"].weight, model.position_bias["4"].weight)
