@@ -1,167 +1,173 @@
 """Laws that hold for every operator there is. A new choice is found and proved here without a line of its own."""
 
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
 import pytest
 import torch
-from operators import EXAMPLES, HEAD_WIDTH, IDS, random_numbers, random_qkv
-from oracle import attend_in_floats
 from torch import Tensor
 
-from variants import Operator, Scalars, Transformer, attend, causal, gpt2, granularities
-from variants.number import Vector
-from variants.paths.choose import PATHS
+from grid.errors import SpecError
+from variants import Ground, Operator, Suppress, Total, Values, Weights, principled
+from variants.number import Number
+from variants.operator import KINDS
+from variants.papers.named import catalogue
+from variants.proof.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
+from variants.proof.examples import around, every_choice, examples, family, fit, named_operators, random_inputs
+from variants.proof.inputs import refined, with_number
+from variants.proof.law import near
+from variants.readouts.value_bias import ValueBias
+from variants.scored import Scores
 
-every_operator = pytest.mark.parametrize("operator", EXAMPLES, ids=IDS)
-
-
-def output(operator: Operator, q: Tensor, k: Tensor, v: Tensor, **extra: object) -> Tensor:
-    return attend(operator, q, k, v, **{"numbers": random_numbers(operator), **extra}).output
-
-
-@every_operator
-def test_it_equals_its_oracle_in_plain_floats(operator: Operator) -> None:
-    q, k, v = random_qkv(operator, length=7)
-    numbers = random_numbers(operator)
-    found = output(operator, q, k, v)
-    visible = causal(7, 7).tolist()
-    for head in range(2):
-        own = {
-            name: value[0, head, 0].tolist() if "ground_value" in name else value[0, head].item()
-            for name, value in numbers.items()
-        }
-        expected = attend_in_floats(operator, *(x[1, head].tolist() for x in (q, k, v)), visible, own)
-        torch.testing.assert_close(found[1, head], torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-12)
+EXAMPLES = examples()
 
 
-@every_operator
-def test_the_future_does_not_change_the_past(operator: Operator) -> None:
-    q, k, v = random_qkv(operator, length=63)
-    before = output(operator, q, k, v)
-    k[:, :, 40:] += 1.0
-    v[:, :, 40:] += 1.0
-    assert (output(operator, q, k, v)[:, :, :40] == before[:, :, :40]).all()
+@pytest.mark.parametrize("law", LAWS, ids=[law.name.replace(" ", "-") for law in LAWS])
+@pytest.mark.parametrize("operator", EXAMPLES, ids=[example.label.replace(" ", "-") for example in EXAMPLES])
+def test_it_keeps_the_law_or_says_that_it_breaks_it(operator: Operator, law: Law) -> None:
+    check(operator, law)
 
 
-@every_operator
-def test_a_prefix_computes_what_the_whole_computes_there(operator: Operator) -> None:
-    q, k, v = random_qkv(operator, length=13)
-    whole = output(operator, q, k, v)[:, :, :7]
-    torch.testing.assert_close(output(operator, q[:, :, :7], k[:, :, :7], v[:, :, :7]), whole, rtol=1e-12, atol=1e-14)
+def test_every_choice_and_every_named_operator_is_proved() -> None:
+    proved = {operator.key for operator in EXAMPLES}
+    assert {operator.key for operator in named_operators()} <= proved
+    found = {(stage, getattr(operator, stage).kind) for operator in EXAMPLES for stage in KINDS}
+    there = {(stage, kind) for stage in KINDS for kind in family(stage).members()}
+    assert found == there
+    assert len({operator.label for operator in EXAMPLES}) == len(EXAMPLES), "two examples have one name"
 
 
-@every_operator
-@pytest.mark.parametrize("garbage", [0.0, 1e4, -1e30], ids=str)
-def test_what_is_hidden_leaves_no_trace(operator: Operator, garbage: float) -> None:
-    q, k, v = random_qkv(operator)
-    mask = causal(13, 13).clone()
-    mask[:, 4] = False
-    clean = output(operator, q, k, v, mask=mask)
-    k[:, :, 4], v[:, :, 4] = garbage, garbage
-    assert (output(operator, q, k, v, mask=mask) == clean).all()
+def test_a_choice_stands_as_near_to_softmax_as_it_can() -> None:
+    plain = Operator()
+    for operator in every_choice():
+        stage = operator.name.partition(" ")[0]
+        others = [each for each in KINDS if each != stage and getattr(operator, each) != getattr(plain, each)]
+        assert len(others) + (operator.signals != plain.signals) <= 2, operator.name
 
 
-@every_operator
-def test_a_query_that_sees_nothing_is_finite_and_has_finite_gradients(operator: Operator) -> None:
-    q, k, v = (x.requires_grad_() for x in random_qkv(operator))
-    numbers = {name: value.requires_grad_() for name, value in random_numbers(operator).items()}
-    mask = causal(13, 13).clone()
-    mask[5] = False
-    attended = attend(operator, q, k, v, mask=mask, numbers=numbers)
-    attended.output.square().sum().backward()
-    for x in (q, k, v, *numbers.values()):
-        assert x.grad is None or x.grad.isfinite().all()
-    ground = numbers.get("readout.ground_value", torch.zeros((1, 1, 1, 1), dtype=torch.float64))
-    assert (attended.output[:, :, 5] == ground[..., 0, :].expand_as(attended.output[:, :, 5])).all()
-    if attended.ground is not None:
-        assert (attended.ground[:, :, 5] == 1).all()
+def test_what_is_broken_is_a_law_and_has_a_reason() -> None:
+    broken = {operator.label: operator.breaks for operator in EXAMPLES if operator.breaks}
+    assert broken
+    for label, laws in broken.items():
+        assert set(laws) <= set(MAY_BREAK), label
+        assert all(len(reason.split()) > 3 for reason in laws.values()), label
 
 
-@every_operator
-def test_weights_and_ground_account_for_everything(operator: Operator) -> None:
-    attended = attend(operator, *random_qkv(operator), numbers=random_numbers(operator))
-    total = attended.weights.sum(-1, keepdim=True)
-    if attended.ground is not None:
-        total = total + attended.ground
-    torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-12, atol=0)
+def test_every_limit_of_a_named_operator_is_tried() -> None:
+    proved = {operator.key for operator in EXAMPLES}
+    assert all(known.make().key in proved for known in catalogue().values() if known.limits)
 
 
-@every_operator
-def test_gradients_are_those_of_finite_differences(operator: Operator) -> None:
-    inputs = [x[:1, :1].clone().requires_grad_() for x in random_qkv(operator, length=4)]
-    numbers = {name: value[:, :1].clone().requires_grad_() for name, value in random_numbers(operator, heads=1).items()}
-
-    def function(q: Tensor, k: Tensor, v: Tensor, *values: Tensor) -> Tensor:
-        return attend(operator, q, k, v, numbers=dict(zip(numbers, values, strict=True))).output
-
-    assert torch.autograd.gradcheck(function, (*inputs, *numbers.values()))
+def test_the_numbers_of_an_example_are_away_from_their_start_and_vary() -> None:
+    operator = principled("head", gate_width=4)
+    inputs = random_inputs(operator, length=7)
+    assert inputs.numbers["normaliser.threshold"].shape == (2, 2, 7, 1)
+    assert inputs.numbers["readout.ground_value"].shape[1:] == (2, 7, 8)
+    for name, value in inputs.numbers.items():
+        assert (value != operator.numbers()[name].init).all()
 
 
-@every_operator
-def test_batch_and_heads_may_be_permuted(operator: Operator) -> None:
-    q, k, v = random_qkv(operator, heads=3)
-    numbers = random_numbers(operator, heads=3)
-    found = output(operator, q, k, v, numbers=numbers)
-    batch, heads = [1, 0], [2, 0, 1]
-    turned = {name: value[:, heads] for name, value in numbers.items()}
-    again = output(operator, *(x[batch][:, heads] for x in (q, k, v)), numbers=turned)
-    torch.testing.assert_close(again, found[batch][:, heads], rtol=1e-12, atol=1e-14)
+def test_heads_are_widened_until_they_carry_an_operator() -> None:
+    split = Operator(gate=Suppress(width=16, dims="split"))
+    assert fit(split).channels == 24
+    with pytest.raises(SpecError, match="no heads of up to 128 channels carry .*leaves none"):
+        fit(Operator(gate=Suppress(width=128, dims="split")))
 
 
-@every_operator
-def test_it_survives_json_with_its_key(operator: Operator) -> None:
-    again = Operator.model_validate_json(operator.model_dump_json())
-    assert again == operator
-    assert again.key == operator.key
+def test_a_number_is_tried_at_every_granularity_that_its_operator_accepts() -> None:
+    operator = Operator(normaliser=Ground())
+    pers = [per for per, _ in refined(operator, "normaliser.threshold")]
+    assert len(pers) == len(Number.allowed)
+    assert pers[0] == ()
+    with pytest.raises(SpecError, match="has no number"):
+        with_number(operator, "normaliser.0.threshold", Number(init=0.0))
 
 
-@every_operator
-def test_every_path_that_can_run_it_agrees_with_the_definition(operator: Operator) -> None:
-    q, k, v = random_qkv(operator)
-    numbers = random_numbers(operator)
-    able = [path for path in PATHS if path.cannot(operator) is None]
-    assert able[-1].name == "reference"
-    for mask in (None, causal(13, 13).flip(0)):
-        expected = attend(operator, q, k, v, mask=mask, numbers=numbers).output
-        for path in able:
-            poisoned = path.run(operator, q, k, v, mask, numbers)
-            torch.testing.assert_close(poisoned, expected, rtol=1e-10, atol=1e-12)
+def test_what_differs_is_said_with_its_place() -> None:
+    came = torch.tensor([[1.0, 2.0], [3.0, torch.nan]])
+    with pytest.raises(LawBroken, match=r"expected 4, came nan at \[1, 1\] \(1 of 4 entries\), for numbers"):
+        near(came, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "numbers")
+    with pytest.raises(LawBroken, match=r"expected shape \[2\], came \[2, 2\]"):
+        near(came, torch.zeros(2), "numbers")
+    near(torch.tensor([torch.inf]), torch.tensor([torch.inf]), "the same infinity")
 
 
-def refined(operator: Operator, name: str, per: str) -> Operator:
-    stage, field = name.split(".")
-    choice = getattr(operator, stage)
-    return operator.changed(**{stage: choice.changed(**{field: getattr(choice, field).at(per)})})
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a test defines is no choice of the package."""
+    before = {stage: dict(family(stage)._members) for stage in KINDS}
+    yield
+    for stage, members in before.items():
+        family(stage)._members.clear()
+        family(stage)._members.update(members)
 
 
-REFINEMENTS = [
-    pytest.param(operator, name, per, id=f"{label}-{name}-{per}")
-    for operator, label in zip(EXAMPLES, IDS, strict=True)
-    for name, number in operator.numbers().items()
-    for per in granularities[1 : 3 if isinstance(number, Vector) else 4]
-]
+def broken(operator: Operator) -> set[str]:
+    return {finding.law for finding in prove(operator) if not finding.proved}
 
 
-@pytest.mark.parametrize(("operator", "name", "per"), REFINEMENTS)
-def test_a_finer_number_computes_the_same_function_at_step_0(operator: Operator, name: str, per: str) -> None:
-    backbone = gpt2(layers=2, heads=2, width=2 * HEAD_WIDTH, max_positions=16)
-    x = torch.randn(2, 11, 1, generator=torch.Generator().manual_seed(3))
-    predictions = []
-    for each in (refined(operator, name, "constant"), refined(operator, name, per)):
-        model = Transformer(backbone, [each] * 2, inputs=Scalars(), seed=5)
-        predictions.append(model(x))
-    torch.testing.assert_close(*predictions, rtol=1e-5, atol=1e-7)
+def test_a_mask_that_leaks_is_found(forgotten: None) -> None:
+    class Leaks(Total):
+        kind: Literal["leaks_in_a_test"] = "leaks_in_a_test"  # type: ignore[assignment]
+
+        def weights(self, scores: Scores) -> Weights:
+            assert scores.log is not None
+            f = scores.log.exp()  # of hidden keys too
+            return Weights(f * scores.mask / f.sum(-1, keepdim=True), None)
+
+    found = broken(Operator(normaliser=Leaks()))
+    assert {"oracle", "one key", "prefix", "blind rows"} <= found
+    assert not found & {"json", "parameters", "granularity", "sequences", "heads"}
 
 
-@pytest.mark.parametrize(("operator", "name", "per"), REFINEMENTS)
-def test_a_finer_number_is_trained(operator: Operator, name: str, per: str) -> None:
-    backbone = gpt2(layers=2, heads=2, width=2 * HEAD_WIDTH, max_positions=16)
-    model = Transformer(backbone, [refined(operator, name, per)] * 2, inputs=Scalars(), seed=5)
-    x = torch.randn(4, 11, 1, generator=torch.Generator().manual_seed(3))
-    for layer in model.layers:  # larger logits than at the start, so that thresholds matter
-        layer.attention.qkv.weight.data *= 30
-    model(x).square().sum().backward()
-    attribute = name.replace(".", "_")
-    for layer in model.layers:
-        numbers = layer.attention.numbers
-        assert numbers.table[attribute].grad.abs().max() > 0
-        if per == "query":
-            assert numbers.projection[attribute].grad.abs().max() > 0
+def test_a_gradient_that_is_lost_is_found(forgotten: None) -> None:
+    class Deaf(ValueBias):
+        kind: Literal["deaf_in_a_test"] = "deaf_in_a_test"  # type: ignore[assignment]
+
+        def output(self, weights: Weights, v: Tensor, *, bias: Tensor) -> Tensor:
+            return super().output(weights, v, bias=bias.detach())
+
+    assert broken(Operator(readout=Deaf())) == {"slopes", "training"}
+
+
+def test_an_error_in_a_formula_is_a_law_broken(forgotten: None) -> None:
+    class Fails(Total):
+        kind: Literal["fails_in_a_test"] = "fails_in_a_test"  # type: ignore[assignment]
+
+        def weights(self, scores: Scores) -> Weights:
+            raise RuntimeError("no such thing")
+
+    finding = find(Operator(normaliser=Fails()), LAWS[0])
+    assert not finding.proved
+    assert finding.words == "expected a value, came RuntimeError: no such thing"
+
+
+def test_a_law_that_is_said_to_be_broken_and_is_kept_is_found(forgotten: None) -> None:
+    class Modest(Total):
+        kind: Literal["modest_in_a_test"] = "modest_in_a_test"  # type: ignore[assignment]
+
+        @property
+        def breaks(self) -> dict[str, str]:
+            return {"causality": "it is modest and means nothing by it"}
+
+    (law,) = (law for law in LAWS if law.name == "causality")
+    with pytest.raises(LawBroken, match="says it breaks 'causality' .* and keeps it"):
+        check(Operator(normaliser=Modest()), law)
+
+
+def test_a_choice_gets_the_surroundings_that_give_it_a_meaning(forgotten: None) -> None:
+    class Needs(Values):
+        needs_ground: ClassVar[bool] = True
+        kind: Literal["needs_in_a_test"] = "needs_in_a_test"  # type: ignore[assignment]
+
+    class Never(Values):
+        kind: Literal["never_in_a_test"] = "never_in_a_test"  # type: ignore[assignment]
+
+        @property
+        def needs_ground(self) -> bool:  # type: ignore[override]
+            raise ValueError("it stands alone")
+
+    operator = around("readout", Needs())
+    assert operator.normaliser == Ground()
+    with pytest.raises(SpecError, match="no operator was found around readout 'never_in_a_test'.*it stands alone"):
+        around("readout", Never())

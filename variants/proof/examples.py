@@ -1,94 +1,130 @@
-"""Operators to prove laws about, found by walking the package: every named one, every choice of every stage.
-
-And what they are tried on: random heads of 8 channels and random values for their numbers.
-"""
+"""Operators to prove laws about: every choice of every stage, every named one, and combinations across papers."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from functools import lru_cache
+from itertools import combinations, product
 
 from grid.errors import SpecError
-from variants.number import HeadShape, Matrix, Number
-from variants.operator import KINDS, Operator, head_shape
+from variants.operator import KINDS, Operator
+from variants.papers.named import catalogue
+from variants.papers.principled import principled
+from variants.proof.inputs import Fit, Inputs, fit, random_inputs
+from variants.stage import Stage
 
-HEAD_WIDTH = 8
+__all__ = [
+    "Fit",
+    "Inputs",
+    "around",
+    "combined",
+    "distinct",
+    "every_choice",
+    "examples",
+    "family",
+    "fit",
+    "named_operators",
+    "random_inputs",
+]
 
 
-def family(stage: str) -> type:
+def family(stage: str) -> type[Stage]:
     """The family of choices of a stage of an operator."""
     found = Operator.model_fields[stage].annotation
     assert isinstance(found, type)
+    assert issubclass(found, Stage)
     return found
 
 
 def every_choice() -> Iterator[Operator]:
     """An operator for every choice of every stage, the other stages as near to softmax as it allows."""
     for stage in KINDS:
-        for kind, member in family(stage).members().items():  # type: ignore[attr-defined]
+        for kind, member in family(stage).members().items():
             yield around(stage, member.example()).changed(name=f"{stage} {kind}")
 
 
-def around(stage: str, choice: object) -> Operator:
-    """An operator with `choice` at `stage`: softmax otherwise, or with what makes the combination mean something."""
-    for more in _SURROUNDINGS:
+def around(stage: str, choice: Stage) -> Operator:
+    """An operator with `choice` at `stage`: softmax otherwise, or with as little else changed as gives it a meaning.
+
+    Raises:
+        SpecError: no two further stages give it one.
+    """
+    reason = ""
+    for more in _surroundings():
+        if stage in more:
+            continue
         try:
-            return Operator().changed(**{**more, stage: choice})
+            operator = Operator().changed(**{**more, stage: choice})
+            fit(operator)
+        except SpecError as error:
+            reason = reason or str(error)
+        else:
+            return operator
+    raise SpecError(
+        f"no operator was found around {stage} {choice.label!r}, whatever two other stages are; alone: {reason}"
+    )
+
+
+def _surroundings() -> Iterator[dict[str, object]]:
+    """Nothing, what is needed most often, then one and two other stages changed."""
+    yield {}
+    yield {"normaliser": {"kind": "ground"}}
+    singles: list[dict[str, object]] = [{"signals": {"count": 2}}]
+    for stage in KINDS:
+        default = Operator.model_fields[stage].default
+        members = (member for member in family(stage).members().values() if not isinstance(default, member))
+        singles += [{stage: member.example()} for member in members]
+    yield from singles
+    yield from ({**a, **b} for a, b in combinations(singles, 2) if not a.keys() & b.keys())
+
+
+def named_operators() -> Iterator[Operator]:
+    """Every named operator with its default arguments, under its function's name."""
+    for name, known in catalogue().items():
+        yield known.make().changed(name=name)
+
+
+def combined() -> Iterator[Operator]:
+    """Combinations across papers, where they have a meaning."""
+    ours = principled("head", gate_width=4)
+    yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
+    pairs = [("score", "normaliser"), ("merge", "normaliser"), ("extra", "normaliser"), ("forgetting", "score")]
+    pairs += [("rescale", "normaliser"), ("product", "score")]
+    for first, second in pairs:
+        for a, b in product(family(first).members().values(), family(second).members().values()):
+            yield from _legal(Operator(), {first: a.example(), second: b.example()}, "")
+    for stage in KINDS:
+        if stage not in ("margin", "gate"):
+            for member in family(stage).members().values():
+                yield from _legal(ours, {stage: member.example()}, "principled ")
+
+
+def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:
+    """The operator with these stages, alone or with two signals; nothing if it has no meaning either way."""
+    name = start + " ".join(f"{stage} {choice.kind}" for stage, choice in stages.items())  # type: ignore[attr-defined]
+    for more in ({}, {"signals": {"count": 2}}):
+        try:
+            operator = base.changed(**stages, **more, name=name)
+            fit(operator)
         except SpecError:
             continue
-    raise SpecError(f"no operator was found for {stage} {getattr(choice, 'label', choice)!r}")
+        yield operator
+        return
 
 
-_SURROUNDINGS: tuple[dict[str, object], ...] = (
-    {},
-    {"normaliser": {"kind": "ground"}},
-    {"signals": {"count": 2}},
-    {"normaliser": {"kind": "none"}},
-)
+def distinct(operators: Iterator[Operator]) -> list[Operator]:
+    """Each operator once, under the first name it had."""
+    found: dict[str, Operator] = {}
+    for operator in operators:
+        found.setdefault(operator.key, operator)
+    return list(found.values())
 
 
-class Inputs(NamedTuple):
-    """Queries, keys, values and an operator's numbers, of float64 unless they are moved."""
+@lru_cache(maxsize=1)
+def examples() -> tuple[Operator, ...]:
+    """All of them, each once: what the package proves its laws on."""
 
-    q: Tensor
-    """[B, H, T, D + G]."""
-    k: Tensor
-    v: Tensor
-    """[B, H, T, D]."""
-    numbers: dict[str, Tensor]
+    def every() -> Iterator[Operator]:
+        yield from named_operators()
+        yield from every_choice()
+        yield from combined()
 
-    def heads(self, *, chosen: list[int]) -> "Inputs":
-        """The same for some heads, in that order."""
-        numbers = {name: value[:, chosen] if value.shape[1] > 1 else value for name, value in self.numbers.items()}
-        return Inputs(self.q[:, chosen], self.k[:, chosen], self.v[:, chosen], numbers)
-
-
-def random_inputs(
-    operator: Operator, *, batch: int = 2, heads: int = 2, length: int = 13, seed: int = 0, scale: float = 1.0
-) -> Inputs:
-    """Standard normal q, k (times `scale`) and v; numbers in their range, one per head, away from where they start.
-
-    Numbers that may vary by token are different at each.
-    """
-    made = torch.Generator().manual_seed(seed)
-    channels = HEAD_WIDTH * operator.merge.heads_joined
-    q, k, v = (
-        torch.randn((batch, heads, length, size), generator=made, dtype=torch.float64)
-        for size in (channels + operator.added_channels, channels + operator.added_channels, channels)
-    )
-    shape = head_shape(operator, heads=heads, query=q.shape[-1], value=channels, width=1)
-    numbers = {name: _drawn(number, shape, (batch, length), made) for name, number in operator.numbers().items()}
-    return Inputs(q * scale, k * scale, v, numbers)
-
-
-def _drawn(number: Number, shape: HeadShape, tokens: tuple[int, int], made: torch.Generator) -> Tensor:
-    """A value for every head, and for every token where the number may vary by token and does."""
-    at = number.at(("layer", "head")) if ("layer", "head") in number.allowed and not number.random else number
-    raw = at.table(shape, 0).double() if at.trained else at.fixed(shape, 0).double()
-    raw = raw.expand(1, shape.heads, *raw.shape[2:])
-    if {"query", "token"} & set(number.per):
-        raw = raw.expand(tokens[0], -1, tokens[1], -1)
-    spread = 0.3 if isinstance(number, Matrix) else 0.5
-    raw = raw + spread * torch.randn(raw.shape, generator=made, dtype=torch.float64)
-    return number.value(raw, 0) if at.trained else raw
+    return tuple(distinct(every()))

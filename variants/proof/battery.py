@@ -1,0 +1,67 @@
+"""The battery: every law, tried on an operator, and what came of it."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from variants.operator import Operator
+from variants.proof import gradients, models, precision, symmetry, values, visibility
+from variants.proof.law import Law, LawBroken
+
+LAWS: tuple[Law, ...] = (
+    *values.LAWS,
+    *visibility.LAWS,
+    *gradients.LAWS,
+    *symmetry.LAWS,
+    *models.LAWS,
+    *precision.LAWS,
+)
+"""All laws, the cheapest and most telling first."""
+
+MAY_BREAK = ("causality", "prefix", "heads")
+"""The laws that an operator may break, when it says so in `breaks`."""
+
+
+class Finding(NamedTuple):
+    """One law, tried on one operator."""
+
+    law: str
+    kept: bool
+    declared: str | None
+    """The reason why the operator breaks the law, where it says that it does."""
+    words: str
+    """What was expected and what came, where the law does not hold."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether what the operator says of the law is true."""
+        return self.kept == (self.declared is None)
+
+
+def find(operator: Operator, law: Law) -> Finding:
+    """Try one law; an error in a formula is a law broken too."""
+    declared = operator.breaks.get(law.name) if law.name in MAY_BREAK else None
+    try:
+        law.check(operator)
+    except LawBroken as broken:
+        return Finding(law.name, kept=False, declared=declared, words=str(broken))
+    except Exception as error:  # noqa: BLE001  # a user's formula raises anything
+        return Finding(law.name, kept=False, declared=None, words=_told(error))
+    return Finding(law.name, kept=True, declared=declared, words="")
+
+
+def _told(error: Exception) -> str:
+    return f"expected a value, came {type(error).__name__}: {error}"
+
+
+def prove(operator: Operator) -> Iterator[Finding]:
+    """Every law, tried on `operator`."""
+    return (find(operator, law) for law in LAWS)
+
+
+def check(operator: Operator, law: Law) -> None:
+    """Raise LawBroken unless the law holds, or is broken as declared."""
+    found = find(operator, law)
+    if found.declared is not None and found.kept:
+        raise LawBroken(f"{operator.label!r} says it breaks {law.name!r} ({found.declared}), and keeps it")
+    if not found.proved:
+        raise LawBroken(found.words)

@@ -1,0 +1,81 @@
+"""The law of low precision: bfloat16 inputs cost what rounding costs, and no more."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from variants.attend import Heads, prepared
+from variants.operator import Operator
+from variants.paths.choose import PATHS
+from variants.positions.none import NoPositions
+from variants.proof.inputs import Inputs, random_inputs
+from variants.proof.law import Law, require
+
+
+class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
+    """While entered, the result of every tensor operation is rounded to bfloat16: a naive evaluation."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        return tree_map(lambda x: _rounded(x, args), found)
+
+
+def _rounded(x: Any, args: tuple[Any, ...]) -> Any:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return x
+    if any(x is each for each in args):  # in place
+        return x.copy_(x.bfloat16())
+    return x.bfloat16().to(x.dtype)
+
+
+def _low_precision(operator: Operator) -> None:
+    given = random_inputs(operator, scale=2.0, seed=7).to(torch.float32)
+    rounded = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
+    exact = _along("reference", operator, _prepared(operator, rounded.to(torch.float64)))
+    with EveryStepRounded():  # type: ignore[no-untyped-call]
+        naive = _along("reference", operator, _prepared(operator, rounded.to(torch.float32)))
+    ready = _prepared(operator, rounded)
+    for path in PATHS:
+        if path.cannot(operator) is None:
+            error = _error(_along(path.name, operator, ready), exact)
+            _at_most(error, _error(naive, exact), f"every step, on path {path.name!r}")
+    after = _along("reference", operator, ready.to(torch.float64))
+    _at_most(_error(_along("reference", operator, ready), after), _error(after.bfloat16(), after), "the exact output")
+
+
+def _prepared(operator: Operator, inputs: Inputs) -> Inputs:
+    q, k = prepared(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+    return inputs._replace(q=q, k=k)
+
+
+def _along(name: str, operator: Operator, inputs: Inputs) -> Tensor:
+    (path,) = (path for path in PATHS if path.name == name)
+    return path.run(operator, Heads(inputs.q, inputs.k, inputs.v), inputs.numbers)
+
+
+def _error(came: Tensor, exact: Tensor) -> float:
+    return float((came.double() - exact).abs().max())
+
+
+def _at_most(error: float, rounding: float, what: str) -> None:
+    require(
+        error <= 2 * rounding,
+        f"expected an error of at most {2 * rounding:.3g}, twice that of rounding {what}, came {error:.3g}, for "
+        "bfloat16 inputs",
+    )
+
+
+LAWS = (
+    Law(
+        "low precision",
+        "On bfloat16 inputs its error is at most twice that of rounding every step; the definition's, at most twice "
+        "that of rounding the output once.",
+        _low_precision,
+    ),
+)
