@@ -21,10 +21,12 @@ class Scores(NamedTuple):
     sign: Tensor | None = None
     """-1, 0 or 1, of such a score that can be negative."""
     plain: Tensor | None = None
-    """f, of any other score."""
+    """f, of any other score; f / e^m where there is `exponent`."""
     score: Callable[[Tensor], Tensor] = torch.exp
     """The operator's score with its numbers filled in, for logits of the normaliser's own: ln f if `log` is there,
     else f."""
+    exponent: Tensor | None = None
+    """m [..., H, T, 1] of a `plain` score that has parts known by their logarithm."""
 
     @property
     def visible_count(self) -> Tensor:
@@ -45,7 +47,11 @@ class Scores(NamedTuple):
         `further` [..., T, 1] are logarithms that m must not be below. m is 0 for scores that are known as they are.
         """
         if self.plain is not None:
-            return Relative(self.plain.masked_fill(~self.mask, 0), None)
+            f, m = self.plain.masked_fill(~self.mask, 0), self.exponent
+            if m is None or further is None:
+                return Relative(f, m)
+            larger = torch.maximum(m, further.detach())
+            return Relative(f * (m - larger).exp(), larger)
         assert self.log is not None
         log = self.log.masked_fill(~self.mask, -float("inf"))
         largest = log.amax(-1, keepdim=True)
@@ -54,6 +60,25 @@ class Scores(NamedTuple):
         largest = largest.detach().clamp(min=-1e30)  # finite where a row sees nothing
         f = (log - largest).exp()
         return Relative(f if self.sign is None else f * self.sign, largest)
+
+    def beside(self, logit: Tensor) -> tuple["Relative", Tensor]:
+        """As `relative`, and in the same units the score of one further logit, at least 0; nothing overflows.
+
+        `logit` broadcasts to [..., H, T, 1].
+        """
+        own = self.score(logit)
+        if self.log is not None:
+            found = self.relative(own)
+            assert found.m is not None
+            return found, (own - found.m).exp()
+        own = own.clamp(min=0)
+        found = self.relative(own.clamp(min=torch.finfo(own.dtype).tiny).log())
+        return found, own * found.unit()
+
+    def projected(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
+        """Weights that `onto` makes of a map of ln f, hidden entries -inf; a row that sees nothing gets 0."""
+        empty = ~self.mask.any(-1, keepdim=True)
+        return onto(self.visible_log().masked_fill(empty, 0)).masked_fill(~self.mask, 0)
 
 
 class Relative(NamedTuple):

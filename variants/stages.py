@@ -177,11 +177,14 @@ class Gate(Stage):
         """The same for one query and one key."""
 
 
+Range = Literal["positive", "nonnegative", "any", "as its logit"]
+"""Of a score: above 0; not below 0; any number; not below 0 where its logit is not."""
+
+
 class Score(Stage):
     """How much a key counts, before normalisation. A member derives from `LogScore` or `PlainScore`."""
 
-    range: ClassVar[Literal["positive", "nonnegative", "any", "as its logit"]]
-    """Of f: above 0; not below 0; any number; not below 0 where its logit is not."""
+    range: ClassVar[Range]
     identities: ClassVar[tuple[Tends, ...]] = ()
 
     @abstractmethod
@@ -204,7 +207,7 @@ class LogScore(Score):
     """A score known by the logarithm of its magnitude, so that nothing overflows."""
 
     functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
-    range: ClassVar = "positive"
+    range: ClassVar[Range] = "positive"
 
     @abstractmethod
     def log_score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
@@ -223,7 +226,7 @@ class PlainScore(Score):
     """A score that is computed as it is: it may be zero or negative, and grows slowly enough not to overflow."""
 
     functions: ClassVar[tuple[str, ...]] = ("score", "oracle")
-    range: ClassVar = "any"
+    range: ClassVar[Range] = "any"
 
     @abstractmethod
     def score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:

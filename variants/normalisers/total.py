@@ -1,6 +1,6 @@
 """Divide by the sum over visible keys: weights are a distribution.
 
-w_ij = f_ij / sum_j f_ij          a query that sees nothing gets 0
+w_ij = f_ij / sum_j f_ij          a query that sees nothing, or whose scores are all 0, gets 0
 """
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ class Total(Normaliser):
 
     def weights(self, scores: Scores) -> Weights:
         f = scores.relative().f
-        return Weights(f / f.sum(-1, keepdim=True).clamp(min=1e-30), None)
+        total = f.sum(-1, keepdim=True)
+        return Weights(f / total.masked_fill(total == 0, 1), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)

@@ -8,13 +8,38 @@ from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
 from variants.scores.ssa import SSA
 
+Per = Literal["constant", "layer", "head", "query"]
 
-@named("003", limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),))
+
+@named(
+    "003",
+    limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
+    traps=(
+        "The paper trains n and b per head from 1.5 and 1; its released GPT-2 code per layer from e^0.4 and e, "
+        "exponentials without n >= 1; its later code n per layer from 1.5 with b fixed at 0.8.",
+        "In that GPT-2 code the score is not called where fused attention is there: the run called SSA is softmax.",
+        "Formulas by sgn and |z| have gradient 0 at z = 0 in autograd; the slope there is n b.",
+    ),
+)
 def ssa(
-    n: float = 1.5, b: float = 1.0, *, per: Literal["constant", "layer", "head", "query"] = "head", name: str = "SSA"
+    n: float = 1.5,
+    b: float = 1.0,
+    *,
+    per: Per = "head",
+    b_per: Per | None = None,
+    n_link: Literal["at_least_one", "positive"] = "at_least_one",
+    name: str = "SSA",
 ) -> Operator:
-    """SSA scores under the ordinary sum; n and b per head as in the paper, starting at 1.5 and 1."""
+    """SSA scores under the ordinary sum; n and b per head as in the paper, starting at 1.5 and 1.
+
+    "constant" is fixed. `b_per` is b's own granularity, by default n's. The variants of released code:
+    `ssa(math.exp(0.4), math.e, per="layer", n_link="positive")`, `ssa(1.5, 0.8, per="layer", b_per="constant")`, and
+    `ssa(2.0, per="constant")`.
+    """
     return Operator(
         name=name,
-        score=SSA(n=Number(init=n, per=per, link="at_least_one"), b=Number(init=b, per=per, link="positive")),
+        score=SSA(
+            n=Number(init=n, per=per, link=n_link),
+            b=Number(init=b, per=per if b_per is None else b_per, link="positive"),
+        ),
     )

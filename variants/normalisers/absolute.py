@@ -1,0 +1,28 @@
+"""Divide by the sum of sizes, for scores of both signs.
+
+w_ij = f_ij / sum_j |f_ij|          a query that sees nothing, or whose scores are all 0, gets 0
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from variants.scored import Scores
+from variants.stages import Normaliser, Weights
+
+
+class Absolute(Normaliser):
+    """The sizes of the weights sum to one; no epsilon."""
+
+    source: ClassVar[str] = "Integral Transformer, eq. 4 (Cog)"
+    needs: ClassVar = "any"
+
+    kind: Literal["absolute"] = "absolute"
+
+    def weights(self, scores: Scores) -> Weights:
+        f = scores.relative().f
+        total = f.abs().sum(-1, keepdim=True)
+        return Weights(f / total.masked_fill(total == 0, 1), None)
+
+    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+        total = sum(abs(each) for each in f)
+        return [each / total if total else 0.0 for each in f], 0.0

@@ -1,0 +1,45 @@
+"""Different scores in different heads (baselines of paper 003)."""
+
+from typing import Literal
+
+from variants.normalisers.absolute import Absolute
+from variants.normalisers.count import Count
+from variants.operator import Operator
+from variants.papers.named import named
+from variants.scores.exponential import Exponential
+from variants.scores.head_groups import HeadGroups
+from variants.scores.relu import Relu
+from variants.scores.square import Square
+from variants.scores.tanh import Tanh
+from variants.scores.uniform import Uniform
+
+
+@named(
+    "003",
+    traps=(
+        "The second half's projections of queries and keys are parameters without a purpose.",
+        "Averaging is over the visible tokens, not over the whole length.",
+    ),
+)
+def soft_avg(*, name: str = "SOFT/AVG") -> Operator:
+    """Softmax in the first half of the heads, the mean of the visible values in the second."""
+    return Operator(name=name, score=HeadGroups(parts=(Exponential(), Uniform())))
+
+
+@named(
+    "003",
+    traps=(
+        "The paper does not say how these scores are normalised; divided='count' takes means over the visible keys.",
+        "At logits of 0 only the averaging heads have an output.",
+    ),
+)
+def four_scores(divided: Literal["count", "absolute"] = "count", *, name: str = "Four scores") -> Operator:
+    """tanh, mean, ReLU and square, each in a quarter of the heads.
+
+    `divided` by the number of visible keys, or by the sum of the scores' sizes.
+    """
+    return Operator(
+        name=name,
+        score=HeadGroups(parts=(Tanh(), Uniform(), Relu(), Square())),
+        normaliser=Count() if divided == "count" else Absolute(),
+    )

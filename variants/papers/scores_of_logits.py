@@ -1,0 +1,73 @@
+"""Softmax's exponential exchanged for another function of the logit, with and without a sum below it (paper 004)."""
+
+from typing import Literal
+
+from variants.normalisers.against_count import AgainstCount
+from variants.normalisers.clamped import Clamped
+from variants.normalisers.none import NoNormaliser
+from variants.number import Number
+from variants.operator import Operator
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
+from variants.scores.elu_plus_one import EluPlusOne
+from variants.scores.identity import Identity
+from variants.scores.sigmoid import Sigmoid
+
+_GROWS = "Outputs grow with the number of visible keys: a fresh model's weights sum to"
+_FAILED = "The paper reports that training failed."
+
+
+def _sigmoid(shift: float, per: Literal["constant", "layer", "head"]) -> Sigmoid:
+    return Sigmoid(shift=Number(init=shift, per=per))
+
+
+@named("004", traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."))
+def sigmoid(
+    shift: float = 0.0, *, per: Literal["constant", "layer", "head"] = "constant", name: str = "Sigmoid"
+) -> Operator:
+    """sigmoid(z + b) as weights, without a sum; b = 0 in the paper."""
+    return Operator(name=name, score=_sigmoid(shift, per), normaliser=NoNormaliser())
+
+
+@named("004", limits=(Limit("b -> -inf", {"score.shift": -40.0}, softmax),))
+def sigmoid_normalised(
+    shift: float = 0.0, *, per: Literal["constant", "layer", "head"] = "constant", name: str = "Sigmoid normalised"
+) -> Operator:
+    """sigmoid(z + b) over its sum; softmax where all z + b are far below 0."""
+    return Operator(name=name, score=_sigmoid(shift, per))
+
+
+@named(
+    "beyond",
+    traps=(
+        "The published b = -ln n has the length n of training; here n is what each query sees. "
+        "sigmoid(-math.log(n)) is the published one.",
+    ),
+)
+def sigmoid_log_count(*, name: str = "Sigmoid - ln n") -> Operator:
+    """sigmoid(z - ln n) for n visible keys, so that rows of a fresh model sum to nearly one (Ramapuram et al. 2024)."""
+    return Operator(name=name, normaliser=AgainstCount())
+
+
+@named("004", traps=(f"{_GROWS} K.",))
+def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
+    """elu(z) + 1 as weights, without a sum."""
+    return Operator(name=name, score=EluPlusOne(), normaliser=NoNormaliser())
+
+
+@named("004", traps=(_FAILED, "It is softmax for queries all of whose logits are at most 0."))
+def elu_plus_one_normalised(*, name: str = "ELU + 1 normalised") -> Operator:
+    """elu(z) + 1 over its sum."""
+    return Operator(name=name, score=EluPlusOne())
+
+
+@named("004", traps=("It is linear attention without features: its outputs are sums, of both signs, of any size.",))
+def identity(*, name: str = "Identity") -> Operator:
+    """The logits as weights, without a sum."""
+    return Operator(name=name, score=Identity(), normaliser=NoNormaliser())
+
+
+@named("004", traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."))
+def identity_clamped(*, name: str = "Identity clamped") -> Operator:
+    """The logits over max(|their sum|, 1)."""
+    return Operator(name=name, score=Identity(), normaliser=Clamped())
