@@ -66,10 +66,6 @@ def _axes(per: object) -> object:
     return per
 
 
-def _named(per: str | tuple[Axis, ...]) -> tuple[Axis, ...]:
-    return _NAMED.get(per, ()) if isinstance(per, str) else per
-
-
 Granularity = Annotated[tuple[Axis, ...], BeforeValidator(_axes)]
 
 
@@ -194,7 +190,8 @@ class Vector(Number):
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
         """The same vector at another granularity; a fixed one has no noise on its start."""
-        return self.changed(per=per, learned=None, **({} if _named(per) else {"spread": 0.0}))
+        fixed = per in ("constant", ())
+        return self.changed(per=per, learned=None, spread=0.0 if fixed else self.spread)
 
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return 1, shape.value

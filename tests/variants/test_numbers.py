@@ -24,7 +24,7 @@ from variants.rescales.affine import Affine
 from variants.signals import Signals
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
-LAMBDA_INIT = (0.2, 0.3555, 0.4707, 0.5561)
+LAMBDA_INIT = {0: 0.2, 1: 0.3555, 2: 0.4707, 3: 0.5561, 10: 0.7701, 11: 0.7779}
 
 
 def numbers_of(operator: Operator, layer: int = 0, shape: HeadShape = SHAPE) -> NumberParameters:
@@ -73,11 +73,12 @@ class TestStart:
         assert torch.equal(before[:, :, :6], after[:, :, :6])
         assert not torch.equal(before[:, :, 6], after[:, :, 6])
 
-    @pytest.mark.parametrize(("layer", "start"), list(enumerate(LAMBDA_INIT)))
-    def test_lambda_starts_as_in_the_paper(self, layer: int, start: float) -> None:
-        lam, norm = Contrast(init=0.2, deep=0.8, per="constant"), ByDepth(init=0.8, deep=0.2)
-        assert lam.fixed(SHAPE, layer).item() == pytest.approx(start, abs=5e-5)
-        assert norm.fixed(SHAPE, layer).item() == pytest.approx(1 - start, abs=5e-5)
+    @pytest.mark.parametrize(("layer", "start"), LAMBDA_INIT.items())
+    def test_lambda_and_the_factor_of_the_norm_start_as_in_the_paper(self, layer: int, start: float) -> None:
+        found = differential(form="scalar").at_init(SHAPE, layer)
+        assert found["merge.factor"].item() == pytest.approx(start, abs=5e-5)
+        assert found["head_norm.factor"].item() == pytest.approx(1 - start, abs=5e-5)
+        assert differential().numbers()["merge.factor"].init_at(layer) == pytest.approx(start, abs=5e-5)
 
     def test_lambda_counts_layers_of_the_whole_model(self) -> None:
         operators = Placement(share=0.5).operators(differential(form="scalar"), 4)
