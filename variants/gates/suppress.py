@@ -4,7 +4,7 @@
 
 The gate channels are the last of the head and are not rotated. With dims="split" they are taken from the head's own
 width (no parameters added, the semantic product loses them); with dims="add" the head gets them in addition.
-Source: Principled Attention, section 3.1 (g_ij, b_ij); operators with released code scale both products.
+The paper's section 3.1 leaves the scale 1 / sqrt(d_g) out; its section 1 has it, and so has this.
 """
 
 import math
@@ -27,7 +27,9 @@ class Suppress(Gate):
     strength: Number = Number(init=-5.0)
     """Gating strength beta; at -5 an indifferent key (g = 0) loses 0.005 nats, at 0 it loses ln(2)^2 = 0.48."""
     width: PositiveInt = 16
+    """Gate channels d_g of a query and of a key."""
     dims: Literal["add", "split"] = "add"
+    """Whether they come on top of the head's channels or out of them."""
 
     @classmethod
     def example(cls) -> Self:
