@@ -19,6 +19,7 @@ from variants.number import HeadShape, KeyVector
 from variants.operator import distances
 from variants.papers.beyond import fox, qk_norm, selective, ssmax
 from variants.papers.biases import fixed_value_bias, key_bias, key_value_bias
+from variants.papers.kernels import cosformer, linear_elu, mlp_kernel
 from variants.papers.temperature import temperature
 from variants.papers.windows import prefix_lm, sliding_window
 from variants.preparations.rms_norm import RMSNorm
@@ -262,6 +263,24 @@ def test_at_its_horizon_a_cosformer_logit_is_not_negative(dtype: torch.dtype) ->
     assert (CosFormer(length=7).logits(x, x, distances(8, 8)) >= 0).all()
 
 
+def test_normalised_features_need_no_scale() -> None:
+    q, k, v = random_heads()
+    found = attend(linear_elu(), q, k, v).output
+    z = ((F.elu(q) + 1) @ (F.elu(k) + 1).transpose(-2, -1)).tril()
+    torch.testing.assert_close(found, z @ v / z.sum(-1, keepdim=True), **EXACT)
+
+
+def test_a_query_without_a_positive_channel_gets_nothing_from_cosformer() -> None:
+    q, k, v = random_heads()
+    q[:, :, 5] = -q[:, :, 5].abs()
+    q.requires_grad_()
+    output = attend(cosformer(), q, k, v).output
+    output.square().sum().backward()
+    assert (output[:, :, 5] == 0).all()
+    assert q.grad is not None
+    assert q.grad.isfinite().all()
+
+
 # transforms and margins
 
 
@@ -368,7 +387,7 @@ def test_selective_attention_goes_by_the_first_head() -> None:
         (key_value_bias(), 2 * 2 * D),
         (key_value_bias(shared=True), 2 * D),
         (fixed_value_bias(), 2 * D),
-        (Operator(product=MLP()), 2 * D * D),
+        (mlp_kernel(), 2 * D * D),
         (ssmax(), 2),
         (fox(), 16 * 2 + 2),
         (fox("head"), 2),

@@ -20,6 +20,7 @@ from variants import (
     principled,
     softmax,
 )
+from variants.normalisers.sink import Sink
 from variants.papers.principled import principled_gate, principled_ground, principled_margin
 from variants.proof.oracle import attend_in_floats
 
@@ -109,6 +110,21 @@ def test_a_smooth_maximum_tends_to_it() -> None:
     each = torch.logaddexp(z / tau, torch.full_like(z, gamma / tau)) * tau
     smooth = z.masked_fill(~seen, -math.inf).exp() / each.exp().masked_fill(~seen, 0).sum(-1, keepdim=True)
     torch.testing.assert_close(keys, smooth, rtol=2**tau - 1, atol=0)
+
+
+def test_at_temperature_1_the_smooth_maximum_is_a_sink() -> None:
+    """Z_1 = sum e^a + K e^gamma: a sink of s = gamma + ln K, whose mass grows with the keys."""
+    q, k, v = random_heads()
+    gamma = 0.3
+    count = torch.arange(1, 14, dtype=torch.float64).reshape(1, 1, 13, 1)
+    sink = attend(Operator(normaliser=Sink()), q, k, v, numbers={"normaliser.logit": gamma + count.log()})
+    seen, z = causal(13, 13), q @ k.transpose(-2, -1) / math.sqrt(8)
+    total = (z.exp() + math.exp(gamma)).masked_fill(~seen, 0).sum(-1, keepdim=True)
+    torch.testing.assert_close(sink.weights, z.exp().masked_fill(~seen, 0) / total, **EXACT)
+    ours, ground = ground_weights(z, seen, torch.tensor(gamma, dtype=torch.float64))
+    assert sink.ground is not None
+    assert (ours > sink.weights)[..., seen].all()  # a smooth maximum is above the maximum
+    assert (ground < sink.ground).all()
 
 
 def test_far_below_threshold_it_is_softmax() -> None:

@@ -2,8 +2,8 @@
 
     a = gamma + c (z - gamma),   c_i = 1 + softplus(alpha) ln K_i
 
-computed as  c z + (1 - c) gamma,  which loses no bits of z when c = 1 and gamma is far away. With one visible key c = 1.
-K is counted before gating.
+computed as  c z + (1 - c) gamma,  which loses no bits of z when c = 1 and gamma is far away. With one visible key
+c = 1. K is counted before gating.
 """
 
 import math

@@ -3,8 +3,8 @@
     a = c z,   c_i = s ln K_i          weights  K^(s z) / sum K^(s z)
 
 so that the weight of one relevant key does not fade as keys are added. With one visible key c = 0, and its logit is 0.
-Under a normaliser with a threshold, the margin over the threshold is what grows. A fixed s = 1 / ln 512 is log-n scaling
-for models trained at 512 keys.
+Under a normaliser with a threshold, the margin over the threshold is what grows. A fixed s = 1 / ln 512 is log-n
+scaling for models trained at 512 keys.
 """
 
 import math

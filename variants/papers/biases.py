@@ -6,7 +6,8 @@ from variants.extras.key_bias import KeyBias
 from variants.extras.key_value_bias import KeyValueBias
 from variants.number import KeyVector, Vector
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.named import Limit, named
+from variants.papers.sinks import off_by_one
 
 _SHARED = "In the paper's table 11 the marks over the columns cannot be right: the first of each pair is not shared."
 
@@ -15,7 +16,7 @@ def _key(*, shared: bool) -> KeyVector:
     return KeyVector(init=0.0, per="layer" if shared else "head", spread=0.02)
 
 
-@named("004", traps=(_SHARED,))
+@named("004", limits=(Limit("k* = 0", {"extra.learned_key": 0.0}, off_by_one),), traps=(_SHARED,))
 def key_bias(*, shared: bool = False, name: str = "K biases") -> Operator:
     """A learned key of value 0, per head or shared by a layer's heads."""
     return Operator(name=name, extra=KeyBias(learned_key=_key(shared=shared)))

@@ -1,0 +1,45 @@
+"""Attention without an exponential: weights are products of features (papers 003 and 004)."""
+
+from variants.normalisers.clamped import Clamped
+from variants.normalisers.none import NoNormaliser
+from variants.operator import Operator
+from variants.papers.named import named
+from variants.products.cosformer import CosFormer
+from variants.products.linear_elu import LinearELU
+from variants.products.mlp import MLP
+from variants.scores.identity import Identity
+
+_DIVERGED = "The paper reports that its training failed."
+
+
+@named("004", traps=("The scale 1 / sqrt(d) cancels.",))
+def linear_elu(*, name: str = "linear ELU") -> Operator:
+    """Weights proportional to phi(q) . phi(k), phi(x) = elu(x) + 1: linear attention."""
+    return Operator(name=name, product=LinearELU(), score=Identity())
+
+
+@named("004", traps=(_DIVERGED,))
+def linear_elu_unnormalised(*, name: str = "linear ELU, not normalised") -> Operator:
+    """Weights phi(q) . phi(k) / sqrt(d), phi(x) = elu(x) + 1, that need not sum to 1."""
+    return Operator(name=name, product=LinearELU(), score=Identity(), normaliser=NoNormaliser())
+
+
+@named("004")
+def mlp_kernel(*, name: str = "MLP kernel") -> Operator:
+    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, divided by |their sum| where that is above 1."""
+    return Operator(name=name, product=MLP(), score=Identity(), normaliser=Clamped())
+
+
+@named("004")
+def mlp_kernel_unnormalised(*, name: str = "MLP kernel, not normalised") -> Operator:
+    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, of either sign."""
+    return Operator(name=name, product=MLP(), score=Identity(), normaliser=NoNormaliser())
+
+
+@named("003")
+def cosformer(length: int | None = None, *, name: str = "cosFormer") -> Operator:
+    """Weights proportional to relu(q) . relu(k), less with distance by a cosine.
+
+    `length` is M, at least the longest sequence; None takes the length of the sequence, as the released code does.
+    """
+    return Operator(name=name, product=CosFormer(length=length), score=Identity())
