@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants import Learned, NoPositions, Rotary, Tokens, Transformer, integral, softmax
+from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, integral, softmax
 from variants.backbones import tiny
 from variants.operator import causal, distances
+from variants.papers.differential import differential
 from variants.positions.alibi import Alibi
 from variants.positions.bucket import Bucket
 from variants.positions.scheme import Positions, bucket
@@ -209,9 +210,17 @@ def test_positions_without_a_meaning_are_refused(build: object, said: str) -> No
         build()
 
 
-def test_layers_of_other_head_counts_have_a_table_of_their_own() -> None:
-    from variants.papers.differential import differential
+@pytest.mark.parametrize("positions", BIASES, ids=by_kind)
+def test_what_is_added_may_not_turn_a_mass_negative(positions: Positions) -> None:
+    kernel = Operator(product={"kind": "relu"}, score={"kind": "identity"})
+    with pytest.raises(ValueError, match="add to the logits, which score 'identity' then takes below zero"):
+        kernel.check(heads=4, kv_heads=4, head_width=16, positions=positions)
+    for harmless in (Rotary(), Sinusoidal(), Learned(count=7), NoPositions()):
+        kernel.check(heads=4, kv_heads=4, head_width=16, positions=harmless)
+    softmax().check(heads=4, kv_heads=4, head_width=16, positions=positions)
 
+
+def test_layers_of_other_head_counts_have_a_table_of_their_own() -> None:
     backbone = tiny("gpt2").changed(positions=T5())
     model = Transformer(backbone, [softmax(), differential()], inputs=Tokens(11), seed=0)
     tables = {name: tuple(p.shape) for name, p in model.named_parameters() if name.startswith("position_bias")}

@@ -1,0 +1,217 @@
+"""The papers' models have the papers' sizes, and every operator trains in every family."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from grid.errors import SpecError
+from runners import LinearFunctions, Text, Training, Trial
+from variants import Backbone, Operator, Scalars, Tokens, Transformer, gpt2, softmax, ssa
+from variants.backbones import (
+    FAMILIES,
+    Family,
+    babyberta_8m,
+    gpt2_small,
+    icl,
+    llama2_1b2,
+    llama2_125m,
+    llama3_1b,
+    llama3_3b,
+    pythia_125m,
+    qwen1_5_0b5,
+    qwen2_125m,
+    sink_1b,
+    sink_60m,
+    tiny,
+)
+from variants.papers.named import catalogue
+from variants.proof.examples import every_choice
+from variants.visible.prefix import Prefix
+
+EVERY: dict[str, Operator] = {
+    **{operator.name: operator for operator in every_choice()},
+    **{f"named {name}": known.make() for name, known in catalogue().items()},
+}
+BACKBONES: dict[str, Backbone] = {family: tiny(family) for family in FAMILIES}
+
+REFUSED: dict[Family, set[str]] = {
+    **{family: set() for family in FAMILIES},
+    "pythia": {"named integral", "named integral_weights"},  # a quarter of the 2 channels of each of 8 signals
+}
+
+
+def check(operator: Operator, backbone: Backbone) -> None:
+    operator.check(
+        heads=backbone.heads,
+        kv_heads=backbone.key_heads,
+        head_width=backbone.head_width,
+        positions=backbone.positions,
+    )
+
+
+def refused(operator: Operator, backbone: Backbone) -> bool:
+    try:
+        check(operator, backbone)
+    except ValueError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("make", "vocabulary", "expected"),
+    [
+        (llama2_125m, 32_000, 125_015_808),
+        (llama2_1b2, 32_000, 1_195_993_088),
+        (pythia_125m, 32_000, 125_020_416),
+        (qwen2_125m, 32_000, 125_015_808),
+        (icl, None, 9_609_473),
+        (gpt2_small, 50_257, 124_439_808),
+        (babyberta_8m, 8_192, 8_523_520),  # RoBERTa has one token-type vector of 256 more
+        (sink_60m, 50_432, 58_998_528 + 2 * 50_432 * 768),
+        (sink_1b, 50_432, 1_130_457_088 + 2 * 50_432 * 2048),
+        (qwen1_5_0b5, 151_936, 463_987_712),
+        (llama3_1b, 128_256, 1_235_814_400),
+        (llama3_3b, 128_256, 3_212_749_824),
+    ],
+)
+def test_the_models_of_the_papers_have_their_parameters(
+    make: Callable[[], Backbone], vocabulary: int | None, expected: int
+) -> None:
+    backbone = make()
+    inputs = Scalars() if vocabulary is None else Tokens(vocabulary)
+    with torch.device("meta"):
+        model = Transformer(backbone, [softmax()] * backbone.layers, inputs=inputs, seed=0)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
+def test_every_operator_trains_in_every_family(name: str, family: Family) -> None:
+    """One step: finite predictions, finite gradients, finite parameters after it."""
+    operator, backbone = EVERY[name], BACKBONES[family]
+    if refused(operator, backbone):
+        assert name in REFUSED[family]
+        return
+    model = Transformer(backbone, [operator] * 2, inputs=Tokens(11), seed=0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    made = torch.Generator().manual_seed(0)
+    x = torch.randint(11, (2, 13), generator=made)
+    predictions = model(x)
+    assert predictions.shape == (2, 13, 11)
+    torch.nn.functional.cross_entropy(predictions.flatten(0, 1), x.flatten()).backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert all(gradients[f"layers.{layer}.attention.qkv.weight"].abs().max() > 0 for layer in (0, 1))
+    optimiser.step()
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+    assert model(x).isfinite().all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_family_cannot_carry_is_known(family: Family) -> None:
+    assert {name for name, operator in EVERY.items() if refused(operator, BACKBONES[family])} == REFUSED[family]
+
+
+def test_a_family_that_does_not_exist_is_named() -> None:
+    with pytest.raises(SpecError, match=r"the families of backbones are gpt2, llama2, .*; got 'bert'"):
+        tiny("bert")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kv_heads": 3}, "kv_heads divides heads 4; got 3, nearest is 2"),
+        ({"heads": 5}, "heads divides width 64; got 5, nearest is 4"),
+        ({"parallel": True, "norm_position": "post"}, "parallel=True is about norms before"),
+        ({"dropout": 1.0}, "less than 1"),
+        ({"sink_tokens": -1}, "greater than or equal to 0"),
+        ({"feedforward": "silu"}, "'swish'"),
+        ({"bias": True}, "'none', 'all' or 'qkv'"),
+        ({"kvheads": 2}, "did you mean 'kv_heads'"),
+    ],
+)
+def test_a_backbone_without_a_meaning_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        tiny("gpt2").changed(**fields)
+
+
+def test_equal_backbones_are_one_spec() -> None:
+    backbone = tiny("gpt2")
+    assert backbone.changed(kv_heads=4) == backbone
+    single = gpt2(layers=1, heads=1, width=8)
+    assert single.changed(head_outputs="added") == single
+    assert backbone.changed(head_outputs="added").key != backbone.key
+
+
+TASK = LinearFunctions(points=5, batch=8)
+WORDS = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=13)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"model": tiny("gpt2").changed(causal=False)}, "predicts what comes next and an encoder sees it; use .*True"),
+        ({"task": WORDS, "model": tiny("babyberta")}, "predicts what comes next and an encoder sees it"),
+        ({"operator": Operator(visible=Prefix(length=3))}, "a query inside the prefix sees the prefix's later keys"),
+        ({"model": tiny("llama2").changed(read_out="mlm")}, "read_out='mlm' predicts tokens; the task has none"),
+        (
+            {"model": gpt2(layers=1, heads=1, width=8, max_positions=9).changed(sink_tokens=1)},
+            "up to 79 tokens and the model has 9 positions, 1 of them for sink tokens",
+        ),
+        (
+            {"operator": catalogue()["differential"].make(), "model": tiny("llama3").changed(kv_heads=1)},
+            "needs kv_heads divisible by 2; got 1, nearest is 2",
+        ),
+        ({"placement": {"side": "inner"}}, "2 layers have none"),
+    ],
+)
+def test_a_trial_that_cannot_be_meant_is_refused(fields: dict[str, object], said: str) -> None:
+    trial = Trial(task=TASK, model=tiny("gpt2"), operator=softmax(), training=Training(steps=1))
+    with pytest.raises(SpecError, match=said):
+        trial.changed(**fields)
+
+
+def test_a_model_that_reads_scalars_has_no_masked_head() -> None:
+    with pytest.raises(SpecError, match="read_out='mlm' predicts tokens and the model reads scalars"):
+        Transformer(tiny("babyberta"), [softmax()] * 2, inputs=Scalars(), seed=0)
+
+
+def test_a_placement_of_a_trial_has_one_spelling() -> None:
+    trial = Trial(task=TASK, model=tiny("gpt2"), operator=ssa(), training=Training(steps=1))
+    alternate, top = (trial.changed(placement=each) for each in ({"side": "alternate"}, {"share": 0.5}))
+    assert alternate == top
+
+
+@pytest.mark.parametrize(
+    ("family", "neighbour", "expected"),
+    [
+        ("qwen2", "llama2", {"name", "bias", "norm_eps", "positions"}),
+        ("llama3", "llama2", {"name", "kv_heads", "positions"}),
+        (
+            "pythia",
+            "gpt2",
+            {"name", "feedforward", "feedforward_width", "parallel", "positions", "tied"},
+        ),
+        (
+            "babyberta",
+            "gpt2",
+            {
+                "name",
+                "feedforward",
+                "feedforward_width",
+                "norm_position",
+                "positions",
+                "causal",
+                "embedding_norm",
+                "dropout",
+                "read_out",
+            },
+        ),
+    ],
+)
+def test_a_family_differs_from_its_neighbour_in_what_makes_it(
+    family: Family, neighbour: Family, expected: set[str]
+) -> None:
+    one, other = tiny(family).data(), tiny(neighbour).data()
+    assert {name for name, value in one.items() if value != other[name]} == expected
