@@ -29,6 +29,10 @@ MODEL = "gpt2_small"
 """The backbone that added parameters are counted in when none is named."""
 
 
+SOFTMAX = ("product", "score", "normaliser", "readout")
+"""The stages that say what softmax is."""
+
+
 class NumberRow(NamedTuple):
     """A number of an operator, in words."""
 
@@ -151,9 +155,8 @@ def find_model(name: str) -> Backbone:
     """The papers' model `name` of `variants.backbones`; NotFoundError names the nearest."""
     known = presets()
     if name not in known:
-        raise NotFoundError(
-            f"there is no model {name!r}{did_you_mean(name, list(known))}; there are {', '.join(known)}"
-        )
+        near = did_you_mean(name, list(known))
+        raise NotFoundError(f"there is no model {name!r}; there are {', '.join(known)}{near}")
     return known[name]()
 
 
@@ -171,7 +174,7 @@ def presets() -> dict[str, Callable[[], Backbone]]:
 def explain(known: Named, model: str = MODEL) -> Explanation:
     """Everything about a named operator; NotFoundError for an unknown model."""
     operator = known.make()
-    parts = different(operator)
+    parts = different(operator) or {name: getattr(operator, name) for name in SOFTMAX}
     traps = [*known.traps, *(trap for stage in parts.values() for trap in getattr(stage, "traps", ()))]
     return Explanation(
         name=known.name,

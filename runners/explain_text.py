@@ -13,7 +13,7 @@ def write_explanation(found: Explanation) -> None:
     write(f"{found.name}: {found.line}\n{found.paper}\n")
     write(found.use)
     _listed("arguments", found.arguments)
-    for part in found.parts or (Part("all stages", "softmax", "Every stage is the default.", ""),):
+    for part in found.parts:
         write(f"\n{part.stage} = {part.kind}")
         _formula(part)
     _numbers(found.numbers)
