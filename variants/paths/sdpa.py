@@ -1,50 +1,186 @@
-"""PyTorch's fused scaled-dot-product attention: softmax weights, any number of signals (the scale says it all)."""
+"""PyTorch's fused scaled-dot-product attention, and what can be folded into its inputs or done to its output.
 
+    margin, temperature      row factors c_i / tau go into the queries
+    learned key and value    one more column
+    sink with logit s        one more column and channel: the query's is s / scale, the sink's own is 1, others 0
+    its value v0             one more channel of the values, which is the sink's weight
+    several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
+    affine                   alpha o + (mean - alpha) / N times a running sum of the values
+
+Where the mask is causal, as many empty queries as there are learned columns go in front, so that it stays causal.
+"""
+
+from functools import cached_property
+from typing import final
+
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, finished
+from variants.attend import Heads, Keywords, finished
 from variants.operator import NumberValues, Operator, by_stage
 from variants.products.dot import Dot
+from variants.rescales.affine import Affine
+from variants.stages import sliced
 
-_STAGES = {
-    "extra": "none",
-    "product": "dot",
-    "transform": "none",
-    "forgetting": "none",
-    "margin": "none",
-    "gate": "none",
-    "score": "exponential",
-    "normaliser": "total",
-    "merge": "logits",
-    "rescale": "none",
-    "readout": "values",
+_KINDS = {
+    "extra": ("none", "key_bias", "key_value_bias"),
+    "product": ("dot",),
+    "transform": ("none", "temperature"),
+    "forgetting": ("none",),
+    "margin": ("none", "log_count", "ssmax"),
+    "gate": ("none",),
+    "score": ("exponential",),
+    "normaliser": ("total", "sink"),
+    "merge": ("logits", "mean", "difference"),
+    "rescale": ("none", "scale", "affine"),
+    "readout": ("values", "ground_value", "value_bias"),
 }
 
 
 def cannot(operator: Operator) -> str | None:
     """Why this path cannot run `operator`, or None when it can."""
-    for stage, kind in _STAGES.items():
+    for stage, kinds in _KINDS.items():
         given = getattr(operator, stage)
-        if given.kind != kind:
-            return f"sdpa computes {stage} {kind!r} only, not {given.kind!r}"
+        if given.kind not in kinds:
+            return f"sdpa computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
     return None
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Output [B, H, T, D]. A query that sees nothing gets 0."""
-    scale = Dot().scale(heads.q.shape[-1], operator.signals.count)
-    mask = _mask(operator, heads)
-    output = F.scaled_dot_product_attention(
-        heads.q, heads.k, heads.v, attn_mask=mask, is_causal=mask is None, scale=scale
-    )
-    return finished(operator, output, by_stage(numbers))
+    """Output [B, H, T, D]. A query that sees nothing gets 0, or what the learned columns hold."""
+    return _Folded(operator, heads, by_stage(numbers)).output().to(heads.v.dtype)
 
 
-def _mask(operator: Operator, heads: Heads) -> Tensor | None:
-    """What SDPA is told; None where causal says it all."""
-    square = heads.q.shape[-2] == heads.k.shape[-2]
-    if heads.mask is None and heads.bias is None and operator.visible.label == "everything" and square:
-        return None
-    mask = operator.visible.restricted(heads.model_mask, heads.distance)
-    return mask if heads.bias is None else heads.bias.to(heads.q.dtype).masked_fill(~mask, -float("inf"))
+@final
+class _Folded:
+    """One computation: what is folded into the inputs, the fused kernel, what is done to its output."""
+
+    def __init__(self, operator: Operator, heads: Heads, value: Keywords) -> None:
+        self._operator, self._heads, self._value = operator, heads, value
+        self._working = torch.promote_types(heads.q.dtype, torch.float32)
+        self._pair = operator.extra.pair(**value["extra"])
+        square = heads.q.shape[-2] == heads.k.shape[-2]
+        self._causal = square and heads.mask is None and operator.visible.label == "everything"
+
+    def output(self) -> Tensor:
+        """[B, H, T, D]."""
+        operator, value = self._operator, self._value
+        output, ground = self._split(self._merged(self._fused()))
+        output = self._rescaled(output)
+        if ground is not None:
+            output = output + ground * value["readout"]["ground_value"]
+        if operator.readout.label == "value_bias":
+            output = output + value["readout"]["value_bias"]
+        return finished(operator, output, value)
+
+    @property
+    def _grounded(self) -> bool:
+        return self._operator.readout.label == "ground_value"
+
+    def _split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The output, and the weight [B, H, T, 1] of the sink, which came as one more channel."""
+        if not self._grounded:
+            return output, None
+        ground = output[..., -1:]
+        rescale = self._value["rescale"]
+        factor = rescale.get("factor", rescale.get("scale"))
+        return output[..., :-1], ground if factor is None else factor * ground
+
+    @cached_property
+    def _seen(self) -> Tensor:
+        return self._operator.visible.restricted(self._heads.model_mask, self._heads.distance)
+
+    @cached_property
+    def _count(self) -> Tensor:
+        return self._seen.sum(-1, keepdim=True, dtype=self._working)
+
+    @cached_property
+    def _margin(self) -> Tensor | None:
+        if self._operator.margin.label == "none":
+            return None
+        return self._operator.margin.factor(self._count, **self._value["margin"])
+
+    @property
+    def _factor(self) -> Tensor | None:
+        """What a query is multiplied by: c_i / tau."""
+        c = self._margin
+        if self._operator.transform.label != "temperature":
+            return c
+        tau = self._value["transform"]["tau"]
+        return 1 / tau if c is None else c / tau
+
+    def _fused(self) -> Tensor:
+        """[S, B, H, T, D], or [B, H, T, D] where logits are merged."""
+        operator, heads, signals = self._operator, self._heads, self._operator.signals.count
+        plain, width = operator.merge.of_logits, heads.q.shape[-1]
+        scale = Dot().scale(width, signals) if plain else Dot().scale(width // signals)
+        q, k, v = heads.q, heads.k, heads.v
+        if self._pair is not None:
+            k = torch.cat((self._pair.key.to(k).expand_as(k[..., :1, :]), k), -2)
+            v = torch.cat((self._column(self._pair.value), v), -2)
+        q = q if self._factor is None else (q * self._factor).to(q.dtype)
+        if not plain:
+            q, k = sliced(q, signals), sliced(k, signals)
+        if operator.normaliser.label == "sink":
+            q, k = _with_sink(q, k, self._value["normaliser"]["logit"] / scale)
+            v = torch.cat((self._column(None), v), -2)
+            if self._grounded:
+                v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
+        return self._attention(q, k, v.expand(*k.shape[:-1], -1), scale)
+
+    def _column(self, value: Tensor | None) -> Tensor:
+        """The value of a learned column, [B, H, 1, D]."""
+        one = self._heads.v[..., :1, :]
+        return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
+
+    def _attention(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        columns, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
+        mask = self._mask()
+        if mask is None:
+            q = F.pad(q, (0, 0, columns, 0))
+        elif columns:
+            mask = F.pad(mask, (columns, 0), value=True if mask.dtype == torch.bool else 0.0)
+        if mask is not None and mask.ndim == 4 and len(front) == 3:
+            mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
+        q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale)
+        return output.reshape(*front, *output.shape[-2:])[..., columns if mask is None else 0 :, :]
+
+    def _mask(self) -> Tensor | None:
+        """What the kernel is told; None where causal says it all."""
+        bias = self._heads.bias
+        if bias is None:
+            return None if self._causal else self._seen
+        bias = bias if self._margin is None else self._margin * bias
+        return bias.to(self._heads.q.dtype).masked_fill(~self._seen, -float("inf"))
+
+    def _merged(self, output: Tensor) -> Tensor:
+        merge = self._operator.merge
+        if merge.of_logits:
+            return output
+        if merge.label == "mean":
+            return output.mean(0)
+        return output[0] - self._value["merge"]["factor"] * output[1]
+
+    def _rescaled(self, output: Tensor) -> Tensor:
+        rescale, value = self._operator.rescale, self._value["rescale"]
+        if rescale.label == "scale":
+            return output * value["factor"]
+        if not isinstance(rescale, Affine):
+            return output
+        v = self._heads.v.to(self._working)
+        total = v.cumsum(-2) if self._causal else self._seen.to(v) @ v
+        own = int(self._pair is not None)
+        if self._pair is not None and self._pair.value is not None:
+            total = total + self._pair.value
+        there = self._heads.k.shape[-2] + own
+        count = (self._count + own).clamp(min=1) if rescale.n == "visible" else there
+        return value["scale"] * output + (value["mean"] - value["scale"]) / count * total
+
+
+def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
+    """One more channel and one more key in front, whose product with each query is `logit`."""
+    own = logit.to(q).expand_as(q[..., :1])
+    sink = F.pad(torch.zeros_like(k[..., :1, :]), (0, 1), value=1.0)
+    return torch.cat((q, own), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)

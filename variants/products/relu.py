@@ -11,7 +11,7 @@ from torch import Tensor
 from variants.stages import FeatureProduct
 
 
-class Relu(FeatureProduct):
+class ReluFeatures(FeatureProduct):
     """Features max(x, 0)."""
 
     source: ClassVar[str] = "cosFormer, section 3.2 (without re-weighting)"
