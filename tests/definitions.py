@@ -1,0 +1,27 @@
+"""Choices and named operators that a test defines: taken away again, so that no other test sees them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from variants.papers import named
+from variants.stage import Stage
+
+
+def _families(cls: type = Stage) -> Iterator[type]:
+    for each in cls.__subclasses__():
+        if "_members" in vars(each):
+            yield each
+        yield from _families(each)
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """What is defined inside is gone afterwards."""
+    places = [family._members for family in _families()] + [named._CATALOGUE]
+    before = [dict(place) for place in places]
+    try:
+        yield
+    finally:
+        for place, content in zip(places, before, strict=True):
+            place.clear()
+            place.update(content)
