@@ -82,6 +82,7 @@ class Operator(Spec):
                 "has none; use normaliser=Ground(), or forbid the combination"
             )
         self._check_mass()
+        self._check_logits_count()
         wanted = self.merge.signals
         if wanted is not None and self.signals.count != wanted:
             raise ValueError(
@@ -97,17 +98,38 @@ class Operator(Spec):
     def _check_mass(self) -> None:
         """A normaliser that divides mass needs a score that is mass."""
         score, normaliser = self.score, self.normaliser
+        if normaliser.needs == "exponential" and score.label != "exponential":
+            raise ValueError(
+                f"normaliser {normaliser.label!r} takes the logarithm of a score for its logit and needs score "
+                f"'exponential'; got {score.label!r}"
+            )
         if normaliser.needs == "logarithm" and score.range != "positive":
             raise ValueError(
                 f"normaliser {normaliser.label!r} needs a positive score known by its logarithm, such as 'exponential' "
                 f"or 'ssa'; got {score.label!r}"
             )
         if normaliser.needs == "nonnegative" and not (
-            score.range in ("positive", "nonnegative") or (score.range == "as its logit" and self.nonnegative_logits)
+            score.range in ("positive", "nonnegative", "constant")
+            or (score.range == "as its logit" and self.nonnegative_logits)
         ):
             raise ValueError(
                 f"normaliser {normaliser.label!r} needs a score that is not negative, and {score.label!r} can be; "
                 "use normaliser 'clamped', 'absolute', 'count' or 'none'"
+            )
+
+    def _check_logits_count(self) -> None:
+        """A score that is the same for every logit leaves nothing to say about logits."""
+        if self.score.range != "constant":
+            return
+        of_logits = ("preparation", "extra", "product", "signals", "transform", "forgetting", "margin", "gate")
+        fields = type(self).model_fields
+        silent = [stage for stage in of_logits if getattr(self, stage) != fields[stage].default]
+        if self.normaliser.has_ground:
+            silent.append("normaliser")
+        if silent:
+            raise ValueError(
+                f"score {self.score.label!r} is the same whatever the logit, so {' and '.join(silent)} would say "
+                "nothing; leave them out or choose another score"
             )
 
     @property

@@ -177,8 +177,8 @@ class Gate(Stage):
         """The same for one query and one key."""
 
 
-Range = Literal["positive", "nonnegative", "any", "as its logit"]
-"""Of a score: above 0; not below 0; any number; not below 0 where its logit is not."""
+Range = Literal["positive", "nonnegative", "any", "as its logit", "constant"]
+"""Of a score: above 0; not below 0; any number; not below 0 where its logit is not; 1, whatever the logit."""
 
 
 class Score(Stage):
@@ -247,8 +247,8 @@ class Normaliser(Stage):
     """From scores to weights. What is not visible gets weight 0 and leaves no trace."""
 
     functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
-    needs: ClassVar[Literal["logarithm", "nonnegative", "any"]] = "nonnegative"
-    """Of the score: positive and known by its logarithm; not below zero; nothing."""
+    needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "any"]] = "nonnegative"
+    """Of the score: that its logarithm is the logit; positive and known by its logarithm; not below zero; nothing."""
     has_ground: ClassVar[bool] = False
     """Whether `weights` leaves weight to a ground state."""
 

@@ -1,6 +1,6 @@
 """Self-adjusting softmax: softmax times a factor that grows with the logit.
 
-    w_ij = (a_ij - min(low_i, 0)) / (max(high_i, 0) - min(low_i, 0)) p_ij          p = f / sum f,  a = ln f
+    w_ij = (a_ij - min(low_i, 0)) / (max(high_i, 0) - min(low_i, 0)) p_ij          p = softmax of a
 
 low and high are the smallest and largest a of the keys that the query sees; 0 / 0, where all are 0, is 1. Gradients
 flow through both. normalised=False is the plain variant  w = a p.  Rows do not sum to one: the factor is at most 1.
@@ -20,7 +20,7 @@ class SelfAdjusted(Normaliser):
     """A row sums to 0..1; in the plain variant to anything."""
 
     source: ClassVar[str] = "Self-Adjust Softmax (arXiv 2502.18277); Scaled Signed Averaging, table 1"
-    needs: ClassVar = "logarithm"
+    needs: ClassVar = "exponential"
     traps: ClassVar[tuple[str, ...]] = (
         "With one visible key the weight is 1 where its logit is above 0 and 0 where it is below.",
         "Where hidden logits are large negative numbers and not left out, they become the smallest of the row and all "

@@ -3,8 +3,8 @@
     f(a) = 1 / (1 + e^-(a + b))          b shift
 
 With b = -ln n the scores of n keys of logit 0 sum to about 1 and not to n / 2. Where n is the number of keys that each
-query sees, use the exponential with the normaliser "against_count". As b -> -inf it is the exponential times e^b: softmax
-under the sum.
+query sees, use the exponential with the normaliser "against_count". As b -> -inf it is e^(a + b): under the sum,
+softmax.
 """
 
 import math
