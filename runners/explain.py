@@ -4,11 +4,8 @@ Nothing is written twice: a formula is the docstring of the module that computes
 docstring below its field, limits and traps are declared where they are proved.
 """
 
-import ast
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from itertools import pairwise
 from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import torch
@@ -16,9 +13,8 @@ import torch
 import variants
 from grid.errors import NotFoundError, SpecError
 from grid.spec import Choice, Spec, did_you_mean
+from runners.stage_words import NumberRow, formula, number_rows, options, source_of, summary
 from variants import Backbone, Operator, Tokens, Transformer, backbones
-from variants.links import LINKS
-from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import KINDS
 from variants.papers.named import PAPERS, Named, catalogue
 from variants.paths.choose import PATHS
@@ -28,19 +24,8 @@ from variants.stage import Stage
 MODEL = "gpt2_small"
 """The backbone that added parameters are counted in when none is named."""
 
-
 SOFTMAX = ("product", "score", "normaliser", "readout")
 """The stages that say what softmax is."""
-
-
-class NumberRow(NamedTuple):
-    """A number of an operator, in words."""
-
-    number: str
-    start: str
-    varies: str
-    range: str
-    what: str
 
 
 class Part(NamedTuple):
@@ -129,7 +114,7 @@ def families() -> dict[str, type[Choice]]:
 def stage_kinds(only: str | None = None) -> list[KindRow]:
     """Every choice there is, in the order of the equation; or those of one stage."""
     return [
-        KindRow(stage, kind, _summary(member), source_of(member))
+        KindRow(stage, kind, summary(member), source_of(member))
         for stage, family in families().items()
         if only in (None, stage)
         for kind, member in family.members().items()
@@ -240,17 +225,6 @@ def _values(hint: object) -> str:
     return f"  one of {', '.join(map(repr, values))}" if values else ""
 
 
-def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
-    """The numbers of a stage, each with the docstring below its field."""
-    if not isinstance(choice, Stage):
-        return []
-    words = field_words(type(choice))
-    return [
-        NumberRow(f"{prefix}{name}", _start(number), _varies(number), _range(number), words.get(name, ""))
-        for name, number in choice.numbers().items()
-    ]
-
-
 def data(found: Explanation | KindExplanation) -> dict[str, object]:
     """An explanation as plain data, rows as objects."""
     return {name: _plain(value) for name, value in found._asdict().items()}
@@ -260,20 +234,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Part | NumberRow):
         return value._asdict()
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
-
-
-def options(choice: Spec, prefix: str = "") -> list[tuple[str, str]]:
-    """The fields of a stage that are not numbers, with their values."""
-    values = {name: getattr(choice, name) for name in type(choice).model_fields if name != "kind"}
-    return [
-        (f"{prefix}{name}", ", ".join(each.label for each in value) if _is_specs(value) else repr(value))
-        for name, value in values.items()
-        if not isinstance(value, Number)
-    ]
-
-
-def _is_specs(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(each, Spec) for each in value)
 
 
 def added_parameters(operator: Operator, model: Backbone) -> str:
@@ -287,80 +247,3 @@ def added_parameters(operator: Operator, model: Backbone) -> str:
     with torch.device("meta"):
         built = Transformer(model, (operator,) * model.layers, inputs=Tokens(2), seed=0)
     return f"{built.operator_parameters():,}"
-
-
-def formula(cls: type[Spec]) -> str:
-    """What the file of a choice says, or its class where a file holds several, as a user's own may."""
-    module = inspect.getmodule(cls)
-    own = [each for each in vars(module).values() if _is_choice(each) and each.__module__ == cls.__module__]
-    words = module.__doc__ if len(own) <= 1 and module is not None and module.__doc__ else cls.__doc__
-    return inspect.cleandoc(words or "")
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Choice)
-
-
-def _summary(cls: type[Choice]) -> str:
-    """The first paragraph, as one line."""
-    return " ".join(formula(cls).partition("\n\n")[0].split())
-
-
-def source_of(cls: type[Spec]) -> str:
-    """Where the formula of a choice is from; empty where it does not say."""
-    return str(getattr(cls, "source", "") or "")
-
-
-@lru_cache(maxsize=256)
-def field_words(cls: type[Spec]) -> Mapping[str, str]:
-    """The docstrings below the fields of a spec class and of those it derives from, by field.
-
-    They are read from the source, so that importing a spec costs nothing for them.
-    """
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        if issubclass(each, Spec) and each.__module__ != Spec.__module__:
-            found |= _below_fields(each)
-    return found
-
-
-def _below_fields(cls: type) -> dict[str, str]:
-    module = inspect.getmodule(cls)
-    if module is None:
-        return {}
-    tree = ast.parse(inspect.getsource(module))
-    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__] or ([],)
-    return {
-        field.target.id: " ".join(ast.literal_eval(below.value).split())
-        for field, below in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
-    }
-
-
-def _start(number: Number) -> str:
-    if isinstance(number, Matrix):
-        return f"drawn, s.d. {number.init:g}/sqrt(D)"
-    if isinstance(number, RunningMean):
-        return f"{number.init:g}, the mean of {number.of}"
-    if isinstance(number, ByDepth):
-        made = f", from vectors of s.d. {number.spread:g}" if isinstance(number, Contrast) and number.random else ""
-        return f"{number.init:g} in layer 0, towards {number.deep:g}{made}"
-    if isinstance(number, Vector):
-        first = " in the first channel" if number.along == "first" else ""
-        return f"{number.init:g}{first}" + (f", s.d. {number.spread:g}" if number.spread else "")
-    return f"{number.init:g}"
-
-
-def _varies(number: Number) -> str:
-    if isinstance(number, RunningMean):
-        return "per head, not trained"
-    varies = "constant" if not number.per else f"per {number.label}"
-    return varies if number.per else f"{varies}, {'trained' if number.trained else 'fixed'}"
-
-
-def _range(number: Number) -> str:
-    words = LINKS[number.link].words(trained=number.trained)
-    entries = "matrix" if isinstance(number, Matrix) else "vector" if isinstance(number, Vector) else ""
-    told = "any" if words == "(-inf, inf)" else f"{words} {number.link}"
-    return f"{entries}, {told}" if entries else told

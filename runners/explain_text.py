@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from runners.explain import Explanation, KindExplanation, NumberRow, Part
+from runners.explain import Explanation, KindExplanation, Part
 from runners.output import write, write_table
+from runners.stage_words import NumberRow
 
 NUMBER_HEADINGS = ("number", "starts at", "varies", "range", "is")
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from runners.explain import Explanation, Part, explain, field_words, formula, presets, stage_kinds
+from runners.explain import Explanation, Part, explain, presets, stage_kinds
 from runners.output import write
+from runners.stage_words import field_words, formula
 from runners.weight_profile import DIGITS, Profile, profiles
 from runners.weight_svg import drawing
 from variants import Backbone, Operator, Tokens, Transformer, placement, softmax
