@@ -26,7 +26,7 @@ from variants.preparations.rms_norm import RMSNorm
 from variants.products.cosformer import CosFormer
 from variants.products.linear_elu import LinearELU
 from variants.products.mlp import MLP
-from variants.products.relu import Relu
+from variants.products.relu import ReluFeatures
 from variants.transforms.softcap import Softcap
 from variants.transforms.temperature import Temperature
 from variants.visible.prefix import Prefix
@@ -204,7 +204,7 @@ MLP_NUMBERS = {"inner": drawn(1, 1, D, D), "outer": drawn(1, 1, D, D, seed=8)}
     ("product", "numbers", "phi"),
     [
         pytest.param(LinearELU(), {}, lambda x: torch.where(x > 0, x + 1, x.exp()), id="linear-elu"),
-        pytest.param(Relu(), {}, lambda x: x.clamp(min=0), id="relu"),
+        pytest.param(ReluFeatures(), {}, lambda x: x.clamp(min=0), id="relu"),
         pytest.param(
             MLP(),
             MLP_NUMBERS,
@@ -218,7 +218,7 @@ MLP_NUMBERS = {"inner": drawn(1, 1, D, D), "outer": drawn(1, 1, D, D, seed=8)}
     ],
 )
 def test_products_of_features_are_a_recurrence(
-    product: LinearELU | Relu | MLP, numbers: dict[str, Tensor], phi: Callable[[Tensor], Tensor]
+    product: LinearELU | ReluFeatures | MLP, numbers: dict[str, Tensor], phi: Callable[[Tensor], Tensor]
 ) -> None:
     q, k, v = random_heads()
     z = product.logits(q, k, distances(T, T), **numbers)
@@ -242,7 +242,9 @@ def test_a_distant_horizon_leaves_relu_features() -> None:
     m = 10**6
     found = CosFormer(length=m).logits(q, k, distances(T, T))
     nearly = (math.pi * T / (2 * m)) ** 2 / 2  # 1 - cos x <= x^2 / 2
-    torch.testing.assert_close(found, Relu().logits(q, k, distances(T, T)) * math.sqrt(D), rtol=nearly, atol=1e-14)
+    torch.testing.assert_close(
+        found, ReluFeatures().logits(q, k, distances(T, T)) * math.sqrt(D), rtol=nearly, atol=1e-14
+    )
 
 
 def test_cosformer_of_the_released_code_is_another_operator_at_every_length() -> None:
