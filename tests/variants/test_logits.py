@@ -109,6 +109,9 @@ def test_normalised_queries_and_keys_have_no_length() -> None:
     found = attend(operator, q, k, v, numbers=numbers).output
     lengths = drawn(2, 2, T, 1).abs() + 0.1
     torch.testing.assert_close(attend(operator, q * lengths, k / lengths, v, numbers=numbers).output, found, **EXACT)
+    gains = numbers["preparation.query_gain"] * numbers["preparation.key_gain"]
+    z = D * (F.normalize(q, dim=-1) * gains) @ F.normalize(k, dim=-1).transpose(-2, -1) / math.sqrt(D)
+    torch.testing.assert_close(found, masked(z).softmax(-1) @ v, **EXACT)
 
 
 def test_normalising_to_length_1_is_a_temperature_away() -> None:
@@ -338,6 +341,12 @@ def test_a_hidden_token_forgets_nothing() -> None:
     left = [t for t in range(T) if t != 4]
     expected = attend(fox(), *(x[:, :, left] for x in (q, k, v)), numbers={"forgetting.gate": gate[:, :, left]}).output
     torch.testing.assert_close(found[:, :, left], expected, **EXACT)
+
+
+def test_an_encoder_forgets_backwards_only() -> None:
+    gate, z = drawn(1, 1, T, 1).sigmoid(), torch.zeros(1, 1, T, T, dtype=torch.float64)
+    encoder = ForgetGate().lowering(z, torch.ones(T, T, dtype=torch.bool), gate=gate)
+    assert (encoder == ForgetGate().lowering(z, causal(T, T), gate=gate).tril()).all()
 
 
 def test_recent_keys_lose_no_bits_in_a_long_sequence() -> None:
