@@ -27,7 +27,7 @@ def layers(placement: Placement, count: int) -> list[int]:
         (Placement(side="alternate"), 6, [1, 3, 5]),
         (Placement(side="alternate"), 1, [0]),
     ],
-    ids=str,
+    ids=lambda value: value.label if isinstance(value, Placement) else str(value),
 )
 def test_a_placement_selects_its_layers(placement: Placement, count: int, expected: object) -> None:
     assert layers(placement, count) == list(expected)
@@ -58,7 +58,9 @@ def test_an_inner_placement_of_two_layers_is_refused() -> None:
             Placement(side="inner").on(count)
 
 
-@pytest.mark.parametrize("placement", [Placement(share=0.9, rest=integral(2)), Placement(share=0.01, rest=integral(2))])
+@pytest.mark.parametrize(
+    "placement", [Placement(share=0.9, rest=integral(2)), Placement(share=0.01, rest=integral(2))], ids=["most", "few"]
+)
 def test_a_rest_without_layers_is_refused(placement: Placement) -> None:
     with pytest.raises(ValueError, match=f"share {placement.share:g} of 1 layers is all of them"):
         placement.on(1)

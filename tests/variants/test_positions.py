@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, integral, softmax
+from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, integral, softmax, ssa
 from variants.backbones import tiny
 from variants.operator import causal, distances
 from variants.papers.differential import differential
@@ -218,6 +218,25 @@ def test_what_is_added_may_not_turn_a_mass_negative(positions: Positions) -> Non
     for harmless in (Rotary(), Sinusoidal(), Learned(count=7), NoPositions()):
         kernel.check(heads=4, kv_heads=4, head_width=16, positions=harmless)
     softmax().check(heads=4, kv_heads=4, head_width=16, positions=positions)
+
+
+@pytest.mark.parametrize("operator", [softmax(), ssa()], ids=["softmax", "ssa"])  # one on each path
+@pytest.mark.parametrize(("encoder", "learned", "step"), [(False, 1, -1), (True, 1, -1), (True, 17, 1)])
+def test_what_positions_add_reaches_every_layer(operator: Operator, encoder: bool, learned: int, step: int) -> None:
+    """With a large number in the bucket of one distance, a query attends to the key there and to nothing else."""
+    backbone = tiny("llama2").changed(positions=T5(), causal=not encoder)
+    model = Transformer(backbone, [operator] * 2, inputs=Tokens(11), seed=0)
+    model.position_bias["4"].weight.data.zero_()[learned] = 1e9
+    for layer in model.layers:
+        layer.attention.out.weight.data = torch.eye(64)
+        layer.attention.register_forward_hook(lambda module, given, found: read.append((module, given[0], found)))
+    read: list[tuple[torch.nn.Module, Tensor, Tensor]] = []
+    model(torch.arange(11)[None])
+    assert len(read) == 2
+    for attention, x, found in read:
+        values = attention.qkv(x)[0, :, 128:]
+        inner = slice(1, 10)
+        torch.testing.assert_close(found[0, inner], values.roll(-step, 0)[inner], rtol=1e-5, atol=1e-6)
 
 
 def test_layers_of_other_head_counts_have_a_table_of_their_own() -> None:
