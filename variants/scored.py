@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 
 
+def _as_it_is(a: Tensor) -> Tensor:
+    return a
+
+
 class Scores(NamedTuple):
     """Scores f_ij [..., H, T, T] and the mask of what may be seen.
 
@@ -22,7 +26,7 @@ class Scores(NamedTuple):
     """-1, 0 or 1, of such a score that can be negative."""
     plain: Tensor | None = None
     """f, of any other score; f / e^m where there is `exponent`."""
-    score: Callable[[Tensor], Tensor] = torch.exp
+    score: Callable[[Tensor], Tensor] = _as_it_is
     """The operator's score with its numbers filled in, for logits of the normaliser's own: ln f if `log` is there,
     else f."""
     exponent: Tensor | None = None

@@ -1,0 +1,272 @@
+"""What is known about single scores and the operators made of them, beyond the laws that all operators keep."""
+
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from variants import Exponential, Ground, Number, Operator, Score, Signals, Suppress, attend, catalogue, causal, softmax
+from variants.normalisers.absolute import Absolute
+from variants.normalisers.none import NoNormaliser
+from variants.normalisers.sink import Sink
+from variants.papers.head_groups import four_scores, soft_avg
+from variants.papers.scores_of_logits import (
+    elu_plus_one_normalised,
+    identity,
+    sigmoid,
+    sigmoid_log_count,
+    sigmoid_normalised,
+)
+from variants.papers.signed import cog
+from variants.papers.ssa import ssa
+from variants.scores.head_groups import HeadGroups
+from variants.scores.identity import Identity
+from variants.scores.relu import Relu
+from variants.scores.sigmoid import Sigmoid
+from variants.scores.signed_exponential import SignedExponential
+from variants.scores.square import Square
+from variants.scores.ssa import SSA
+from variants.scores.tanh import Tanh
+from variants.scores.uniform import Uniform
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def weights(operator: Operator, z: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Weights [H, T, T] that the operator makes of logits, its numbers fixed where they start."""
+    length = z.shape[-1]
+    k = torch.eye(length, dtype=z.dtype).expand_as(z)
+    numbers = {
+        name: torch.full((1, len(z), 1, 1), number.init, dtype=z.dtype) for name, number in operator.numbers().items()
+    }
+    mask = torch.ones(length, length, dtype=torch.bool) if mask is None else mask
+    return attend(operator, (z * length**0.5)[None], k[None], k[None], mask=mask, numbers=numbers).weights[0]
+
+
+def close(came: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(came, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_cog_is_odd_and_the_sizes_of_its_weights_sum_to_one() -> None:
+    z = drawn(3, 13, 13)
+    w = weights(cog(), z, causal(13, 13))
+    close(weights(cog(), -z, causal(13, 13)), -w)
+    close(w.abs().sum(-1), torch.ones(3, 13, dtype=torch.float64))
+    assert (w[:, 0, 0] == z[:, 0, 0].sign()).all()
+
+
+def test_cog_is_the_sign_times_softmax_of_sizes_with_no_gradient_of_the_sign() -> None:
+    z = drawn(1, 7, 7)
+    close(weights(cog(), z), z.sign() * z.abs().softmax(-1))
+    jacobian = torch.autograd.functional.jacobian(lambda row: weights(cog(), row.expand(1, 7, 7))[0, 0], z[0, 0])
+    s, p = z[0, 0].sign(), z[0, 0].abs().softmax(-1)
+    close(jacobian, s[:, None] * p[:, None] * (torch.eye(7) - p) * s)
+
+
+def test_cog_is_not_softmax_over_keys_and_their_negatives() -> None:
+    z, v = drawn(7) / 10, drawn(7, 5, seed=1)
+    doubled = torch.cat((z, -z)).softmax(-1) @ torch.cat((v, -v))
+    close(doubled, (z.sinh() / z.cosh().sum()) @ v)
+    assert (weights(cog(), z.expand(1, 7, 7))[0, 0] @ v - doubled).abs().max() > 0.1
+
+
+def test_cog_does_not_overflow() -> None:
+    z = torch.tensor([200.0, -200.0, 0.0]).expand(1, 3, 3)
+    assert weights(cog(), z)[0, 0].tolist() == [0.5, -0.5, 0.0]
+
+
+def test_elu_over_its_sum_is_softmax_where_no_visible_logit_is_positive() -> None:
+    z = -drawn(2, 13, 13).abs()
+    close(weights(elu_plus_one_normalised(), z), z.softmax(-1))
+    z[0, 4, 4] = 1.0
+    hidden = torch.ones(13, 13, dtype=torch.bool)
+    hidden[:, 4] = False
+    close(weights(elu_plus_one_normalised(), z, hidden), weights(softmax(), z, hidden))
+    assert (weights(elu_plus_one_normalised(), z) - z.softmax(-1))[0, 4].abs().max() > 0.01
+
+
+def test_sigmoid_over_its_sum_nears_softmax_as_logits_fall() -> None:
+    z = drawn(2, 13, 13)
+    errors = [(weights(sigmoid_normalised(), z - c) - z.softmax(-1)).abs().max().item() for c in (10, 20, 30)]
+    assert all(errors[i + 1] < errors[i] * 2 * math.exp(-10) for i in range(2))
+    close(weights(sigmoid_normalised(), z - 3), weights(sigmoid_normalised(-3.0), z))
+
+
+def test_sigmoid_against_the_count_is_the_sigmoid_less_the_logarithm_of_visible_keys() -> None:
+    z, mask = drawn(2, 13, 13), causal(13, 13)
+    expected = (z - mask.double().sum(-1, keepdim=True).log()).sigmoid() * mask
+    came = weights(sigmoid_log_count(), z, mask)
+    close(came, expected)
+    fixed = weights(sigmoid(-math.log(13)), z, mask)
+    torch.testing.assert_close(came[:, 12], fixed[:, 12])
+    assert (came[:, 5] - fixed[:, 5]).abs().max() > 0.01
+
+
+def test_the_identity_without_a_sum_is_a_linear_recurrence() -> None:
+    q, k, v = (drawn(1, 2, 13, 5, seed=seed) for seed in range(3))
+    state, rows = torch.zeros(1, 2, 5, 5, dtype=torch.float64), []
+    for t in range(13):
+        state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
+        rows.append((q[:, :, t, None, :] @ state)[:, :, 0] / 5**0.5)
+    close(attend(identity(), q, k, v).output, torch.stack(rows, 2))
+
+
+GROUPS = {
+    "all known by logarithm": ((Exponential(), Uniform()), Operator().normaliser),
+    "none but a constant": ((Tanh(), Uniform(), Relu(), Square()), Absolute()),
+    "some known by logarithm, with a sum": ((Exponential(), Relu()), Operator().normaliser),
+    "some known by logarithm, as they are": ((SSA(), Tanh(), Exponential()), NoNormaliser()),
+    "some signed": ((SignedExponential(), Exponential()), Absolute()),
+    "some signed, some plain": ((SignedExponential(), Identity()), Absolute()),
+    "beside a sink": ((Exponential(), Sigmoid()), Sink()),
+    "beside a sink, some plain": ((Exponential(), Square(), Relu()), Sink(logit=Number(init=0.5, per="head"))),
+    "beside a threshold": ((SSA(), Exponential()), Ground(threshold=Number(init=0.2))),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_every_head_of_a_group_computes_what_its_score_alone_does(case: str) -> None:
+    parts, normaliser = GROUPS[case]
+    operator = Operator(score=HeadGroups(parts=parts), normaliser=normaliser)
+    heads = 2 * len(parts)
+    z, mask = drawn(heads, 7, 7) * 3, causal(7, 7)
+    came = weights(operator, z, mask)
+    for at, part in enumerate(parts):
+        own = slice(2 * at, 2 * at + 2)
+        close(came[own], weights(Operator(score=part, normaliser=normaliser), z[own], mask))
+
+
+@pytest.mark.parametrize("by", [200.0, -200.0])
+def test_exponentials_among_plain_scores_do_not_overflow(by: float) -> None:
+    z = (drawn(2, 7, 7) + by).float()
+    for normaliser in (Operator().normaliser, Absolute()):
+        mixed = Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=normaliser)
+        torch.testing.assert_close(weights(mixed, z)[0], z[0].softmax(-1))
+    beside = weights(Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=Sink()), z)
+    torch.testing.assert_close(beside[0], z[0].softmax(-1) if by > 0 else torch.zeros(7, 7))
+    assert beside.isfinite().all()
+
+
+def test_half_of_soft_avg_takes_running_means_and_gives_queries_no_gradient() -> None:
+    q, k, v = (drawn(1, 4, 13, 5, seed=seed).requires_grad_() for seed in range(3))
+    output = attend(soft_avg(), q, k, v).output
+    close(output[:, 2:], v[:, 2:].cumsum(2) / torch.arange(1, 14)[:, None])
+    close(output[:, :2], attend(softmax(), q, k, v).output[:, :2])
+    output.square().sum().backward()
+    for x in (q, k):
+        assert (x.grad[:, 2:] == 0).all()
+        assert (x.grad[:, :2] != 0).any()
+
+
+@pytest.mark.parametrize("divided", ["count", "absolute"])
+def test_at_logits_of_zero_only_the_averaging_heads_of_four_scores_speak(divided: str) -> None:
+    v = drawn(1, 8, 13, 5)
+    output = attend(four_scores(divided), torch.zeros_like(v), torch.zeros_like(v), v).output
+    close(output[:, 2:4], v[:, 2:4].cumsum(2) / torch.arange(1, 14)[:, None])
+    assert (output[:, [0, 1, 4, 5, 6, 7]] == 0).all()
+
+
+def test_four_scores_by_the_count_are_scores_over_the_count() -> None:
+    z = drawn(4, 13, 13)
+    w = weights(four_scores(), z, causal(13, 13))
+    expected = torch.stack((z[0].tanh(), torch.ones_like(z[1]), z[2].relu(), z[3] ** 2)).tril()
+    close(w, expected / torch.arange(1, 14)[:, None])
+
+
+def test_groups_of_equal_meaning_have_equal_keys() -> None:
+    def groups(*parts: Score) -> HeadGroups:
+        return HeadGroups(parts=parts)
+
+    e, u = Exponential(), Uniform()
+    assert groups(e, e, u, u) == groups(e, u)
+    assert groups(e, e, u) != groups(e, u)
+    assert groups(e, u) != groups(u, e)
+    assert len(groups(SSA(), SSA()).numbers()) == 4  # learned apart, so two groups
+
+
+def test_numbers_of_parts_have_names_of_their_own() -> None:
+    operator = Operator(score=HeadGroups(parts=(SSA(n=Number(init=2.0, link="at_least_one")), Exponential(), SSA())))
+    assert list(operator.numbers()) == ["score.0.n", "score.0.b", "score.2.n", "score.2.b"]
+    assert [number.init for number in operator.numbers().values()] == [2.0, 1.0, 1.5, 1.0]
+    assert Operator.model_validate(operator.data()) == operator
+
+
+def test_the_variants_of_ssa_s_released_code() -> None:
+    gpt2 = ssa(math.exp(0.4), math.e, per="layer", n_link="positive").numbers()
+    assert {(number.init, number.per, number.link) for number in gpt2.values()} == {
+        (math.exp(0.4), ("layer",), "positive"),
+        (math.e, ("layer",), "positive"),
+    }
+    later = ssa(1.5, 0.8, per="layer", b_per="constant").numbers()
+    assert [number.trained for number in later.values()] == [True, False]
+    assert not any(number.trained for number in ssa(2.0, per="constant").numbers().values())
+
+
+REFUSED = {
+    "identity under a sum": (
+        lambda: Operator(score=Identity()),
+        "needs a score that is not negative, and 'identity' can be; use normaliser 'clamped'",
+    ),
+    "tanh in a group under a sum": (
+        lambda: Operator(score=HeadGroups(parts=(Exponential(), Tanh()))),
+        "not negative, and 'head_groups' can be",
+    ),
+    "signs beside a sink": (
+        lambda: Operator(score=SignedExponential(), normaliser=Sink()),
+        "'sink' needs a score that is not negative, and 'signed_exponential' can be",
+    ),
+    "relu beside a threshold": (
+        lambda: Operator(score=Relu(), normaliser=Ground()),
+        "'ground' needs a positive score known by its logarithm, such as 'exponential' or 'ssa'; got 'relu'",
+    ),
+    "plain scores in a group beside a threshold": (
+        lambda: Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=Ground()),
+        "known by its logarithm.*got 'head_groups'",
+    ),
+    "a gate that nothing looks at": (
+        lambda: Operator(score=Uniform(), gate=Suppress()),
+        "'uniform' is the same whatever the logit, so gate would say nothing",
+    ),
+    "signals that nothing looks at": (
+        lambda: Operator(score=Uniform(), signals=Signals(count=2)),
+        "so signals would say nothing",
+    ),
+    "a threshold that nothing looks at": (
+        lambda: Operator(score=Uniform(), normaliser=Sink()),
+        "so normaliser would say nothing",
+    ),
+    "one part": (lambda: HeadGroups(parts=(Relu(), Relu())), "two or more different scores; got relu"),
+    "no part": (lambda: HeadGroups(parts=()), "two or more different scores; got none"),
+    "groups of groups": (
+        lambda: HeadGroups(parts=(Relu(), HeadGroups(parts=(Relu(), Tanh())))),
+        "not groups again; list all parts",
+    ),
+    "ssa's n below 1": (lambda: ssa(0.5), r"init in \(1, inf\); got 0.5"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
+    build, words = REFUSED[case]
+    with pytest.raises(ValidationError, match=words):
+        build()
+
+
+@pytest.mark.parametrize(("heads", "nearest"), [(1, 4), (3, 4), (6, 8), (9, 8), (11, 12)])
+def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -> None:
+    score = four_scores().score
+    with pytest.raises(ValueError, match=rf"divisible by 4; got {heads}, nearest is {nearest}$"):
+        score.check(heads)
+    with pytest.raises(ValueError, match="divisible by 4"):
+        attend(four_scores(), *(drawn(1, heads, 5, 8) for _ in range(3)))
+    score.check(nearest)
+
+
+def test_every_operator_of_scores_and_normalisers_is_in_the_catalogue() -> None:
+    names = """cog learned_sink off_by_one ssa sparsemax entmax15 soft_avg four_scores sa_softmax sigmoid
+        sigmoid_normalised sigmoid_log_count elu_plus_one elu_plus_one_normalised identity identity_clamped"""
+    assert set(names.split()) <= set(catalogue())
