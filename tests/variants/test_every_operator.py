@@ -114,7 +114,7 @@ def test_a_mask_that_leaks_is_found(defining: None) -> None:
             return Weights(f * scores.mask / f.sum(-1, keepdim=True), None)
 
     found = broken(Operator(normaliser=Leaks()))
-    assert {"oracle", "one key", "prefix"} <= found
+    assert {"oracle", "few keys", "prefix"} <= found
     assert not found & {"json", "parameters", "granularity", "sequences", "heads"}
 
 

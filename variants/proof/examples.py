@@ -91,6 +91,8 @@ def combined() -> Iterator[Operator]:
     for first, second in pairs:
         for a, b in product(family(first).members().values(), family(second).members().values()):
             yield from _legal(Operator(), {first: a.example(), second: b.example()}, "")
+    for member in family("product").members().values():
+        yield from _legal(Operator().changed(signals={"count": 2}), {"product": member.example()}, "two signals ")
     for stage in KINDS:
         if stage not in ("margin", "gate"):
             for member in family(stage).members().values():

@@ -138,8 +138,20 @@ def _size(operator: Operator, number: Number, width: int) -> int:
     return size
 
 
+def _evaluation(operator: Operator) -> None:
+    """After a step of training, which moves what is averaged over steps."""
+    model = _model(operator)
+    model(_x())
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    first, second = (model.eval()(_x()).detach() for _ in range(2))
+    near(second, first, "a second evaluation of a model")
+    for name, value in model.state_dict().items():
+        near(value, state[name], f"{name} after two evaluations")
+
+
 LAWS = (
     Law("granularity", "At step 0 every granularity of every number computes the same function.", _granularity),
     Law("training", "Every trained number receives a gradient, at every granularity.", _trained),
+    Law("evaluation", "An evaluation changes nothing.", _evaluation),
     Law("parameters", "It has as many parameters as the axes of its numbers say.", _parameters),
 )

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from variants.attend import Heads, prepared
+from variants.attend import Heads, attend, prepared
 from variants.operator import Operator
 from variants.paths.choose import PATHS
 from variants.positions.none import NoPositions
 from variants.proof.inputs import Inputs, random_inputs
-from variants.proof.law import Law, require
+from variants.proof.law import Law, near, require
 
 
 class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
@@ -71,11 +71,28 @@ def _at_most(error: float, rounding: float, what: str) -> None:
     )
 
 
+def _small_weights(operator: Operator) -> None:
+    """Of one map: the difference of two may cancel. On large logits, where a ground state or sink has little weight."""
+    if not operator.normaliser.has_ground or not operator.merge.of_logits:
+        return
+    given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
+    exact = given.to(torch.float64)
+    came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, exact))
+    assert came is not None
+    assert expected is not None
+    near(came.double(), expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
+
+
 LAWS = (
     Law(
         "low precision",
         "On bfloat16 inputs its error is at most twice that of rounding every step; the definition's, at most twice "
         "that of rounding the output once.",
         _low_precision,
+    ),
+    Law(
+        "small weights",
+        "A small weight of a ground state or sink has no fewer digits than a large one.",
+        _small_weights,
     ),
 )

@@ -43,6 +43,7 @@ def _paths(operator: Operator) -> None:
     bias = torch.randn(1, inputs.q.shape[1], 13, 13, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     cases = {"no mask": (None, None), "a mask and a position bias": (causal(13, 13).flip(0), bias)}
     cases |= {"a position bias": (None, bias), "a query that sees nothing": (blind, None)}
+    cases |= {"a position bias and a query that sees nothing": (blind, bias)}
     for words, (mask, added) in cases.items():
         expected = _along(operator, inputs, Heads(inputs.q, inputs.k, inputs.v, mask, added), PATHS[-1].name)
         for path in able[:-1]:
