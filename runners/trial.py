@@ -48,7 +48,7 @@ class Trial(Spec):
             _check_scalars(self.model)
         object.__setattr__(self, "placement", _exact(self.placement, self.model.layers))
         for operator in self.operators():
-            _check_operator(operator, self.model, self.execution.path)
+            _check_operator(operator, self.model, self.task.length, self.execution.path)
         return self
 
     def operators(self) -> tuple[Operator, ...]:
@@ -116,11 +116,12 @@ def _check_scalars(model: Backbone) -> None:
 
 
 @lru_cache(maxsize=4096)  # a grid asks the same question for every trial
-def _check_operator(operator: Operator, model: Backbone, path: PathName) -> None:
+def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
     try:
         operator.check(
             heads=model.heads, kv_heads=model.key_heads, head_width=model.head_width, positions=model.positions
         )
+        operator.check_length(length + model.sink_tokens)
         _check_causal(operator)
         choose(operator, path)
     except (ValueError, SpecError) as error:

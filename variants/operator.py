@@ -185,6 +185,15 @@ class Operator(Spec):
         """The laws this operator does not keep, each with the reason."""
         return {law: reason for stage in self.stages().values() for law, reason in stage.breaks.items()}
 
+    def check_length(self, length: int) -> None:
+        """Raise ValueError when a sequence of `length` is longer than a stage is defined for."""
+        for stage, choice in self.stages().items():
+            if choice.longest is not None and length > choice.longest:
+                raise ValueError(
+                    f"{stage} {choice.label!r} is defined for sequences of up to {choice.longest} tokens, and the task's "
+                    f"have up to {length}; raise it, or shorten the task"
+                )
+
     @property
     def split_channels(self) -> int:
         """How many of a head's own channels the gate takes."""

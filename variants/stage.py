@@ -52,6 +52,11 @@ class Stage(Choice):
         """The laws it does not keep, each with the reason: "causality", "prefix", "heads" (see `variants.proof`)."""
         return {}
 
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence it is defined for; None for any."""
+        return None
+
     def numbers(self) -> dict[str, Number]:
         """Its numbers by field."""
         values = self.__dict__

@@ -8,7 +8,7 @@ from grid.errors import SpecError
 from grid.spec import cell_key
 from runners.tasks import LinearFunctions
 from runners.trial import Execution, Trial, build_model, parameters
-from variants import Operator, Placement, gpt2, integral, llama2, principled, softmax, ssa
+from variants import Operator, Placement, cosformer, gpt2, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -100,3 +100,13 @@ def test_an_evaluation_at_the_end_needs_no_field(tiny: Trial) -> None:
     assert tiny.training.changed(evaluate_every=training.steps) == training
     with pytest.raises(SpecError, match="about token embeddings"):
         tiny.changed(model=tiny.model.changed(tied=False))
+
+
+def test_an_operator_defined_for_shorter_sequences_is_refused(tiny: Trial) -> None:
+    length = tiny.task.length
+    tiny.changed(operator=cosformer(length=length - 1))  # compares tokens up to length - 1 apart
+    words = (
+        f"product 'cosformer' is defined for sequences of up to {length - 1} tokens, and the task's have up to {length}"
+    )
+    with pytest.raises(SpecError, match=words):
+        tiny.changed(operator=cosformer(length=length - 2))

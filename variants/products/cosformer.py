@@ -39,6 +39,10 @@ class CosFormer(Product):
             return {}
         return {"prefix": "M is the length of the sequence, so what follows changes what was computed before"}
 
+    @property
+    def longest(self) -> int | None:
+        return None if self.length is None else self.length + 1
+
     def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:
         m = self.length or distance.shape[-1]
         if distance.shape[-1] - 1 > m:
