@@ -205,8 +205,10 @@ def test_clamped_exponentials_know_where_one_is(by: float) -> None:
     torch.testing.assert_close(Clamped().weights(scores(z)).keys, exact.float())
 
 
-@pytest.mark.parametrize(("normaliser", "score"), [(Operator().normaliser, Relu()), (Absolute(), Tanh())])
-def test_scores_that_are_all_zero_give_zero_and_finite_gradients(normaliser: Normaliser, score: Relu | Tanh) -> None:
+@pytest.mark.parametrize(("normaliser", "score"), [(Operator().normaliser, Identity()), (Absolute(), Tanh())])
+def test_scores_that_are_all_zero_give_zero_and_finite_gradients(
+    normaliser: Normaliser, score: Identity | Tanh
+) -> None:
     z = torch.zeros(2, 3, requires_grad=True)
     w = normaliser.weights(score.scores(z, torch.ones(2, 3, dtype=torch.bool))).keys
     assert (w == 0).all()
@@ -235,6 +237,12 @@ def test_rows_of_sa_softmax_sum_to_at_most_one(by: float) -> None:
         close(w[best], p[best])
     else:
         assert (w[z == z.amin(-1, keepdim=True)] == 0).all()
+
+
+def test_the_factor_is_measured_from_zero_where_all_logits_have_one_sign() -> None:
+    z = drawn(63, 7).abs() + 0.5
+    close(adjusted(z), z / z.amax(-1, keepdim=True) * z.softmax(-1))
+    close(adjusted(-z), (1 - z / z.amax(-1, keepdim=True)) * (-z).softmax(-1))
 
 
 def test_hidden_logits_are_not_the_smallest_of_a_row() -> None:

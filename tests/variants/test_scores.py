@@ -140,15 +140,27 @@ def test_every_head_of_a_group_computes_what_its_score_alone_does(case: str) -> 
         close(came[own], weights(Operator(score=part, normaliser=normaliser), z[own], mask))
 
 
+def test_a_part_takes_the_numbers_of_its_own_heads() -> None:
+    q, k, v = (drawn(1, 4, 7, 5, seed=seed) for seed in range(3))
+    n, b = torch.arange(1, 5).double().view(1, 4, 1, 1), torch.full((1, 1, 1, 1), 0.7).double()
+    operator = Operator(score=HeadGroups(parts=(Exponential(), SSA())))
+    came = attend(operator, q, k, v, numbers={"score.1.n": n, "score.1.b": b}).output
+    close(came[:, :2], attend(softmax(), q, k, v).output[:, :2])
+    close(came[:, 2:], attend(ssa(), q, k, v, numbers={"score.n": n, "score.b": b}).output[:, 2:])
+
+
 @pytest.mark.parametrize("by", [200.0, -200.0])
 def test_exponentials_among_plain_scores_do_not_overflow(by: float) -> None:
     z = (drawn(2, 7, 7) + by).float()
     for normaliser in (Operator().normaliser, Absolute()):
         mixed = Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=normaliser)
         torch.testing.assert_close(weights(mixed, z)[0], z[0].softmax(-1))
-    beside = weights(Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=Sink()), z)
-    torch.testing.assert_close(beside[0], z[0].softmax(-1) if by > 0 else torch.zeros(7, 7))
-    assert beside.isfinite().all()
+    scores = HeadGroups(parts=(Exponential(), Relu())).scores(z, torch.ones(7, 7, dtype=torch.bool))
+    keys, ground = Sink().weights(scores, logit=torch.zeros(1, 1, 1))
+    torch.testing.assert_close(keys[0], z[0].softmax(-1) if by > 0 else torch.zeros(7, 7))
+    assert ground is not None
+    assert (ground[0] == float(by < 0)).all()
+    torch.testing.assert_close(keys.sum(-1, keepdim=True) + ground, torch.ones(2, 7, 1))
 
 
 def test_half_of_soft_avg_takes_running_means_and_gives_queries_no_gradient() -> None:

@@ -43,7 +43,7 @@ class HeadGroups(Score):
 
     @classmethod
     def example(cls) -> Self:
-        return cls.model_validate({"parts": [{"kind": "ssa"}, {"kind": "uniform"}]})
+        return cls.model_validate({"parts": [{"kind": "uniform"}, {"kind": "ssa"}]})
 
     @property
     def range(self) -> Range:  # type: ignore[override]
