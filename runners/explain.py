@@ -90,10 +90,12 @@ def find_named(name: str) -> Named:
     """The named operator `name`; NotFoundError names the nearest."""
     known = catalogue()
     if name not in known:
-        as_kind = [row for row in stage_kinds() if row.kind == name]
-        near = did_you_mean(name, list(known)) if not as_kind else f"; it is a kind of {as_kind[0].stage}"
-        where = f"operators {as_kind[0].stage} {name}` explains it" if as_kind else "operators` lists them all"
-        raise NotFoundError(f"there is no operator {name!r}; `ablate {where}{near}")
+        stages = [stage for stage, family in families().items() if name in family.members()]
+        if stages:
+            raise NotFoundError(f"{name!r} is a kind of {stages[0]}; `ablate operators {stages[0]} {name}` explains it")
+        raise NotFoundError(
+            f"there is no operator {name!r}; `ablate operators` lists them all{did_you_mean(name, list(known))}"
+        )
     return known[name]
 
 

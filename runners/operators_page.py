@@ -3,16 +3,17 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
 
+from grid.spec import Choice
 from runners.explain import Explanation, Part, explain, presets, stage_kinds
 from runners.output import write
 from runners.stage_words import field_words, formula
 from runners.weight_profile import DIGITS, Profile, profiles
 from runners.weight_svg import drawing
-from variants import Backbone, Operator, Tokens, Transformer, placement, softmax
+from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.papers.named import PAPERS, Named, catalogue
 
 INTRO = """# Operators
@@ -169,15 +170,19 @@ def _backbones() -> str:
             "## Backbones\n",
             "Models of the papers, `from variants.backbones import ...`; a vocabulary is the task's.\n",
             _table(_PRESET_COLUMNS, [_preset(name, make) for name, make in presets().items()]),
-            "Everything that is not attention is a field of the backbone and no operator:\n",
-            _table(("field", "default", "is"), _fields(Backbone)),
+            "What is not an attention map is a field of the backbone and no operator: paper 004's sink token",
+            '(`sink_tokens=1`), heads that are added and not concatenated (`head_outputs="added"`), where norms stand',
+            "(`norm_position`, `parallel`), the feedforward, grouped queries (`kv_heads`), encoders (`causal=False`).",
+            "",
+            _table(_FIELD_COLUMNS, _fields(Backbone)),
             "## Placement\n",
-            f"```text\n{formula(placement.Placement)}\n```\n",
-            _table(("field", "default", "is"), _fields(placement.Placement)),
+            f"```text\n{formula(Placement)}\n\n{inspect.getdoc(Placement)}\n```\n",
+            _table(_FIELD_COLUMNS, _fields(Placement)),
         )
     )
 
 
+_FIELD_COLUMNS = ("field", "is one of", "default", "is")
 _PRESET_COLUMNS = ("model", "is", "layers", "heads", "width", "feedforward", "parameters of its layers")
 
 
@@ -192,12 +197,23 @@ def _preset(name: str, make: Callable[[], Backbone]) -> tuple[str, ...]:
     return (name, told, *map(str, (model.layers, heads, *widths)), f"{size:,}")
 
 
-def _fields(cls: type[Backbone] | type[placement.Placement]) -> list[tuple[str, str, str]]:
+def _fields(cls: type[Backbone] | type[Placement]) -> list[tuple[str, str, str, str]]:
     words = field_words(cls)
     return [
-        (name, "" if field.is_required() else _default(field.default), words.get(name, ""))
+        (name, _among(field.annotation), "" if field.is_required() else _default(field.default), words.get(name, ""))
         for name, field in cls.model_fields.items()
     ]
+
+
+def _among(annotation: object) -> str:
+    """The values of a Literal, the kinds of a family, the name of another type."""
+    if get_origin(annotation) is Literal:
+        return ", ".join(map(repr, get_args(annotation)))
+    if get_origin(annotation) is Annotated:
+        return _among(get_args(annotation)[0])
+    if isinstance(annotation, type):
+        return ", ".join(annotation.members()) if issubclass(annotation, Choice) else annotation.__name__
+    return " or ".join(_among(each) for each in get_args(annotation)).replace("NoneType", "None")
 
 
 def _default(value: object) -> str:

@@ -57,15 +57,11 @@ def _is_specs(value: object) -> bool:
 
 
 def formula(cls: type[Spec]) -> str:
-    """What the file of a choice says, or its class where a file holds several, as a user's own may."""
-    module = inspect.getmodule(cls)
-    own = [each for each in vars(module).values() if _is_choice(each) and each.__module__ == cls.__module__]
-    words = module.__doc__ if len(own) <= 1 and module is not None and module.__doc__ else cls.__doc__
-    return inspect.cleandoc(words or "")
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Choice)
+    """What the file of a choice says, where it is named after the choice; else what the class says."""
+    module, kind = inspect.getmodule(cls), cls.model_fields.get("kind")
+    names = (cls.__name__.lower(), kind.default if kind is not None else "")
+    own_file = module is not None and module.__doc__ and cls.__module__.rpartition(".")[2] in names
+    return inspect.cleandoc((module.__doc__ if own_file else cls.__doc__) or "")
 
 
 def summary(cls: type[Choice]) -> str:
@@ -93,9 +89,10 @@ def field_words(cls: type[Spec]) -> Mapping[str, str]:
 
 def _below_fields(cls: type) -> dict[str, str]:
     module = inspect.getmodule(cls)
-    if module is None:
+    try:
+        tree = ast.parse(inspect.getsource(module) if module is not None else "")
+    except (OSError, TypeError):  # typed at a prompt
         return {}
-    tree = ast.parse(inspect.getsource(module))
     (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__] or ([],)
     return {
         field.target.id: " ".join(ast.literal_eval(below.value).split())

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -37,6 +38,14 @@ def test_the_page_has_every_operator_and_every_picture_it_shows(files: Mapping[s
     assert [name for name in catalogue() if f"\n### {name}\n" not in text] == []
     assert {f"{path}.svg" for path in re.findall(r"\]\((operators/\w+)\.svg\)", text)} == set(files) - {"operators.md"}
     assert all(f"](#{name})" in text for name in catalogue())
+
+
+def test_the_readme_counts_the_operators_of_every_paper() -> None:
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    counted = {paper: int(count) for paper, count in re.findall(r"^\| (\d{3}|beyond)[^|]*\| (\d+) \|", readme, re.M)}
+    assert counted == Counter(known.paper for known in catalogue().values())
+    named = re.findall(r"`(\w+)\(\)`", readme)
+    assert set(named) <= set(catalogue())
 
 
 def test_every_table_of_the_page_has_as_many_cells_in_each_row(files: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from synthetic import write_campaign
 from runners.cli import HELP, app, execute
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor")
+COMMANDS = ("plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,9 @@ def test_the_exit_codes_are_in_the_help() -> None:
         (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["report", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["rebuild", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+        (["operators", "sofmax"], 3, "did you mean 'softmax'"),
+        (["prove", "nowhere.py"], 2, "nowhere.py"),
+        (["prove", "--operator", "sofmax"], 3, "did you mean 'softmax'"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
@@ -92,6 +95,18 @@ def test_an_error_is_json_when_json_was_asked_for(capsys: pytest.CaptureFixture[
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == 3
     assert "nowhere" in error["message"]
+
+
+def test_prove_hands_on_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Path | None, str | None]] = []
+
+    def prove(spec: Path | None, name: str | None) -> int:
+        given.append((spec, name))
+        return 4
+
+    monkeypatch.setattr("runners.prove.prove", prove)
+    assert [execute(["prove"]), execute(["prove", "my.py", "--operator", "ssa"])] == [4, 4]
+    assert given == [(None, None), (Path("my.py"), "ssa")]
 
 
 @pytest.mark.parametrize("command", ["status", "table", "doctor"])

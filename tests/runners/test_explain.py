@@ -11,7 +11,7 @@ from runners.cli import execute
 from runners.explain import explain, explain_kind, families, find_named, presets, stage_kinds
 from runners.specfile import import_spec_file
 from runners.stage_words import number_rows
-from variants import Score, Stage, Transformer
+from variants import LogScore, Score, Stage, Transformer
 from variants.papers.named import PAPERS, catalogue
 from variants.transformer import Tokens
 
@@ -51,6 +51,12 @@ class Steeper(Gentle):
     def oracle(self, a: float, *, g: float) -> float:
         return math.exp(a * g)
 '''
+
+
+def forget() -> None:
+    for family in (Score, LogScore):
+        for kind in ("gentle", "steeper"):
+            family._members.pop(kind, None)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -184,7 +190,7 @@ def test_a_wrong_name_is_told_the_nearest(
     assert words in capsys.readouterr().err
 
 
-def test_choices_of_a_user_s_file_are_explained_by_their_class_where_it_holds_several(tmp_path: Path) -> None:
+def test_a_choice_of_a_user_s_file_is_explained_by_its_class(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SCORE, encoding="utf-8")
     try:
@@ -193,8 +199,18 @@ def test_choices_of_a_user_s_file_are_explained_by_their_class_where_it_holds_se
         assert found.part.formula == "exp(g a)."
         assert [row.what for row in found.numbers] == ["How gentle: the divisor g."]
     finally:
-        for kind in ("gentle", "steeper"):
-            Score._members.pop(kind, None)
+        forget()
+
+
+def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:
+    try:
+        exec(SCORE, {"__name__": "prompt"})
+        found = explain_kind("score", "gentle")
+        assert found.part.formula == "exp(a / g): a gentler exponential."
+        assert [(row.number, row.start, row.what) for row in found.numbers] == [("g", "2", "")]
+        assert execute(["operators", "gentle"]) == 3
+    finally:
+        forget()
 
 
 def test_every_number_of_a_named_operator_starts_somewhere() -> None:
