@@ -1,18 +1,19 @@
 """What `ablate operators` says is what the code says."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 import variants
+from grid import SpecError
 from runners.cli import execute
 from runners.explain import explain, explain_kind, families, find_named, presets, stage_kinds
 from runners.specfile import import_spec_file
 from runners.stage_words import number_rows
-from variants import LogScore, Score, Stage, Transformer
-from variants.papers.named import PAPERS, catalogue
+from variants import LogScore, Operator, Score, Stage, Transformer
+from variants.papers.named import PAPERS, catalogue, named
 from variants.transformer import Tokens
 
 SCORE = '''"""A file with two choices."""
@@ -162,6 +163,31 @@ def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureF
     assert data["used_by"] == ["ssa"]
     assert [row["number"] for row in data["numbers"]] == ["n", "b"]
     assert "named operators that have it\n  - ssa" in said(capsys, "score", "ssa")
+
+
+def ssa() -> Operator:
+    """Of this test."""
+    return Operator()
+
+
+def mute() -> Operator:
+    return Operator()
+
+
+def bare(n: float) -> Operator:
+    """Of this test."""
+    return Operator()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(ssa, "already an operator of variants.papers.ssa"), (mute, "a docstring"), (bare, r"gives none to \['n'\]")],
+)
+def test_a_function_that_cannot_be_listed_is_refused(make: Callable[..., Operator], words: str) -> None:
+    before = catalogue()
+    with pytest.raises(SpecError, match=words):
+        named("beyond")(make)
+    assert catalogue() == before
 
 
 def test_no_named_operator_is_hidden_behind_a_stage() -> None:

@@ -1,8 +1,10 @@
 """Named operators: functions that make one, with what is known about it. `catalogue` finds them all."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
+from grid.errors import SpecError
 from variants.operator import Operator
 
 Paper = Literal["000", "001", "002", "003", "004", "beyond"]
@@ -51,14 +53,31 @@ F = TypeVar("F", bound=Callable[..., Operator])
 
 
 def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Put a function that makes an operator into the catalogue. All its arguments have defaults."""
+    """Put a function that makes an operator into the catalogue. All its arguments have defaults.
+
+    Raises:
+        SpecError: an argument has none, there is no docstring, or another function of that name is there.
+    """
 
     def noted(make: F) -> F:
         line = (make.__doc__ or "").strip().partition("\n")[0]
+        _check(make, line)
         _CATALOGUE[make.__name__] = Named(make.__name__, paper, line, make, limits, traps)
         return make
 
     return noted
+
+
+def _check(make: Callable[..., Operator], line: str) -> None:
+    name, home = make.__name__, make.__module__
+    if not line:
+        raise SpecError(f"a named operator says in one line what it is; give {name} of {home} a docstring")
+    bare = [each.name for each in inspect.signature(make).parameters.values() if each.default is each.empty]
+    if bare:
+        raise SpecError(f"all arguments of a named operator have defaults; {name} of {home} gives none to {bare}")
+    known = _CATALOGUE.get(name)
+    if known is not None and known.make.__module__ != home:
+        raise SpecError(f"{name!r} is already an operator of {known.make.__module__}; give that of {home} another name")
 
 
 def catalogue() -> dict[str, Named]:
