@@ -190,8 +190,8 @@ class Operator(Spec):
         for stage, choice in self.stages().items():
             if choice.longest is not None and length > choice.longest:
                 raise ValueError(
-                    f"{stage} {choice.label!r} is defined for sequences of up to {choice.longest} tokens, and the task's "
-                    f"have up to {length}; raise it, or shorten the task"
+                    f"{stage} {choice.label!r} is defined for sequences of up to {choice.longest} tokens, and the "
+                    f"task's have up to {length}; raise it, or shorten the task"
                 )
 
     @property
