@@ -16,6 +16,7 @@ from runners.output import say, write
 from runners.progress import LINE_EVERY_S
 from runners.specfile import import_spec_file
 from runners.tally import duration
+from runners.trial import Trial
 from variants.operator import KINDS, Operator
 from variants.papers.named import catalogue
 from variants.proof.battery import LAWS, Finding, find
@@ -46,8 +47,9 @@ def prove(spec: Path | None, name: str | None) -> int:
         findings = [find(operator, law) for law in LAWS]
         write(line(operator, findings))
         failed += not all(finding.proved for finding in findings)
-    told = f"{failed} of them break a law" if failed else f"all keep their {len(LAWS)} laws"
-    say(f"{len(operators)} operators in {duration(time.monotonic() - started)}: {told}")
+    many = f"{len(operators)} operator{'s' if len(operators) > 1 else ''}"
+    told = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
+    say(f"{many} in {duration(time.monotonic() - started)}: {told}")
     return BROKEN if failed else 0
 
 
@@ -88,9 +90,11 @@ def _in_grids(module: ModuleType) -> Iterator[Operator]:
 
 
 def _inside(value: object) -> Iterator[Operator]:
-    """Every operator in a spec."""
+    """Every operator that a trial's layers have; of any other spec, every operator in it."""
     if isinstance(value, Operator):
         yield value
+    elif isinstance(value, Trial):
+        yield from value.operators()
     elif isinstance(value, BaseModel):
         for field in type(value).model_fields:
             yield from _inside(getattr(value, field))
