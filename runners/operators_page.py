@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 import torch
 
 from grid.spec import Choice
-from runners.explain import Explanation, Part, explain, presets, stage_kinds
+from runners.explain import Explanation, KindRow, Part, explain, find_kind, presets, stage_kinds
 from runners.output import write
 from runners.stage_words import field_words, formula
 from runners.weight_profile import DIGITS, Profile, profiles
@@ -61,7 +61,7 @@ def page() -> dict[str, str]:
     files, parts = {}, [INTRO, _contents()]
     usual = profiles(softmax(), {})[0].keys
     for paper, title in PAPERS.items():
-        members = [each for each in catalogue().values() if each.paper == paper]
+        members = [each for each in packaged() if each.paper == paper]
         if members:
             parts.append(f"## {title}\n")
         for known in members:
@@ -71,6 +71,19 @@ def page() -> dict[str, str]:
                 files[f"operators/{known.name}.svg"] = picture.svg
     parts += [_stages(), _backbones()]
     return {"operators.md": "\n".join(parts), **files}
+
+
+def packaged() -> list[Named]:
+    """The named operators of the package, without those of a user."""
+    return [each for each in catalogue().values() if _ours(each.make)]
+
+
+def _kinds(only: str | None = None) -> list[KindRow]:
+    return [row for row in stage_kinds(only) if _ours(find_kind(row.stage, row.kind))]
+
+
+def _ours(made: object) -> bool:
+    return str(getattr(made, "__module__", "")).startswith("variants.")
 
 
 class Picture(NamedTuple):
@@ -147,7 +160,7 @@ def _contents() -> str:
 
 
 def _stages() -> str:
-    rows = [row for row in stage_kinds() if row.stage != "positions"]
+    rows = [row for row in _kinds() if row.stage != "positions"]
     return "\n".join(
         (
             "## Stages and kinds\n",
@@ -161,7 +174,7 @@ def _stages() -> str:
 
 def _backbones() -> str:
     """Positions, models, placement, and what belongs to the backbone."""
-    positions = stage_kinds("positions")
+    positions = _kinds("positions")
     return "\n".join(
         (
             "## Positions\n",
