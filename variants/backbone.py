@@ -29,7 +29,9 @@ class Backbone(Spec):
     feedforward: FeedForwardKind
     """f(x W1) W2, or (f(x W1) * x W2) W3 for the kinds that end in glu; "gelu_tanh" is GPT-2's form of "gelu"."""
     norm: Literal["layer", "rms"]
+    """LayerNorm with gain and bias, or RMSNorm with a gain."""
     norm_eps: PositiveFloat = 1e-5
+    """What is added to the variance before the root."""
     norm_position: Literal["pre", "post"] = "pre"
     """x + f(norm(x)) with a norm before the read-out, or norm(x + f(x)) without one."""
     parallel: bool = False
@@ -39,11 +41,13 @@ class Backbone(Spec):
     head_outputs: Literal["concatenated", "added"] = "concatenated"
     """What the output projection reads: all heads side by side, or their sum."""
     positions: Positions
+    """How the model knows order."""
     causal: bool = True
     """Whether a query sees no later key; an encoder's sees all."""
     sink_tokens: NonNegativeInt = 0
     """Learned embeddings before the sequence; they have positions, go through all layers and are not read out."""
     embedding_norm: bool = False
+    """A norm on the embeddings, before the first layer (RoBERTa)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Of embeddings and of what each residual connection adds, in training; attention weights are not dropped."""
     read_out: Literal["linear", "mlm"] = "linear"

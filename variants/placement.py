@@ -21,8 +21,11 @@ class Placement(Spec):
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of the layers, rounded up, counted from `side`."""
     side: Literal["top", "bottom", "inner", "alternate"] = "top"
+    """From where layers are counted, or which ones: all but the first and last, every second from the top."""
     rest: Operator = Operator()
+    """The operator of the other layers."""
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:

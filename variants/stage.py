@@ -18,6 +18,8 @@ class Stage(Choice):
     """Where the formula is from, with the equation's number."""
     functions: ClassVar[tuple[str, ...]] = ("oracle",)
     """The methods that take all of the member's numbers as keywords, each under its field's name."""
+    advice: ClassVar[str] = ""
+    """What to do where a member's class does not define all it must."""
     traps: ClassVar[tuple[str, ...]] = ()
     """What has misled people about it, a sentence each."""
     _means: ClassVar[tuple[str, ...]] = ()
@@ -34,13 +36,14 @@ class Stage(Choice):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        if "kind" in cls.model_fields:
+        if "kind" in cls.model_fields:  # a class that is refused takes no kind
+            _require_whole(cls)
             _require_source(cls)
             _require_plain_numbers(cls)
             cls._means = tuple(name for name, field in cls.model_fields.items() if field.annotation is RunningMean)
             for name in cls.functions:
                 _require_numbers(cls, name)
+        super().__pydantic_init_subclass__(**kwargs)
 
     @classmethod
     def example(cls) -> Self:
@@ -72,6 +75,13 @@ class Tends(NamedTuple):
     numbers: dict[str, float]
     to: str
     within: float
+
+
+def _require_whole(cls: type[Stage]) -> None:
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        hint = f"; {cls.advice}" if cls.advice else ""
+        raise SpecError(f"{cls.__qualname__} does not define {', '.join(missing)}{hint}")
 
 
 def _require_source(cls: type[Stage]) -> None:

@@ -184,6 +184,7 @@ Range = Literal["positive", "nonnegative", "any", "as its logit", "constant"]
 class Score(Stage):
     """How much a key counts, before normalisation. A member derives from `LogScore` or `PlainScore`."""
 
+    advice: ClassVar[str] = "derive it from LogScore and define log_score, or from PlainScore and define score"
     range: ClassVar[Range]
     identities: ClassVar[tuple[Tends, ...]] = ()
 

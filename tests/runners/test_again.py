@@ -27,12 +27,12 @@ from typing import ClassVar, Literal
 
 from grid import Grid, Measure, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from variants import Operator, Score, gpt2, softmax
+from variants import LogScore, Operator, gpt2, softmax
 
 def power(a):
     return 1.5 * a
 
-class Edited(Score):
+class Edited(LogScore):
     source: ClassVar[str] = "mine"
     kind: Literal["KIND"] = "KIND"
 

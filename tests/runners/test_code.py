@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 from grid import Grid, over
 from helpers_of_{name} import power
 from runners import LinearFunctions, Training, Trial
-from variants import Operator, Score, gpt2, softmax, ssa
+from variants import LogScore, Operator, gpt2, softmax, ssa
 
 SLOPE = 2.0
 UNUSED = 7
@@ -39,7 +39,7 @@ def log_power(a):
     return power(a) * SLOPE
 
 
-class Mine(Score):
+class Mine(LogScore):
     """Mine."""
 
     source: ClassVar[str] = "mine"
@@ -52,7 +52,7 @@ class Mine(Score):
         return SLOPE * a
 
 
-class Other(Score):
+class Other(LogScore):
     source: ClassVar[str] = "mine"
     kind: Literal["other_{name}"] = "other_{name}"
 
@@ -117,7 +117,7 @@ def test_editing_what_a_formula_reaches_is_other_code(edited: Callable[..., str]
         ("A comment in prose.", "Better prose."),
         ("UNUSED = 7", "UNUSED = 8"),
         ("return 3 * a", "return 4 * a"),
-        ("Operator, Score, gpt2, softmax, ssa", "Operator, Score, gpt2, llama2, softmax, ssa"),
+        ("LogScore, Operator, gpt2, softmax, ssa", "LogScore, Operator, gpt2, llama2, softmax, ssa"),
         ("SLOPE = 2.0", "SLOPE = (\n    2.0\n)"),
         ("Training(steps=2)", "Training(steps=3)"),
     ],

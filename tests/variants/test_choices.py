@@ -236,6 +236,7 @@ SOUND = """
     ("old", "new", "words"),
     [
         ("source:", "origin:", "does not say where its formula is from"),
+        ("def log_score", "def log_scores", "Mine does not define log_score; derive it from LogScore"),
         (
             "*, t: Tensor",
             "*, tt: Tensor",

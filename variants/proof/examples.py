@@ -82,13 +82,32 @@ def named_operators() -> Iterator[Operator]:
         yield known.make().changed(name=name)
 
 
+_PAIRS = (
+    ("score", "normaliser"),
+    ("merge", "normaliser"),
+    ("extra", "normaliser"),
+    ("margin", "normaliser"),
+    ("rescale", "normaliser"),
+    ("readout", "normaliser"),
+    ("forgetting", "score"),
+    ("product", "score"),
+    ("visible", "forgetting"),
+    ("extra", "forgetting"),
+    ("extra", "product"),
+    ("preparation", "product"),
+    ("transform", "margin"),
+    ("merge", "rescale"),
+    ("extra", "rescale"),
+    ("head_norm", "output_gate"),
+)
+"""Stages whose choices are proved together: those that share a row, a mask or an order."""
+
+
 def combined() -> Iterator[Operator]:
     """Combinations across papers, where they have a meaning."""
     ours = principled("head", gate_width=4)
     yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
-    pairs = [("score", "normaliser"), ("merge", "normaliser"), ("extra", "normaliser"), ("forgetting", "score")]
-    pairs += [("rescale", "normaliser"), ("product", "score")]
-    for first, second in pairs:
+    for first, second in _PAIRS:
         for a, b in product(family(first).members().values(), family(second).members().values()):
             yield from _legal(Operator(), {first: a.example(), second: b.example()}, "")
     for member in family("product").members().values():

@@ -1,6 +1,5 @@
 """Laws of an operator inside a model: granularities, training, and what is counted as its parameters."""
 
-import math
 from typing import cast
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from variants.backbone import Backbone, gpt2, llama2
 from variants.block import Attention, Block
-from variants.number import Matrix, Number
+from variants.number import Contrast, KeyVector, Matrix, Number, Vector
 from variants.operator import Operator, head_shape
 from variants.papers.baselines import softmax
 from variants.proof.inputs import fit, refined
@@ -127,15 +126,28 @@ def _parameters(operator: Operator) -> None:
 def _size(operator: Operator, number: Number, width: int) -> int:
     """How many parameters a trained number is, by what its axes say."""
     heads, query = _shape(operator)
-    shape = head_shape(operator, heads=heads, query=query, value=fit(operator).channels, width=width)
     layers = _LAYERS if "layer" in number.per else 1
-    entries = math.prod(number.table(shape, 0).shape[2:])
+    entries = _entries(operator, number)
     size = layers * (heads if "head" in number.per else 1) * entries
     if "query" in number.per:
         size += layers * heads * query
     if "token" in number.per:
         size += layers * heads * entries * width
     return size
+
+
+def _entries(operator: Operator, number: Number) -> int:
+    """How many entries a number has: of one head, one layer."""
+    value = fit(operator).channels
+    semantic = value - operator.split_channels
+    signal = semantic // operator.signals.count
+    if isinstance(number, Contrast):
+        return 4 * signal if number.random else 1
+    if isinstance(number, Matrix):
+        return signal**2
+    if isinstance(number, Vector):
+        return semantic if isinstance(number, KeyVector) else value
+    return 1
 
 
 def _evaluation(operator: Operator) -> None:

@@ -34,6 +34,7 @@ class Affine(Rescale):
     scale: Number = Number(init=0.5, per="token", link="clipped")
     """alpha, from the layer's input: linear clipping as in the paper, or link="unit" for the sigmoid."""
     mean: RunningMean = RunningMean(of="scale")
+    """The running mean of alpha; its momentum rho is 0.9 in the paper."""
     n: Literal["visible", "context"] = "visible"
 
     @property

@@ -26,7 +26,9 @@ class SSA(LogScore):
 
     kind: Literal["ssa"] = "ssa"
     n: Number = Number(init=1.5, per=("layer", "head"), link="at_least_one")
+    """The exponent n, at least 1: how fast a large logit outgrows the others."""
     b: Number = Number(init=1.0, per=("layer", "head"), link="positive")
+    """The slope b, above 0: how large a logit is before the exponent matters; n b is the slope of ln f at 0."""
 
     @model_validator(mode="after")
     def _numbers_stay_in_range(self) -> Self:
