@@ -125,7 +125,7 @@ def _alt(title: str, rows: Iterable[Profile]) -> str:
 
 
 def _section(found: Explanation, picture: str) -> str:
-    operator_text = [f"### {found.name}\n", f"{_safe(found.line)}\n", f"```python\n{found.use}\n```\n"]
+    operator_text = [f"### {found.name}\n", f"{_safe(found.line)}\n", f"`{found.use}`\n"]
     if found.arguments:
         operator_text.append(f"Arguments: {'; '.join(_argument(each) for each in found.arguments)}.\n")
     operator_text.append(f"{picture}\n")
