@@ -83,6 +83,11 @@ class Operator(Spec):
             )
         self._check_mass()
         self._check_logits_count()
+        if self.extra.label != "none" and not self.extra.has_value and not self.normaliser.shared:
+            raise ValueError(
+                f"extra {self.extra.label!r} has no value and acts through a sum of scores, and normaliser "
+                f"{self.normaliser.label!r} has none; use extra 'key_value_bias', or normaliser 'total'"
+            )
         wanted = self.merge.signals
         if wanted is not None and self.signals.count != wanted:
             raise ValueError(

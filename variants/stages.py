@@ -58,6 +58,11 @@ class Extra(Stage):
 
     functions: ClassVar[tuple[str, ...]] = ("pair", "oracle")
 
+    @property
+    def has_value(self) -> bool:
+        """Whether the pair's value can differ from 0."""
+        return True
+
     @abstractmethod
     def pair(self, *args: Any, **numbers: Any) -> Pair | None:
         """The pair; None where there is none."""
@@ -250,6 +255,8 @@ class Normaliser(Stage):
     functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
     needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "any"]] = "nonnegative"
     """Of the score: that its logarithm is the logit; positive and known by its logarithm; not below zero; nothing."""
+    shared: ClassVar[bool] = True
+    """Whether the weight of a key depends on the scores of others."""
     has_ground: ClassVar[bool] = False
     """Whether `weights` leaves weight to a ground state."""
 

@@ -175,6 +175,14 @@ REFUSED = {
     "link of ssa": (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
     "no signals": (lambda: integral(0), "greater than 0"),
     "heads that do not divide": (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
+    "a key without a value that nothing sums": (
+        lambda: Operator(extra={"kind": "key_bias"}, normaliser={"kind": "count"}),
+        "acts through a sum of scores, and normaliser 'count' has none",
+    ),
+    "a fixed value of 0 that nothing sums": (
+        lambda: Operator(extra={"kind": "key_value_bias", "learned_value": {"init": 0.0}}, normaliser={"kind": "none"}),
+        "normaliser 'none' has none",
+    ),
     "no gate": (lambda: Suppress(width=0), "greater than 0"),
 }
 

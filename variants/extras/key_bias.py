@@ -26,6 +26,10 @@ class KeyBias(Extra):
     learned_key: KeyVector = KeyVector(init=0.0, per=("layer", "head"), spread=0.02)
     """The key k*; per layer is one for all heads."""
 
+    @property
+    def has_value(self) -> bool:
+        return False
+
     def pair(self, *, learned_key: Tensor) -> Pair:
         return Pair(learned_key, None)
 

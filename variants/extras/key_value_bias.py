@@ -39,6 +39,10 @@ class KeyValueBias(Extra):
             )
         return self
 
+    @property
+    def has_value(self) -> bool:
+        return self.learned_value.trained or self.learned_value.init != 0
+
     def pair(self, *, learned_key: Tensor, learned_value: Tensor) -> Pair:
         return Pair(learned_key, learned_value)
 

@@ -20,6 +20,7 @@ class AgainstCount(Normaliser):
     traps: ClassVar[tuple[str, ...]] = (
         "The published bias is -ln n of a fixed length n; here n is what each query sees, so prefixes agree.",
     )
+    shared: ClassVar[bool] = False
 
     kind: Literal["against_count"] = "against_count"
 

@@ -15,6 +15,7 @@ class Count(Normaliser):
 
     source: ClassVar[str] = "Replacing softmax with ReLU in Vision Transformers, section 3 (1 / L)"
     needs: ClassVar = "any"
+    shared: ClassVar[bool] = False
 
     kind: Literal["count"] = "count"
 

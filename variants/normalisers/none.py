@@ -18,6 +18,7 @@ class NoNormaliser(Normaliser):
     traps: ClassVar[tuple[str, ...]] = (
         "Outputs grow with the number of visible keys, and with an exponential score without bound.",
     )
+    shared: ClassVar[bool] = False
 
     kind: Literal["none"] = "none"
 

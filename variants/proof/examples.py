@@ -118,19 +118,6 @@ def combined() -> Iterator[Operator]:
                 yield from _legal(ours, {stage: member.example()}, "principled ")
 
 
-def _says_nothing(operator: Operator) -> bool:
-    """Whether a stage has no effect in this combination: there is nothing to prove about it then.
-
-    A uniform score, f = 1, hears no logit and no threshold. A learned key whose value is 0 acts through a denominator
-    that sums over scores.
-    """
-    upstream = [getattr(operator, stage) for stage in KINDS[: KINDS.index("score")]]
-    heard = any(choice != Operator.model_fields[stage].default for stage, choice in zip(KINDS, upstream, strict=False))
-    if operator.score.label == "uniform" and (heard or operator.normaliser.has_ground):
-        return True
-    return operator.extra.label == "key_bias" and operator.normaliser.label in ("none", "count", "against_count")
-
-
 def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:
     """The operator with these stages, alone or with two signals; nothing if it has no meaning either way."""
     name = start + " ".join(f"{stage} {choice.kind}" for stage, choice in stages.items())  # type: ignore[attr-defined]
@@ -140,8 +127,7 @@ def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Ope
             fit(operator)
         except SpecError:
             continue
-        if not _says_nothing(operator):
-            yield operator
+        yield operator
         return
 
 
