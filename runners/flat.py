@@ -16,13 +16,13 @@ from variants import Transformer
 class Flat:
     """Moves the parameters of `model` into vectors; they and their gradients become views of these.
 
-    `decayed` holds the weight matrices, `kept` biases, norms and the operators' numbers; either may be empty.
+    `decayed` holds the weight matrices, `kept` biases, norms and what the model spares; either may be empty.
     """
 
     def __init__(self, model: Transformer) -> None:
-        numbers = {id(parameter) for parameter in model.number_parameters()}
-        decayed = [p for p in model.parameters() if p.ndim > 1 and id(p) not in numbers]
-        kept = [p for p in model.parameters() if p.ndim <= 1 or id(p) in numbers]
+        spared = {id(parameter) for parameter in model.undecayed()}
+        decayed = [p for p in model.parameters() if p.ndim > 1 and id(p) not in spared]
+        kept = [p for p in model.parameters() if p.ndim <= 1 or id(p) in spared]
         self.decayed = [_joined(decayed)] if decayed else []
         self.kept = [_joined(kept)] if kept else []
 

@@ -77,6 +77,15 @@ class NumberParameters(nn.Module):
             mean.mul_(number.momentum).add_(batch.expand_as(mean), alpha=1 - number.momentum)
         return mean.clone()  # the next step changes it in place
 
+    def weights(self) -> Iterator[nn.Parameter]:
+        """What is a weight like any other: a kernel's matrix, and what predicts a number from the layer's input."""
+        for name, number in self.numbers.items():
+            attribute = _attribute(name)
+            if isinstance(number, Matrix):
+                yield self.table[attribute]
+            elif "token" in number.per:
+                yield self.projection[attribute]
+
     def learned(self) -> Iterator[tuple[int | None, str, float]]:
         """(head or None, name, value) of every trained number and running mean; of a vector or matrix its norm.
 

@@ -57,7 +57,9 @@ class Placement(Spec):
         """
         chosen = self.chosen(layers)
         if not chosen:
-            raise ValueError(f"side='inner' is all layers but the first and the last; {layers} layers have none")
+            raise ValueError(
+                f"side='inner' is all layers but the first and the last; {layers} layers have none, 3 have one"
+            )
         if len(chosen) == layers and self.rest != Operator():
             what = f"side={self.side!r}" if self.side == "alternate" else f"share {self.share:g}"
             raise ValueError(f"{what} of {layers} layers is all of them; leave `rest` out or take fewer")
@@ -73,7 +75,7 @@ class Placement(Spec):
             return range(1, layers - 1)
         if self.side == "alternate":
             return range((layers - 1) % 2, layers, 2)
-        placed = math.ceil(round(self.share * layers, 9))
+        placed = max(1, math.ceil(round(self.share * layers, 9)))
         return range(layers - placed, layers) if self.side == "top" else range(placed)
 
     def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
@@ -133,15 +134,21 @@ class Transformer(nn.Module):
         return found
 
     def number_parameters(self) -> list[nn.Parameter]:
-        """The operators' numbers: no weight decay, since their neutral point is not zero."""
+        """The operators' numbers, each once."""
         found = {id(p): p for table in self._tables() for p in table.parameters()}
         return list(found.values())
 
+    def undecayed(self) -> list[nn.Parameter]:
+        """The numbers that weight decay leaves alone, since their neutral point is not zero.
+
+        A kernel's matrices, and what predicts a number from the layer's input, are weights like any other.
+        """
+        weights = {id(p) for table in self._tables() for p in table.weights()}
+        return [p for p in self.number_parameters() if id(p) not in weights]
+
     def operator_parameters(self) -> int:
-        """How many parameters the operators add to softmax: numbers and added gate projections."""
-        gates = (attention.gate for attention in self._attentions() if attention.gate is not None)
-        added = sum(p.numel() for gate in gates for p in gate.parameters())
-        return sum(p.numel() for p in self.number_parameters()) + added
+        """How many parameters this model has more than the same backbone with softmax in every layer."""
+        return _count(self) - _softmax_parameters(self.backbone, self.inputs)
 
     def numbers(self) -> Iterator[tuple[int, int | None, str, float]]:
         """(layer, head or None, name, value) of every learned number; a vector by its norm."""
@@ -174,3 +181,13 @@ class Transformer(nn.Module):
             module.weight.normal_(0, spread, generator=generator(seed, name, "weight"))
             if isinstance(module, nn.Linear) and module.bias is not None:
                 module.bias.zero_()
+
+
+def _count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@lru_cache(maxsize=256)
+def _softmax_parameters(backbone: Backbone, inputs: Scalars | Tokens) -> int:
+    with torch.device("meta"):
+        return _count(Transformer(backbone, [Operator()] * backbone.layers, inputs=inputs, seed=0))

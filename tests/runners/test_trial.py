@@ -110,3 +110,9 @@ def test_an_operator_defined_for_shorter_sequences_is_refused(tiny: Trial) -> No
     )
     with pytest.raises(SpecError, match=words):
         tiny.changed(operator=cosformer(length=length - 2))
+
+
+def test_where_all_layers_have_one_operator_its_place_says_nothing(tiny: Trial) -> None:
+    half = tiny.changed(operator=ssa(), placement=Placement(share=0.5, rest=ssa(name="the same")))
+    assert half.key == tiny.changed(operator=ssa()).key
+    assert tiny.changed(placement=Placement(share=0.5)).key == tiny.key

@@ -78,3 +78,7 @@ def test_labels_tell_placements_apart() -> None:
     sides = [Placement(), Placement(share=0.5), Placement(share=0.5, side="bottom"), Placement(side="inner")]
     labels = [placement.label for placement in (*sides, Placement(side="alternate"))]
     assert labels == ["all layers", "top 50%", "bottom 50%", "inner layers", "every second layer"]
+
+
+def test_a_share_however_small_is_a_layer() -> None:
+    assert Placement(share=1e-12).chosen(4) == range(3, 4)

@@ -21,16 +21,18 @@ from variants import (
     Suppress,
     Tokens,
     Transformer,
+    affine_scaled,
+    differential,
     gpt2,
     integral,
     llama2,
+    mlp_kernel,
     principled,
     softmax,
     ssa,
 )
 from variants.backbones import tiny
 from variants.feedforward import FeedForward
-from variants.papers.differential import differential
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 
@@ -394,3 +396,21 @@ def test_a_family_without_positions_has_no_table() -> None:
         for positions in (NoPositions(), Learned(count=63))
     }
     assert names["learned"] - names["none"] == {"position.weight"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "decayed"),
+    [(ssa(), set()), (principled("query", gate_width=4), set()), (affine_scaled(), {16 * 2}), (mlp_kernel(), {8 * 8})],
+    ids=lambda each: each.label if isinstance(each, Operator) else "",
+)
+def test_matrices_among_the_numbers_are_weights(operator: Operator, decayed: set[int]) -> None:
+    model = build(operator)
+    spared = {id(p) for p in model.undecayed()}
+    assert {p.numel() for p in model.number_parameters() if id(p) not in spared} == decayed
+
+
+def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
+    backbone = TINY.changed(head_outputs="added")
+    joined = build(differential(), backbone)
+    assert joined.operator_parameters() == parameters(joined) - parameters(build(softmax(), backbone))
+    assert build(softmax(), backbone).operator_parameters() == 0
