@@ -5,9 +5,11 @@ accepts every concrete member, and writes *all* of that member's fields. Nobody 
 is enough, in this package or in a user's own spec file.
 """
 
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidatorFunctionWrapHandler
@@ -225,10 +227,14 @@ def _kind_of(cls: type[BaseModel]) -> str | None:
 def _refuse_second(known: "type[Choice] | None", cls: "type[Choice]", kind: str) -> None:
     """A spec file may be loaded twice; two different classes may not share a kind."""
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise SpecError(
-            f"kind {kind!r} is already {known.__module__}.{known.__qualname__}; "
-            f"give {cls.__module__}.{cls.__qualname__} another kind"
-        )
+        raise SpecError(f"kind {kind!r} is already {_home(known)}; give {_home(cls)} another kind")
+
+
+def _home(cls: type) -> str:
+    """Where a class is defined: its module, or the file of a module that was not imported by its name."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    own = file is not None and Path(file).stem == cls.__module__.rpartition(".")[2]
+    return f"{cls.__module__}.{cls.__qualname__}" if own or file is None else f"{cls.__qualname__} of {Path(file).name}"
 
 
 class Choice(Spec):
@@ -276,6 +282,9 @@ class Choice(Spec):
         if member is not None:
             return member.model_validate(value)
         known = ", ".join(sorted(cls._members)) or "none yet"
+        if isinstance(value, type) and issubclass(value, cls):
+            told = f"expected a {cls.__name__} spec, got the class {value.__name__}; call it: {value.__name__}()"
+            raise PydanticCustomError("choice", "{told}", {"told": told})
         told = (
             f"{cls.__name__} has no kind {kind!r}; it has {known}{did_you_mean(str(kind), list(cls._members))}"
             if isinstance(value, dict)

@@ -15,7 +15,8 @@ import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
-from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, ValidatorFunctionWrapHandler, model_validator
+from pydantic_core import PydanticCustomError
 from torch import Tensor
 
 from grid.spec import Spec
@@ -83,6 +84,13 @@ class Number(Spec):
     per: Granularity = ()
     link: Link = "identity"
     learned: bool | None = None
+
+    @classmethod
+    def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            words = {"cls": cls.__name__, "got": value}
+            raise PydanticCustomError("field", "a number says where it starts; write {cls}(init={got})", words)
+        return super()._admit(value, validate)
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:

@@ -1,8 +1,9 @@
 """A stage of an operator: what every member of every family declares, checked when its class is defined."""
 
 import inspect
+import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import model_validator
 
@@ -36,8 +37,10 @@ class Stage(Choice):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        _require_kind(cls)
         if "kind" in cls.model_fields:  # a class that is refused takes no kind
             _require_whole(cls)
+            _require_literals(cls)
             _require_source(cls)
             _require_plain_numbers(cls)
             cls._means = tuple(name for name, field in cls.model_fields.items() if field.annotation is RunningMean)
@@ -77,8 +80,32 @@ class Tends(NamedTuple):
     within: float
 
 
+def _missing(cls: type[Stage]) -> list[str]:
+    return sorted(getattr(cls, "__abstractmethods__", frozenset[str]()))
+
+
+def _require_kind(cls: type[Stage]) -> None:
+    """A class that defines all a member must is meant to be one."""
+    whole = not _missing(cls) and bool(getattr(cls, "source", ""))
+    if whole and "kind" not in cls.model_fields:
+        word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        raise SpecError(f'{cls.__qualname__} has no kind; add kind: Literal["{word}"] = "{word}"')
+
+
+def _require_literals(cls: type[Stage]) -> None:
+    """A class variable that takes one of several words takes no other."""
+    for parent in cls.__mro__:
+        for name, annotation in inspect.get_annotations(parent).items():
+            inner = get_args(annotation)[:1] if str(annotation).startswith("typing.ClassVar[") else ()
+            if not inner or get_origin(inner[0]) is not Literal:
+                continue
+            words, given = get_args(inner[0]), getattr(cls, name, None)
+            if given not in words and not isinstance(given, property):
+                raise SpecError(f"{cls.__qualname__}.{name} is one of {', '.join(words)}; got {given!r}")
+
+
 def _require_whole(cls: type[Stage]) -> None:
-    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    missing = _missing(cls)
     if missing:
         hint = f"; {cls.advice}" if cls.advice else ""
         raise SpecError(f"{cls.__qualname__} does not define {', '.join(missing)}{hint}")
@@ -107,5 +134,10 @@ def _require_numbers(cls: type[Stage], name: str) -> None:
     if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         raise SpecError(
             f"{cls.__qualname__}.{name} takes the numbers of its spec by name, after *: {sorted(numbers)}; "
-            f"it takes {sorted(taken)}"
+            f"it takes {sorted(taken)}{_undeclared(cls, taken - numbers)}"
         )
+
+
+def _undeclared(cls: type[Stage], names: set[str]) -> str:
+    fields = sorted(names & cls.model_fields.keys())
+    return f"; declare {', '.join(fields)} as a Number, or read it from self" if fields else ""

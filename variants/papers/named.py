@@ -58,6 +58,9 @@ def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...
     Raises:
         SpecError: an argument has none, there is no docstring, or another function of that name is there.
     """
+    if paper not in PAPERS:
+        hint = "write @named('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
+        raise SpecError(f"a named operator says its paper, one of {', '.join(PAPERS)}; {hint}")
 
     def noted(make: F) -> F:
         line = (make.__doc__ or "").strip().partition("\n")[0]
