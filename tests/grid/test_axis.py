@@ -74,6 +74,7 @@ def test_in_a_table_scalars_are_themselves_and_named_values_are_their_names() ->
 @pytest.mark.parametrize(
     ("axis", "told"),
     [
+        (lambda: over("operator.score.kind", ["exp"]), r"vary 'operator\.score' over \{\"kind\": \"exp\"\}"),
         (lambda: over("a..b", [1]), "field names joined by dots"),
         (lambda: over("", [1]), "field names joined by dots"),
         (lambda: over("a", []), "has no values"),

@@ -54,6 +54,8 @@ def test_numbers_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def test_what_is_not_plain_data_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"not what makes them; got test_what_is_not_plain_data_is_refused, call it"):
+        canonical_json(test_what_is_not_plain_data_is_refused)
     with pytest.raises(SpecError, match="object has no canonical JSON"):
         canonical_json({"a": object()})
 

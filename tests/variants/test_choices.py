@@ -183,6 +183,8 @@ REFUSED = {
         lambda: Operator(extra={"kind": "key_value_bias", "learned_value": {"init": 0.0}}, normaliser={"kind": "none"}),
         "normaliser 'none' has none",
     ),
+    "a plain value for a number": (lambda: SSA(n=2.0), r"write Number\(init=2\.0\)"),
+    "a class for a choice": (lambda: Operator(score=SSA), r"got the class SSA; call it: SSA\(\)"),
     "no gate": (lambda: Suppress(width=0), "greater than 0"),
 }
 
@@ -251,6 +253,17 @@ SOUND = """
             r"Mine.log_score takes the numbers of its spec by name.*\['t'\]; it takes \['tt'\]",
         ),
         ("*, t: float", "", r"Mine.oracle takes the numbers"),
+        (
+            "t: Number = Number(init=1.0)",
+            "t: float = 1.0",
+            r"takes \['t'\]; declare t as a Number, or read it from self",
+        ),
+        (
+            'kind: Literal["mine_of_test"] = "mine_of_test"',
+            "",
+            'Mine has no kind; add kind: Literal\\["mine"\\] = "mine"',
+        ),
+        ("source:", 'range: ClassVar[str] = "postive"\n    source:', "Mine.range is one of positive.*got 'postive'"),
         ("t: Number = Number(init=1.0)", "t: tuple[Number, ...] = ()", "holds a Number inside another type"),
         ('"mine_of_test"] = "mine_of_test"', 'str] = "x"', "kind of a choice is one fixed name"),
         (
