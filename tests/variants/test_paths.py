@@ -95,6 +95,17 @@ def test_what_it_cannot_run_it_refuses_with_the_reason(choices: dict[str, Any], 
         choose(Operator(**choices), "sdpa")
 
 
+@pytest.mark.parametrize("choices", [{"margin": {"kind": "ssmax"}}, {"transform": {"kind": "temperature"}}], ids=str)
+def test_large_logits_keep_their_digits_in_low_precision(choices: dict[str, Any]) -> None:
+    operator = Operator(**choices)
+    inputs = random_inputs(operator, length=63)
+    numbers = {name: value.float() for name, value in inputs.numbers.items()}
+    heads = Heads((6 * inputs.q).bfloat16(), (6 * inputs.k).bfloat16(), inputs.v.bfloat16())
+    exact = choose(operator, "reference").run(operator, Heads(*(x.double() for x in heads[:3])), numbers)
+    definition, fused = (choose(operator, name).run(operator, heads, numbers) for name in ("reference", "sdpa"))
+    assert (fused - exact).abs().max() <= 2 * (definition - exact).abs().max()
+
+
 def test_low_precision_inputs_stay_what_they_are() -> None:
     operator = Operator(margin={"kind": "log_count", "amplification": Number(init=0.0)}, rescale={"kind": "affine"})
     inputs = random_inputs(operator, length=13)

@@ -7,6 +7,7 @@
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
+In bfloat16 and float16, queries that are multiplied by a factor and logits that get a bias are computed in float32.
 Where the mask is causal, as many empty queries as there are learned columns go in front, so that it stays causal.
 """
 
@@ -49,7 +50,15 @@ def cannot(operator: Operator) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Output [B, H, T, D]. A query that sees nothing gets 0, or what the learned columns hold."""
-    return _Folded(operator, heads, by_stage(numbers)).output().to(heads.v.dtype)
+    given = heads.v.dtype
+    if _scales(operator) or heads.bias is not None:  # a factor or a bias rounded to few bits moves large logits
+        working = torch.promote_types(given, torch.float32)
+        heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
+    return _Folded(operator, heads, by_stage(numbers)).output().to(given)
+
+
+def _scales(operator: Operator) -> bool:
+    return operator.margin.label != "none" or operator.transform.label != "none"
 
 
 @final
