@@ -1,6 +1,7 @@
 """Writes docs/operators.md and its pictures from the code; `python -m runners.operators_page` in the project's root."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -14,6 +15,7 @@ from runners.stage_words import field_words, formula
 from runners.weight_profile import DIGITS, Profile, profiles
 from runners.weight_svg import drawing
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
+from variants.attend import mixed
 from variants.papers.named import PAPERS, Named, catalogue
 
 INTRO = """# Operators
@@ -25,6 +27,13 @@ proves it.
 Pictures show the weights of one query over the same 13 keys, whose logits stand below the bars; the line is softmax.
 Numbers are where they start, unless the caption says otherwise. Bars apart are weights of what is not a key of the
 sequence: a ground state, a sink, a learned key.
+
+Every operator is one choice per stage of this equation, for one head of d channels, query i and its visible keys j, K_i
+of them; a stage that is not mentioned is as in softmax:
+
+```text
+{equation}
+```
 """
 
 
@@ -58,7 +67,7 @@ DRAWN: Mapping[str, Drawn] = {
 
 def page() -> dict[str, str]:
     """Every file of the documentation of operators, by its path below docs/."""
-    files, parts = {}, [INTRO, _contents()]
+    files, parts = {}, [INTRO.format(equation=_equation()), _contents()]
     usual = profiles(softmax(), {})[0].keys
     for paper, title in PAPERS.items():
         members = [each for each in packaged() if each.paper == paper]
@@ -71,6 +80,12 @@ def page() -> dict[str, str]:
                 files[f"operators/{known.name}.svg"] = picture.svg
     parts += [_stages(), _backbones()]
     return {"operators.md": "\n".join(parts), **files}
+
+
+def _equation() -> str:
+    """The indented lines of the docstring of the module that computes it."""
+    lines = (sys.modules[mixed.__module__].__doc__ or "").splitlines()
+    return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 
 
 def packaged() -> list[Named]:

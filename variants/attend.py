@@ -1,10 +1,13 @@
 """The equation of attention. The definition every faster path is held to.
 
-z_ij = merge over signals of product(q_i, k_j), transformed, + position - forgetting
-a_ij = gamma + c_i (z_ij - gamma) - b_ij          margin c, gate b, relevance threshold gamma
-f_ij = score(a_ij)
-w_ij = f_ij / Z_i                                 normaliser, over visible keys; merge over signals; rescale
-o_i  = sum_j w_ij v_j + w_i0 v_0                  readout, head norm, output gate
+For one head, query i and its visible keys j, K_i of them:
+
+    z_ij = product(q_i, k_j)                          of each signal; mean over signals; transform
+                                                      + what positions add - forgetting
+    a_ij = gamma + c_i (z_ij - gamma) - b_ij          margin c, gate b, relevance threshold gamma
+    f_ij = score(a_ij)
+    w_ij = f_ij / Z_i                                 normaliser; merge of the signals' maps; rescale
+    o_i  = sum_j w_ij v_j + w_i0 v_0                  readout; head norm; output gate
 """
 
 from typing import NamedTuple
