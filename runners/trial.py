@@ -46,8 +46,9 @@ class Trial(Spec):
             raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
         if isinstance(self.task.inputs, Scalars):
             _check_scalars(self.model)
-        everywhere = self.placement.rest.key == self.operator.key  # then it does not matter which layers
-        placement = Placement() if everywhere else _exact(self.placement, self.model.layers)
+        placement = _exact(self.placement, self.model.layers)
+        if placement.rest.key == self.operator.key:
+            placement = Placement()  # it does not matter which layers
         object.__setattr__(self, "placement", placement)
         for operator in self.operators():
             _check_operator(operator, self.model, self.task.length, self.execution.path)

@@ -13,6 +13,8 @@ from runners.explain import presets
 from runners.specfile import load_spec_file
 from variants import Placement, catalogue, gpt2, granularities, principled
 from variants.backbones import tiny
+from variants.operator import KINDS
+from variants.proof.examples import family
 
 ROOT = Path(__file__).parent.parent
 FILE = Path(__file__).parent / "golden" / "trials.json"
@@ -43,7 +45,17 @@ def found() -> dict[str, str]:
         **load_spec_file(ROOT / "specs" / "principled.py"),
     }
     first = {f"first trial of {name}": next(grid.cells()).key for name, grid in grids.items()}
-    return {**{name: spec.key for name, spec in specs.items()}, **first}
+    return {**{name: spec.key for name, spec in specs.items()}, **first, **choices()}
+
+
+def choices() -> dict[str, str]:
+    """By stage and kind, of the example of each: choices of two stages may well be the same text."""
+    return {
+        f"{CHOICE}{stage} {kind}": member.example().key
+        for stage in KINDS
+        for kind, member in family(stage).members().items()
+        if member.__module__.startswith("variants.")
+    }
 
 
 def golden() -> dict[str, str]:
@@ -57,10 +69,12 @@ def test_a_key_is_what_it_was() -> None:
 
 def test_every_golden_key_is_checked_and_none_is_shared() -> None:
     assert found().keys() == golden().keys()
-    shared = Counter(golden().values()) - Counter(set(golden().values()))
-    assert {name for name, key in golden().items() if key in shared} == SAME
+    whole = {name: key for name, key in golden().items() if not name.startswith(CHOICE)}
+    shared = Counter(whole.values()) - Counter(set(whole.values()))
+    assert {name for name, key in whole.items() if key in shared} == SAME
 
 
+CHOICE = "choice of "
 SAME = {"principled", "principled constant", "icl", "gpt2"}
 """Two names of one spec."""
 

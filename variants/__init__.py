@@ -1,6 +1,6 @@
 """The maths: attention operators as points of one space, and the host Transformer they run in.
 
-An operator is `logits -> score -> normaliser -> readout`, each stage a choice with numbers; see `variants.operator`.
+An operator is one choice per stage of the equation in `variants.attend`, each choice with its numbers.
 Every module below this package is imported here, so every choice defined in it is known by its `kind`.
 """
 
