@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-import torch
-
 from grid.spec import Choice
-from runners.explain import Explanation, KindRow, Part, explain, find_kind, presets, stage_kinds
+from runners.blueprint import shapes_only
+from runners.explain import Argument, Explanation, Part, explain
+from runners.explain_text import NUMBER_HEADINGS, added_words
+from runners.lookup import KindRow, find_kind, presets, stage_kinds
 from runners.output import write
-from runners.stage_words import field_words, formula
+from runners.stage_words import field_words, formula, option_words
 from runners.weight_profile import DIGITS, Profile, profiles
 from runners.weight_svg import drawing
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
@@ -146,20 +147,21 @@ def _section(found: Explanation, picture: str) -> str:
     operator_text.append(f"{picture}\n")
     operator_text += [_formula(part) for part in found.parts]
     if found.numbers:
-        operator_text.append(_table(("number", "starts at", "varies", "range", "is"), found.numbers))
+        operator_text.append(_table(NUMBER_HEADINGS, [row.words for row in found.numbers]))
     if found.options:
-        operator_text.append(f"Options: {', '.join(f'`{name}={value}`' for name, value in found.options.items())}.\n")
-    operator_text.append(f"Parameters added to {found.model}: {found.added}.\n")
+        told = (f"`{name}={option_words(value)}`" for name, value in found.options.items())
+        operator_text.append(f"Options: {', '.join(told)}.\n")
+    operator_text.append(f"Parameters added to {found.model}: {added_words(found)}.\n")
     operator_text += _listed("It is another operator where (proved)", found.limits)
     operator_text += _listed("Traps", found.traps)
     operator_text += _listed("Laws it does not keep", [f"{law}: {reason}" for law, reason in found.breaks.items()])
     return "\n".join(operator_text)
 
 
-def _argument(words: str) -> str:
+def _argument(argument: Argument) -> str:
     """Its default as code, then its values."""
-    default, _, values = words.partition("  ")
-    return f"`{default}`{f' {values}' if values else ''}"
+    values = f" one of {', '.join(map(repr, argument.values))}" if argument.values else ""
+    return f"`{argument.name}={argument.default!r}`{values}"
 
 
 def _formula(part: Part) -> str:
@@ -194,7 +196,7 @@ def _backbones() -> str:
         (
             "## Positions\n",
             "A field of the backbone, `positions`; any operator runs under any of them, or says why not.\n",
-            _table(("kind", "is"), [(row.kind, row.line) for row in positions]),
+            _table(("kind", "is", "source"), [(row.kind, row.line, row.source) for row in positions]),
             "## Backbones\n",
             "Models of the papers, `from variants.backbones import ...`; a vocabulary is the task's.\n",
             _table(_PRESET_COLUMNS, [_preset(name, make) for name, make in presets().items()]),
@@ -216,7 +218,7 @@ _PRESET_COLUMNS = ("model", "is", "layers", "heads", "width", "feedforward", "pa
 
 def _preset(name: str, make: Callable[[], Backbone]) -> tuple[str, ...]:
     model = make()
-    with torch.device("meta"):
+    with shapes_only():
         built = Transformer(model, (Operator(),) * model.layers, inputs=Tokens(2), seed=0)
     size = sum(p.numel() for p in built.layers.parameters())
     heads = f"{model.heads}" if model.key_heads == model.heads else f"{model.heads}, {model.key_heads} of keys"

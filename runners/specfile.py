@@ -12,7 +12,7 @@ from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import ModuleType
 
-from pydantic import ValidationError
+from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
@@ -108,6 +108,8 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     after = _imported_by(loading, frames, path, file)
     if isinstance(error, ValidationError):
         return f"{where}: {told(error)}{after}"
+    if isinstance(error, PydanticUserError):
+        return f"{where}: {_class_refused(error)}{after}"
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
@@ -120,6 +122,16 @@ def told(error: ValidationError) -> str:
     """The sentence for `error`, which begins with the class it is about and names it once."""
     text = str(spec_error(error, ""))
     return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
+
+
+def _class_refused(error: PydanticUserError) -> str:
+    """What pydantic has against a class, without its address on the web."""
+    bare = re.search(r"attribute was detected: `(?P<name>\w+) = (?P<type>\w*)", str(error))
+    if error.code != "model-field-missing-annotation" or bare is None:
+        return error.message.partition("\n")[0]
+    name, made = bare["name"], bare["type"]
+    written = f"write {name}: {made} = {made}(...)" if made[:1].isupper() else "write it after a colon"
+    return f"a field of a spec says its type, and {name!r} does not; {written}"
 
 
 def _shown(found: str, path: Path, file: str) -> str:

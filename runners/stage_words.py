@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from grid.spec import Choice, Spec
 from variants.links import LINKS
@@ -21,6 +21,13 @@ class NumberRow(NamedTuple):
     varies: str
     range: str
     what: str
+    spec: Number
+    """The number itself, for programs."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The columns of a table."""
+        return self[:5]
 
 
 def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
@@ -28,9 +35,14 @@ def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
     if not isinstance(choice, Stage):
         return []
     return [
-        NumberRow(f"{prefix}{name}", _start(number), _varies(number), _range(number), _number_words(choice, name))
+        NumberRow(f"{prefix}{name}", *told(number), _number_words(choice, name), number)
         for name, number in choice.numbers().items()
     ]
+
+
+def told(number: Number) -> tuple[str, str, str]:
+    """Where a number starts, what it varies along, and its range."""
+    return _start(number), _varies(number), _range(number)
 
 
 def _number_words(choice: Spec, name: str) -> str:
@@ -42,17 +54,18 @@ def _number_words(choice: Spec, name: str) -> str:
     return _number_words(parts[int(index)], field)
 
 
-def options(choice: Spec, prefix: str = "") -> list[tuple[str, str]]:
+def options(choice: Spec, prefix: str = "") -> list[tuple[str, object]]:
     """The fields of a stage that are not numbers, with their values."""
     values = {name: getattr(choice, name) for name in type(choice).model_fields if name != "kind"}
-    return [
-        (f"{prefix}{name}", ", ".join(each.label for each in value) if _is_specs(value) else repr(value))
-        for name, value in values.items()
-        if not isinstance(value, Number)
-    ]
+    return [(f"{prefix}{name}", value) for name, value in values.items() if not isinstance(value, Number)]
 
 
-def _is_specs(value: object) -> bool:
+def option_words(value: object) -> str:
+    """The value of a field as it is written; parts that are specs by their labels."""
+    return ", ".join(each.label for each in value) if _is_specs(value) else repr(value)
+
+
+def _is_specs(value: object) -> TypeGuard[tuple[Spec, ...]]:
     return isinstance(value, tuple) and all(isinstance(each, Spec) for each in value)
 
 

@@ -1,6 +1,7 @@
 """Signals: a head's query and key cut into S slices of channels, each with logits of its own.
 
-What becomes of them says `merge`: one map from the mean of their logits, the mean of their maps, or a difference.
+The stage `merge` says what becomes of them: one map from the mean of their logits, the mean of their maps, or a
+difference of maps.
 Without rotary positions, or with rotary applied to the whole head before the cut, the mean of S signals' logits is
 softmax at temperature sqrt(S); `rotary="per_signal"` (each slice rotated by its own frequencies) is the only structural
 difference.

@@ -7,14 +7,17 @@ from runners.commands.options import Json
 from runners.output import write_json, write_table
 from runners.repeat import Flag
 
+STAGES = "stages"
+"""What `ablate operators` takes to list the kinds of every stage."""
+
 
 def operators(
     name: str | None = None,
     kind: str | None = None,
     /,
     *,
+    spec: Path | None = None,
     paper: str | None = None,
-    stages: Flag = False,
     model: str | None = None,
     as_json: Json = False,
 ) -> int:
@@ -23,27 +26,33 @@ def operators(
     Parameters
     ----------
     name
-        A named operator; or a stage, which lists its kinds.
+        A named operator; or a stage, which lists its kinds; or `stages`, which lists the kinds of all.
     kind
         One kind of that stage, to explain it.
+    spec
+        A spec file: its named operators and choices are known too, and without a name these alone are listed.
     paper
-        List those of one paper: 000, 001, 002, 003, 004 or beyond.
-    stages
-        List every stage with its kinds instead.
+        List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     model
         The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
     as_json
         Print JSON.
     """
-    _check_use(name, kind, paper, stages=stages, model=model)
-    from runners.explain import MODEL, data, explain, explain_kind, families, find_named, of_paper, stage_kinds
+    _check_use(name, kind, paper, model)
+    from runners.explain import MODEL, data, explain, explain_kind
     from runners.explain_text import write_explanation, write_kind
+    from runners.lookup import defined_in, families, find_named, of_paper, stage_kinds
+    from runners.specfile import import_spec_file
 
-    if name is None and not stages:
+    module = None if spec is None else import_spec_file(spec)
+    if name is None and paper is None and module is not None:
+        _listed(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
+    elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
         _listed(("operator", "paper", "line"), rows, as_json=as_json)
-    elif name is None or (name in families() and kind is None and model is None):
-        _listed(("stage", "kind", "line", "source"), stage_kinds(name), as_json=as_json)
+    elif kind is None and name in (STAGES, *families()):
+        _check_no_model(name, model)
+        _listed(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
     elif kind is not None:
         part = explain_kind(name, kind)
         write_json("operators", data(part)) if as_json else write_kind(part)
@@ -53,16 +62,22 @@ def operators(
     return 0
 
 
-def _check_use(name: str | None, kind: str | None, paper: str | None, *, stages: bool, model: str | None) -> None:
+def _check_use(name: str | None, kind: str | None, paper: str | None, model: str | None) -> None:
     """Refuse what would say nothing."""
     from grid.errors import SpecError
 
-    if stages and (name or paper):
-        raise SpecError("--stages lists all stages and takes neither a name nor --paper; leave them out")
     if name and paper:
-        raise SpecError(f"--paper filters the list and {name} is one operator; leave --paper out")
+        raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
     if model and (name is None or kind is not None):
         raise SpecError("--model counts the parameters of one named operator; give its name")
+
+
+def _check_no_model(name: str, model: str | None) -> None:
+    from grid.errors import SpecError
+
+    if model:
+        what = "all stages" if name == STAGES else "a stage"
+        raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
 
 
 def _listed(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -72,16 +87,30 @@ def _listed(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json:
         write_table(columns, rows)
 
 
-def prove(spec: Path | None = None, /, *, operator: str | None = None) -> int:
+def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Flag = False) -> int:
     """Prove operators law by law: those of the package, or of a spec file with the choices defined in it.
 
     Parameters
     ----------
     spec
-        A Python file that defines grids; default the package's own operators.
+        A Python file that defines grids, choices or named operators; default the package's own operators.
     operator
         Only the one of this name.
+    laws
+        List the laws instead, a sentence each.
     """
+    if laws:
+        return _list_laws(spec, operator)
     from runners.prove import prove as prove_operators
 
     return prove_operators(spec, operator)
+
+
+def _list_laws(spec: Path | None, operator: str | None) -> int:
+    from grid.errors import SpecError
+    from variants.proof.battery import LAWS
+
+    if spec or operator:
+        raise SpecError("--laws lists the laws and takes neither a file nor --operator; leave them out")
+    write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
+    return 0

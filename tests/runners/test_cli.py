@@ -9,6 +9,7 @@ import pytest
 from synthetic import write_campaign
 
 from runners.cli import HELP, app, execute
+from variants.proof.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = ("plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove")
@@ -107,6 +108,14 @@ def test_prove_hands_on_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("runners.prove.prove", prove)
     assert [execute(["prove"]), execute(["prove", "my.py", "--operator", "ssa"])] == [4, 4]
     assert given == [(None, None), (Path("my.py"), "ssa")]
+
+
+def test_the_laws_are_listed_with_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["prove", "--laws"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert [law.name for law in LAWS if f"{law.name} {law.sentence}" not in said] == []
+    assert execute(["prove", "my.py", "--laws"]) == 2
+    assert "takes neither a file nor --operator" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "table", "doctor"])

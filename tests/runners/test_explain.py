@@ -1,6 +1,8 @@
 """What `ablate operators` says is what the code says."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,12 +10,16 @@ import pytest
 
 import variants
 from grid import SpecError
+from grid.errors import NotFoundError
 from runners.cli import execute
-from runners.explain import explain, explain_kind, families, find_named, presets, stage_kinds
+from runners.commands.explaining import STAGES
+from runners.explain import explain, explain_kind
+from runners.explain_text import write_explanation
+from runners.lookup import families, find_named, presets, stage_kinds
 from runners.specfile import import_spec_file
 from runners.stage_words import number_rows
 from variants import LogScore, Operator, Score, Stage, Transformer
-from variants.papers.named import PAPERS, catalogue, named
+from variants.papers.named import _CATALOGUE, PAPERS, catalogue, named
 from variants.transformer import Tokens
 
 SCORE = '''"""A file with two choices."""
@@ -107,6 +113,7 @@ def test_an_operator_is_explained_whole(name: str) -> None:
 def test_every_kind_says_what_it_is_and_what_its_numbers_are(member: str) -> None:
     found = explain_kind(*member.split())
     assert found.part.formula
+    assert found.part.source
     assert [row.number for row in found.numbers if not row.what] == []
 
 
@@ -133,14 +140,49 @@ def test_added_parameters_are_those_of_the_model(capsys: pytest.CaptureFixture[s
     built = Transformer(model, (operator,) * model.layers, inputs=Tokens(3), seed=1)
     data = told(capsys, "principled", "--model", "icl")
     assert isinstance(data, Mapping)
-    assert data["added"] == f"{built.operator_parameters():,}"
+    assert (data["added"], data["reason"]) == (built.operator_parameters(), None)
+    assert f"parameters added to icl: {built.operator_parameters():,}" in said(capsys, "principled", "--model", "icl")
 
 
-def test_a_model_that_cannot_carry_it_says_why() -> None:
-    assert explain(find_named("integral"), "llama2_125m").added == "0"
-    found = explain(find_named("integral"), "pythia_125m").added  # a quarter of 12 channels is an odd number
-    assert found.startswith("does not fit: ")
-    assert "signals.count=" in found
+def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "ssa")
+    assert isinstance(data, Mapping)
+    n_link = {"name": "n_link", "default": "at_least_one", "values": ["at_least_one", "positive"]}
+    assert [each for each in data["arguments"] if each["name"] in ("n", "n_link")] == [
+        {"name": "n", "default": 1.5, "values": []},
+        n_link,
+    ]
+    assert [(row["number"], row["spec"]["init"], row["spec"]["per"]) for row in data["numbers"]] == [
+        ("score.n", 1.5, ["layer", "head"]),
+        ("score.b", 1.0, ["layer", "head"]),
+    ]
+    gate = told(capsys, "principled_gate")
+    assert isinstance(gate, Mapping)
+    assert gate["options"] == {"gate.width": 16, "gate.dims": "add"}
+    groups = told(capsys, "soft_avg")
+    assert isinstance(groups, Mapping)
+    assert [part["kind"] for part in groups["options"]["score.parts"]] == ["exponential", "uniform"]
+
+
+def test_parameters_are_counted_without_the_compiler_and_as_many() -> None:
+    asked = (
+        "import sys; from runners.explain import explain; from runners.lookup import find_named\n"
+        "print(explain(find_named('principled'), 'icl').added, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    model = presets()["icl"]()
+    real = Transformer(model, (variants.principled(),) * model.layers, inputs=Tokens(2), seed=0)
+    assert done.stdout.split() == [str(real.operator_parameters()), "False"]
+
+
+def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(find_named("integral"), "llama2_125m").added == 0
+    found = explain(find_named("integral"), "pythia_125m")  # a quarter of 12 channels is an odd number
+    assert found.added is None
+    assert found.reason is not None
+    assert "signals.count=" in found.reason
+    write_explanation(found)
+    assert f"parameters added to pythia_125m: does not fit: {found.reason}" in capsys.readouterr().out
 
 
 def test_softmax_is_explained_by_the_stages_that_make_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +193,7 @@ def test_softmax_is_explained_by_the_stages_that_make_it(capsys: pytest.CaptureF
 
 
 def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(capsys, "--stages")
+    rows = told(capsys, "stages")
     assert isinstance(rows, list)
     assert {(row["stage"], row["kind"]) for row in rows} == {
         (stage, kind) for stage, family in families().items() for kind in family.members()
@@ -163,6 +205,20 @@ def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureF
     assert data["used_by"][0] == "ssa"
     assert [row["number"] for row in data["numbers"]] == ["n", "b"]
     assert "named operators that have it\n  - ssa" in said(capsys, "score", "ssa")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [("SSA", "ssa"), ("Affine-Scaled", "affine_scaled"), ("learned sink", "learned_sink")]
+)
+def test_a_label_or_another_case_finds_the_operator(given: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, given).startswith(f"{name}: ")
+
+
+def test_a_label_of_several_operators_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = {name: catalogue()["softmax"]._replace(name=name, make=lambda: Operator(name="Twin")) for name in "ab"}
+    monkeypatch.setattr("runners.lookup.catalogue", lambda: twins)
+    with pytest.raises(NotFoundError, match="the label of several operators: a, b;"):
+        find_named("twin")
 
 
 def ssa() -> Operator:
@@ -191,7 +247,8 @@ def test_a_function_that_cannot_be_listed_is_refused(make: Callable[..., Operato
 
 
 def test_no_named_operator_is_hidden_behind_a_stage() -> None:
-    assert families().keys() & catalogue().keys() == set()
+    assert {STAGES, *families()} & catalogue().keys() == set()
+    assert STAGES not in families()
 
 
 @pytest.mark.parametrize(
@@ -203,10 +260,14 @@ def test_no_named_operator_is_hidden_behind_a_stage() -> None:
         (["scor", "ssa"], 3, "did you mean 'score'"),
         (["ssa", "--model", "gpt2_smal"], 3, "did you mean 'gpt2_small'"),
         (["--paper", "7"], 2, "a paper is one of 000, 001"),
-        (["--stages", "--paper", "003"], 2, "leave them out"),
-        (["ssa", "--paper", "003"], 2, "leave --paper out"),
+        (["stages", "--paper", "003"], 2, "leave --paper or 'stages' out"),
+        (["stages", "--model", "icl"], 2, "'stages' is all stages; leave --model out"),
+        (["ssa", "--paper", "003"], 2, "leave --paper or 'ssa' out"),
         (["--model", "icl"], 2, "give its name"),
-        (["score", "--model", "icl"], 3, "there is no operator 'score'"),
+        (["score", "--model", "icl"], 2, "--model is about an operator, and 'score' is a stage"),
+        (["none"], 3, "gate, normaliser, rescale, head_norm, output_gate and positions; name the stage too"),
+        (["Gated"], 3, "did you mean 'gated_heads'"),
+        (["--spec", "nowhere.py"], 2, "there is no spec file nowhere.py"),
     ],
 )
 def test_a_wrong_name_is_told_the_nearest(
@@ -226,6 +287,50 @@ def test_a_choice_of_a_user_s_file_is_explained_by_its_class(tmp_path: Path) -> 
         assert [row.what for row in found.numbers] == ["How gentle: the divisor g."]
     finally:
         forget()
+
+
+NAMED = '''
+
+from variants import Operator, named
+
+
+@named("beyond")
+def softer(power: float = 2.0) -> Operator:
+    """Softmax, but gentler."""
+    return Operator(name="Softer!", score=Gentle(g={"init": power}))
+'''
+
+
+def test_a_spec_file_s_operators_and_choices_are_listed_and_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SCORE + NAMED, encoding="utf-8")
+    try:
+        rows = told(capsys, "--spec", str(path))
+        assert isinstance(rows, list)
+        assert [(row["of"], row["name"], row["line"]) for row in rows] == [
+            ("operator", "softer", "Softmax, but gentler."),
+            ("score", "gentle", "exp(a / g): a gentler exponential."),
+            ("score", "steeper", "exp(g a)."),
+        ]
+        text = said(capsys, "softer", "--spec", str(path), "--model", "icl")
+        assert f"softer() in {path}" in text
+        assert "parameters added to icl: 0" in text
+        assert "exp(a / g): a gentler exponential." in text
+        assert "the divisor g" in said(capsys, "score", "gentle", "--spec", str(path))
+        assert "softer" in said(capsys, "--paper", "beyond", "--spec", str(path))
+        assert "gentle" in said(capsys, "stages", "--spec", str(path))
+    finally:
+        forget()
+        _CATALOGUE.pop("softer", None)
+
+
+def test_a_spec_file_that_defines_no_operator_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text("x = 1\n", encoding="utf-8")
+    assert execute(["operators", "--spec", str(path)]) == 2
+    assert "defines neither a named operator nor a choice" in capsys.readouterr().err
 
 
 def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:

@@ -5,7 +5,7 @@
 For 8 heads the slopes are 1/2 ... 1/256. The formula serves any H; the authors' code interpolates between powers of 2.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,9 @@ from variants.positions.scheme import Positions
 
 
 class Alibi(Positions):
-    """Source: Train Short, Test Long, section 3; paper 004, eq. 8. An encoder uses the absolute distance."""
+    """A penalty that is linear in the distance; an encoder uses the absolute distance."""
+
+    source: ClassVar[str] = "Train Short, Test Long, section 3; When Attention Sink Emerges, eq. 8"
 
     kind: Literal["alibi"] = "alibi"
 

@@ -7,7 +7,7 @@ learns a number per bucket (kind "t5"). The buckets are those of the paper's cod
 it multiplies, which leaves one bucket for all distances from half the buckets to `max_distance`.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
@@ -16,7 +16,9 @@ from variants.positions.scheme import Positions, bucket, check_buckets
 
 
 class Bucket(Positions):
-    """Source: When Attention Sink Emerges, eq. 7, and its code. An encoder uses the absolute distance."""
+    """The bucket's index as a bias; an encoder uses the absolute distance."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, eq. 7, and its code"
 
     kind: Literal["bucket"] = "bucket"
     count: Annotated[int, Field(ge=4, multiple_of=2)] = 32

@@ -1,12 +1,14 @@
 """No positions: the causal mask alone tells order (NoPE)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from variants.positions.scheme import Positions
 
 
 class NoPositions(Positions):
     """Nothing is added or rotated."""
+
+    source: ClassVar[str] = "The Impact of Positional Encoding on Length Generalization in Transformers"
 
     kind: Literal["none"] = "none"
 

@@ -5,7 +5,7 @@ are left as they are. With S signals each slice of D/S channels turns by its own
 """
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -15,7 +15,9 @@ from variants.positions.scheme import Positions
 
 
 class Rotary(Positions):
-    """Source: RoFormer; half-split pairing as in Llama, a share of the channels as in GPT-NeoX."""
+    """Half-split pairing as in Llama, a share of the channels as in GPT-NeoX."""
+
+    source: ClassVar[str] = "RoFormer, section 3.2"
 
     kind: Literal["rotary"] = "rotary"
     base: PositiveFloat = 10_000.0

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from grid.spec import Choice
 
 class Positions(Choice):
     """A position scheme acts on the embeddings, on queries and keys, on the logits, or not at all."""
+
+    source: ClassVar[str]
+    """Where the formula is from."""
 
     @property
     @abstractmethod

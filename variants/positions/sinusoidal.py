@@ -4,7 +4,7 @@ p_t,2i = sin(t base^(-2i/D)),    p_t,2i+1 = cos(t base^(-2i/D))        t from 0,
 """
 
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
@@ -14,7 +14,9 @@ from variants.positions.scheme import Positions
 
 
 class Sinusoidal(Positions):
-    """Source: Attention Is All You Need, section 3.5. Added as they are; the embeddings are not scaled up."""
+    """Added as they are; the embeddings are not scaled up."""
+
+    source: ClassVar[str] = "Attention Is All You Need, section 3.5"
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: PositiveFloat = 10_000.0

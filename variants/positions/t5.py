@@ -6,7 +6,7 @@ Causal models have `count` buckets for the past; encoders half of them for each 
 It starts at N(0, 0.02) and is under weight decay like every embedding, as in T5: its neutral point is zero.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
@@ -15,7 +15,9 @@ from variants.positions.scheme import Positions, bucket, check_buckets
 
 
 class T5(Positions):
-    """Source: Exploring the Limits of Transfer Learning, section 2.1; buckets as in its code."""
+    """Buckets as in T5's code."""
+
+    source: ClassVar[str] = "Exploring the Limits of Transfer Learning, section 2.1"
 
     kind: Literal["t5"] = "t5"
     count: Annotated[int, Field(ge=4, multiple_of=4)] = 32

@@ -1,0 +1,33 @@
+"""Models of shapes alone, to count their parameters: no memory, no random numbers."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves normal numbers undrawn: a tensor without memory would load the compiler, a second, to draw none."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if function in (Tensor.normal_, nn.init.normal_):
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """What is built inside has shapes and no values."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
