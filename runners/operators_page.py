@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
+from grid.errors import SpecError
 from grid.spec import Choice
 from runners.blueprint import shapes_only
-from runners.explain import Argument, Explanation, Part, explain
+from runners.explain import Argument, Explanation, Part, different, explain
 from runners.explain_text import NUMBER_HEADINGS, added_words
 from runners.lookup import KindRow, find_kind, presets, stage_kinds
 from runners.output import write
 from runners.stage_words import field_words, formula, option_words
-from runners.weight_profile import DIGITS, Profile, profiles
+from runners.weight_profile import DIGITS, LAST, Profile, profiles
 from runners.weight_svg import drawing
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.attend import mixed
@@ -26,6 +27,7 @@ terminal, `ablate operators NAME` says the same and which execution paths can ru
 proves it.
 
 Pictures show the weights of one query over the same 13 keys, whose logits stand below the bars; the line is softmax.
+The query is the last, which sees all keys, unless the caption names another.
 Numbers are where they start, unless the caption says otherwise. Bars apart are weights of what is not a key of the
 sequence: a ground state, a sink, a learned key.
 
@@ -43,6 +45,8 @@ class Drawn(NamedTuple):
 
     arguments: Mapping[str, Any] = {}
     numbers: Mapping[str, float] = {}
+    query: int = LAST
+    """Whose row it is, counted from 0."""
 
 
 _KEY = Drawn(numbers={"extra.learned_key": 2.0})
@@ -57,6 +61,7 @@ DRAWN: Mapping[str, Drawn] = {
     "key_bias": _KEY,
     "key_value_bias": _KEY,
     "learned_sink": Drawn(numbers={"normaliser.logit": 2.0}),
+    "prefix_lm": Drawn(arguments={"length": 8}, query=4),
     "principled": Drawn(numbers={"margin.amplification": -1.0, "gate.strength": 0.0, "normaliser.threshold": 1.0}),
     "principled_gate": Drawn(numbers={"gate.strength": 0.0}),
     "principled_ground": Drawn(numbers={"normaliser.threshold": 1.0}),
@@ -69,13 +74,12 @@ DRAWN: Mapping[str, Drawn] = {
 def page() -> dict[str, str]:
     """Every file of the documentation of operators, by its path below docs/."""
     files, parts = {}, [INTRO.format(equation=_equation()), _contents()]
-    usual = profiles(softmax(), {})[0].keys
     for paper, title in PAPERS.items():
         members = [each for each in packaged() if each.paper == paper]
         if members:
             parts.append(f"## {title}\n")
         for known in members:
-            found, picture = explain(known), _picture(known, usual)
+            found, picture = explain(known), _picture(known)
             parts.append(_section(found, picture.words))
             if picture.svg:
                 files[f"operators/{known.name}.svg"] = picture.svg
@@ -109,23 +113,36 @@ class Picture(NamedTuple):
     svg: str | None
 
 
-def _picture(known: Named, usual: Sequence[float]) -> Picture:
+def _picture(known: Named) -> Picture:
     drawn = DRAWN.get(known.name, Drawn())
     operator = known.make(**drawn.arguments) if drawn.arguments else known.make()
-    rows = profiles(operator, drawn.numbers)
-    if known.make is not softmax and all(row.keys == tuple(usual) for row in rows):
-        return Picture("For a query that sees all keys, its weights are softmax's.", None)
+    rows = profiles(operator, drawn.numbers, drawn.query)
+    usual = profiles(softmax(), {}, drawn.query)[0].keys
+    if known.make is not softmax and all(row.keys == usual for row in rows):
+        return Picture(_elsewhere(operator), None)
     note = _values(drawn)
     svg = drawing(operator.label, note, rows, usual, _apart(operator))
     title = f"{operator.label} at {note}" if note else operator.label
     return Picture(f"![{_alt(title, rows)}](operators/{known.name}.svg)", svg)
 
 
+_AFTER = {"readout": "what is read out with them", "head_norm": "a head's output", "output_gate": "a head's output"}
+
+
+def _elsewhere(operator: Operator) -> str:
+    """What an operator changes whose weights are softmax's."""
+    changed = [words for stage, words in _AFTER.items() if stage in different(operator)]
+    if not changed:
+        raise SpecError(f"{operator.label!r} has softmax's weights here; say in DRAWN where it has others")
+    return f"Its weights are softmax's; it changes {' and '.join(dict.fromkeys(changed))}."
+
+
 def _values(drawn: Drawn) -> str:
-    """At which values it is drawn; of a learned key, its logit."""
+    """At which values it is drawn; of a learned key, its logit; and of which query, unless it sees all keys."""
     told = {name.rpartition(".")[2]: value for name, value in {**drawn.arguments, **drawn.numbers}.items()}
     words = {"learned_key": "logit of the learned key", "logit": "logit of the sink"}
-    return ", ".join(f"{words.get(name, name)} = {value:g}" for name, value in told.items())
+    values = [f"{words.get(name, name)} = {value:g}" for name, value in told.items()]
+    return ", ".join((*values, *([f"query {drawn.query + 1} of 13"] if drawn.query != LAST else [])))
 
 
 def _apart(operator: Operator) -> str:

@@ -1,7 +1,7 @@
 """The weights that an operator gives to one fixed row of logits, and their picture.
 
 The row has both signs, one strong key and a cluster. Every operator gets the same queries and keys, whose scaled
-product for the last query is that row; beyond it, channels differ, so that signals and features have something to
+product for the query shown is that row; beyond it, channels differ, so that signals and features have something to
 differ in.
 Everything is written as waves and not drawn, so that it is the same on every machine.
 """
@@ -19,14 +19,17 @@ from variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vect
 from variants.operator import head_shape
 
 LOGITS = (3.1, -0.4, 0.3, -1.2, -2.2, 0.2, 1.4, 1.7, 1.5, 1.3, -0.8, -0.1, 0.6)
-"""z of the last query and its 13 visible keys, in nats."""
+"""z of the query and the 13 keys, in nats."""
+
+LAST = len(LOGITS) - 1
+"""The query that sees all keys."""
 
 CHANNELS = 16
 DIGITS = 3
 
 
 class Profile(NamedTuple):
-    """Weights of the last query's row, rounded; of the heads that have the same."""
+    """Weights of one query's row, rounded; of the heads that have the same."""
 
     heads: str
     """Which heads, counted from 1; empty where all are alike."""
@@ -39,37 +42,37 @@ class Profile(NamedTuple):
     """The sum over the keys, of weights that are not rounded."""
 
 
-def profiles(operator: Operator, shown: Mapping[str, float]) -> list[Profile]:
+def profiles(operator: Operator, shown: Mapping[str, float], query: int = LAST) -> list[Profile]:
     """The row of every head, equal ones once. Numbers are where they start, but for those `shown`, by "stage.field".
 
-    Of a learned key, what is shown is its logit for the last query.
+    The row is that of `query`, counted from 0, of which a causal model hides the later keys. Of a learned key, what is
+    shown is its logit.
     """
     heads = _heads(operator)
-    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels))
+    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query))
     shape = head_shape(operator, heads=heads, query=q.shape[-1], value=CHANNELS, width=1)
     numbers = {name: _at_start(number, shape) for name, number in operator.numbers().items()}
     for name, value in shown.items():
         numbers[name] = torch.full_like(numbers[name], value)
         if isinstance(operator.numbers()[name], KeyVector):
-            last = q[:, :, -1:, :CHANNELS]
+            last = q[:, :, query : query + 1, :CHANNELS]
             numbers[name] = value * math.sqrt(CHANNELS) * last / last.norm() ** 2
     attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
-    rows = [_row(attended.weights, head) for head in range(heads)]
+
+    def row(map_: Tensor, head: int) -> tuple[float, ...]:
+        return tuple(round(each, DIGITS) + 0.0 for each in map_[0, head, query].tolist())  # never -0
+
+    rows = [row(attended.weights, head) for head in range(heads)]
     return [
         Profile(
             heads=_counted(alike, heads),
             keys=rows[alike[0]],
-            ground=None if attended.ground is None else _row(attended.ground, alike[0])[0],
-            extra=None if attended.extra is None else _row(attended.extra, alike[0])[0],
-            total=_row(attended.weights.sum(-1, keepdim=True), alike[0])[0],
+            ground=None if attended.ground is None else row(attended.ground, alike[0])[0],
+            extra=None if attended.extra is None else row(attended.extra, alike[0])[0],
+            total=row(attended.weights.sum(-1, keepdim=True), alike[0])[0],
         )
-        for alike in ([head for head in range(heads) if rows[head] == row] for row in dict.fromkeys(rows))
+        for alike in ([head for head in range(heads) if rows[head] == each] for each in dict.fromkeys(rows))
     ]
-
-
-def _row(map_: Tensor, head: int) -> tuple[float, ...]:
-    """The last query's entries of one head, rounded; never -0."""
-    return tuple(round(each, DIGITS) + 0.0 for each in map_[0, head, -1].tolist())
 
 
 def _counted(alike: list[int], heads: int) -> str:
@@ -96,15 +99,15 @@ def _waves(rows: int, columns: int, step: float) -> Tensor:
     return math.sqrt(2) * torch.cos(step * (row + 1) * (column + 1) + row)
 
 
-def _queries_and_keys(gate: int) -> tuple[Tensor, Tensor]:
-    """[1, 1, T, D + G]; the product of the last query with every key over sqrt(D) is `LOGITS`, without the gate's."""
+def _queries_and_keys(gate: int, query: int = LAST) -> tuple[Tensor, Tensor]:
+    """[1, 1, T, D + G]; the product of `query` with every key over sqrt(D) is `LOGITS`, without the gate's."""
     z = torch.tensor(LOGITS, dtype=torch.float64)
     q = _waves(len(LOGITS), CHANNELS, 0.7)
-    last = q[-1] / q[-1].norm()
+    own = q[query] / q[query].norm()
     beside = _waves(len(LOGITS), CHANNELS, 1.9)
-    beside = beside - (beside @ last)[:, None] * last
-    k = beside + (z * math.sqrt(CHANNELS) / q[-1].norm())[:, None] * last
-    q, k = (torch.cat((own, _waves(len(LOGITS), gate, step)), -1) for own, step in ((q, 0.3), (k, 0.5)))
+    beside = beside - (beside @ own)[:, None] * own
+    k = beside + (z * math.sqrt(CHANNELS) / q[query].norm())[:, None] * own
+    q, k = (torch.cat((semantic, _waves(len(LOGITS), gate, step)), -1) for semantic, step in ((q, 0.3), (k, 0.5)))
     return q[None, None], k[None, None]
 
 

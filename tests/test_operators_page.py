@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from runners.operators_page import DRAWN, packaged, page, write_page
-from runners.weight_profile import CHANNELS, LOGITS, Profile, _queries_and_keys, profiles
+from runners.weight_profile import CHANNELS, LAST, LOGITS, Profile, _queries_and_keys, profiles
 from runners.weight_svg import drawing
-from variants import Operator, softmax
+from variants import Operator, prefix_lm, softmax
 from variants.papers.named import catalogue
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -43,7 +43,9 @@ def test_the_page_has_every_operator_and_every_picture_it_shows(files: Mapping[s
 
 def test_the_readme_counts_the_operators_of_every_paper() -> None:
     readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    counted = {paper: int(count) for paper, count in re.findall(r"^\| (\d{3}|beyond)[^|]*\| (\d+) \|", readme, re.M)}
+    counted = {
+        paper: int(count) for paper, count in re.findall(r"^\| (\d{3}|baseline|beyond)[^|]*\| (\d+) \|", readme, re.M)
+    }
     assert counted == Counter(known.paper for known in packaged())
     named = re.findall(r"`(\w+)\(\)`", readme)
     assert set(named) <= set(catalogue())
@@ -70,9 +72,10 @@ def test_a_page_that_is_written_loses_pictures_of_operators_that_are_gone(
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")} == set(files)
 
 
-def test_queries_and_keys_have_the_logits_of_the_row() -> None:
-    q, k = _queries_and_keys(5)
-    z = (q[0, 0, -1, :CHANNELS] * k[0, 0, :, :CHANNELS]).sum(-1) / math.sqrt(CHANNELS)
+@pytest.mark.parametrize("query", [LAST, 4])
+def test_queries_and_keys_have_the_logits_of_the_row(query: int) -> None:
+    q, k = _queries_and_keys(5, query)
+    z = (q[0, 0, query, :CHANNELS] * k[0, 0, :, :CHANNELS]).sum(-1) / math.sqrt(CHANNELS)
     assert z.tolist() == pytest.approx(LOGITS, abs=1e-12)
 
 
@@ -129,8 +132,18 @@ def test_every_picture_is_closed_svg_with_a_bar_for_every_key(files: Mapping[str
             assert bars, name
 
 
+def test_a_prefix_is_drawn_for_a_query_that_sees_more_keys_for_it() -> None:
+    drawn = DRAWN["prefix_lm"]
+    (row,), (usual,) = (profiles(each, {}, drawn.query) for each in (prefix_lm(**drawn.arguments), softmax()))
+    seen, usually_seen = ([weight > 0 for weight in profile.keys] for profile in (row, usual))
+    assert usually_seen == [True] * (drawn.query + 1) + [False] * (len(LOGITS) - drawn.query - 1)
+    assert seen == [True] * drawn.arguments["length"] + [False] * (len(LOGITS) - drawn.arguments["length"])
+    expected = [math.exp(z) / sum(map(math.exp, LOGITS[:8])) for z in LOGITS[:8]]
+    assert row.keys[:8] == pytest.approx(expected, abs=5e-4)
+
+
 def test_an_operator_that_acts_after_the_weights_says_so_in_place_of_a_picture(files: Mapping[str, str]) -> None:
     section = files["operators.md"].partition("### gated_heads\n")[2].partition("\n### ")[0]
-    assert "its weights are softmax's" in section
+    assert "Its weights are softmax's; it changes a head's output." in section
     assert "operators/gated_heads.svg" not in files
     assert profiles(catalogue()["gated_heads"].make(), {}) == profiles(Operator(), {})
