@@ -25,6 +25,7 @@ from variants.positions.scheme import Positions
 from variants.preparations.none import NoPreparation
 from variants.products.dot import Dot
 from variants.readouts.values import Values
+from variants.rescales.affine import Affine
 from variants.rescales.none import NoRescale
 from variants.scores.exponential import Exponential
 from variants.signals import Signals
@@ -83,6 +84,7 @@ class Operator(Spec):
             )
         self._check_mass()
         self._check_logits_count()
+        self._check_sizes()
         if self.extra.label != "none" and not self.extra.has_value and not self.normaliser.shared:
             raise ValueError(
                 f"extra {self.extra.label!r} has no value and acts through a sum of scores, and normaliser "
@@ -113,9 +115,11 @@ class Operator(Spec):
                 f"normaliser {normaliser.label!r} needs a positive score known by its logarithm, such as 'exponential' "
                 f"or 'ssa'; got {score.label!r}"
             )
+        never = score.range in ("positive", "nonnegative", "constant")
+        if normaliser.needs == "signs" and never:
+            raise ValueError(self._no_signs())
         if normaliser.needs == "nonnegative" and not (
-            score.range in ("positive", "nonnegative", "constant")
-            or (score.range == "as its logit" and self.nonnegative_logits)
+            never or (score.range == "as its logit" and self.nonnegative_logits)
         ):
             raise ValueError(
                 f"normaliser {normaliser.label!r} needs a score that is not negative, and {score.label!r} can be; "
@@ -136,6 +140,40 @@ class Operator(Spec):
                 f"score {self.score.label!r} is the same whatever the logit, so {' and '.join(silent)} would say "
                 "nothing; leave them out or choose another score"
             )
+
+    def _no_signs(self) -> str:
+        return (
+            f"normaliser {self.normaliser.label!r} is for scores of both signs, and {self.score.label!r} is never "
+            "negative here, which makes it 'total' under another name; use normaliser 'total'"
+        )
+
+    def _check_sizes(self) -> None:
+        """What one stage multiplies and a later one divides out again says nothing."""
+        if self._divides_out and self.margin.label != "none" and self.gate.label == "none":
+            raise ValueError(self._divided_out(f"margin {self.margin.label!r}"))
+        if self.rescale.only_scales and self.head_norm.ignores_size and self.readout.label in _LINEAR_READOUTS:
+            raise ValueError(
+                f"rescale {self.rescale.label!r} multiplies the output of a head by one number, and head_norm "
+                f"{self.head_norm.label!r} divides it out again; leave one of them out"
+            )
+        averages = self.score.range == "constant" and self.normaliser.averages
+        if averages and isinstance(self.rescale, Affine) and self.rescale.n == "visible":
+            raise ValueError(
+                f"score {self.score.label!r} under normaliser {self.normaliser.label!r} gives each of K visible keys "
+                "the weight 1 / K, on which rescale 'affine' with n='visible' puts mean / K whatever alpha is; use "
+                "n='context', or leave it out"
+            )
+
+    @property
+    def _divides_out(self) -> bool:
+        """Whether logits of a row that are all multiplied by one positive number give the same weights."""
+        return self.score.homogeneous and self.normaliser.scale_free
+
+    def _divided_out(self, what: str) -> str:
+        return (
+            f"{what} multiplies all logits of a query by one number, which score {self.score.label!r} under normaliser "
+            f"{self.normaliser.label!r} divides out again; leave it out, or use score 'exponential'"
+        )
 
     @property
     def nonnegative_logits(self) -> bool:
@@ -180,10 +218,18 @@ class Operator(Spec):
         drawn = [name for name, number in numbers.items() if number.random and number.trained]
         if drawn:
             raise ValueError(f"{', '.join(drawn)} of {self.label!r} starts at random; pass numbers=")
+        shapes = {name: self.own_shape(name, shape) for name in numbers}
         return {
-            name: number.value(number.table(shape, layer), layer) if number.trained else number.fixed(shape, layer)
+            name: number.value(number.table(shapes[name], layer), layer)
+            if number.trained
+            else number.fixed(shapes[name], layer)
             for name, number in numbers.items()
         }
+
+    def own_shape(self, name: str, shape: HeadShape) -> HeadShape:
+        """The shape of the heads that the number "stage.field" is for."""
+        own = self.heads_of(name, shape.heads)
+        return shape._replace(heads=own.stop - own.start)
 
     @property
     def breaks(self) -> dict[str, str]:
@@ -209,8 +255,20 @@ class Operator(Spec):
         """How many channels the gate adds to a head's query and key."""
         return self.gate.channels - self.split_channels
 
-    def check(self, *, heads: int, kv_heads: int, head_width: int, positions: Positions) -> None:
-        """Raise ValueError when a model with such heads and positions cannot carry this operator."""
+    def heads_of(self, name: str, heads: int) -> slice:
+        """Which of `heads` heads the number "stage.field" is for: all, but of a score that groups heads a block."""
+        stage, _, field = name.partition(".")
+        return self.score.heads_of(field, heads) if stage == "score" else slice(0, heads)
+
+    def check(self, *, heads: int, kv_heads: int, head_width: int, positions: Positions, causal: bool = True) -> None:
+        """Raise ValueError when a model with such heads and positions cannot carry this operator.
+
+        `causal` is whether the model hides later keys; an encoder does not.
+        """
+        if self.visible.label == "prefix" and not causal:
+            raise ValueError(
+                "visible 'prefix' shows queries what a causal model hides, and an encoder hides nothing; leave it out"
+            )
         joined = self.merge.heads_joined
         for what, number in (("heads", heads), ("kv_heads", kv_heads)):
             if number % joined:
@@ -220,11 +278,29 @@ class Operator(Spec):
                 )
         self.score.check(heads // joined)
         self._check_channels(head_width * joined, positions)
+        self._check_positions(positions)
+
+    def _check_positions(self, positions: Positions) -> None:
+        """What positions add to the logits can give a stage a meaning, and can take it."""
+        if not positions.adds_bias:
+            if self.normaliser.needs == "signs" and self.score.range == "as its logit" and self.nonnegative_logits:
+                raise ValueError(self._no_signs())
+            if self._divides_out and self.forgetting.label == "none" and self.gate.label == "none":
+                self._check_scale(positions)
         if positions.adds_bias and self.score.range == "as its logit" and self.normaliser.needs == "nonnegative":
             raise ValueError(
                 f"positions {positions.label!r} add to the logits, which score {self.score.label!r} then takes below "
                 f"zero under normaliser {self.normaliser.label!r}; use rotary, learned or no positions"
             )
+
+    def _check_scale(self, positions: Positions) -> None:
+        if self.transform.label == "temperature":
+            raise ValueError(self._divided_out("transform 'temperature'"))
+        turned = positions.rotates and self.signals.rotary == "per_signal"
+        slices = self.signals.count > 1 and self.merge.of_logits and self.transform.label == "none"
+        if slices and not turned and self.product.label in _SUMS_OF_CHANNELS:
+            what = f"without rotary positions per signal, signals.count={self.signals.count}"
+            raise ValueError(self._divided_out(what).replace("leave it out", "use signals.count=1"))
 
     def _check_channels(self, channels: int, positions: Positions) -> None:
         semantic = channels - self.split_channels
@@ -235,9 +311,9 @@ class Operator(Spec):
             )
         count = self.signals.count
         if semantic % count:
-            valid = [s for s in range(1, semantic + 1) if semantic % s == 0]
-            nearest = min(valid, key=lambda s: abs(s - count))
-            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, nearest is {nearest}")
+            nearest = self._nearest_count(semantic, positions)
+            advice = f"nearest is {nearest}" if nearest else _OTHER_HEADS
+            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, {advice}")
         if not positions.rotates:
             if self.signals.rotary == "before_split":
                 raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
@@ -248,14 +324,31 @@ class Operator(Spec):
         except ValueError as error:
             raise ValueError(f"{error}; {self._rotary_advice(semantic, positions)}") from error
 
+    def _nearest_count(self, channels: int, positions: Positions) -> int | None:
+        """The nearest count of signals that heads of so many channels can have; None where there is none."""
+        if self.merge.signals is not None:
+            return None
+        whole = self.signals.rotary == "before_split"
+        counts = range(1 if self.merge.of_logits else 2, channels + 1)
+        valid = [s for s in counts if channels % s == 0 and positions.fits(channels if whole else channels // s)]
+        return min(valid, key=lambda s: abs(s - self.signals.count), default=None)
+
     def _rotary_advice(self, channels: int, positions: Positions) -> str:
         """What to do where slices of that many channels cannot be rotated."""
-        fewer = [s for s in range(1, self.signals.count) if channels % s == 0 and positions.fits(channels // s)]
-        if self.signals.rotary != "per_signal" or not fewer:
-            return "use other heads or another width of the model"
-        count = f"nearest is signals.count={fewer[-1]}, or " if self.merge.signals is None else ""
-        return f"{count or 'use '}signals.rotary='before_split'"
+        nearest = self._nearest_count(channels, positions)
+        whole = self.signals.count > 1 and self.signals.rotary == "per_signal" and positions.fits(channels)
+        advice = [f"nearest is signals.count={nearest}"] if nearest else []
+        advice += ["use signals.rotary='before_split'"] if whole else []
+        return ", or ".join(advice) or _OTHER_HEADS
 
+
+_OTHER_HEADS = "use other heads or another width of the model"
+
+_LINEAR_READOUTS = ("values", "ground_value")
+"""Readouts that multiply their output by what weights and the ground state's are multiplied by."""
+
+_SUMS_OF_CHANNELS = ("dot", "linear_elu", "relu", "cosformer")
+"""Products that are a sum over channels: the mean over slices is that of the whole head times one number."""
 
 KINDS = tuple(name for name in Operator.model_fields if name not in ("name", "signals"))
 """The stages, in the order of the equation."""

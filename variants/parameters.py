@@ -16,25 +16,28 @@ class NumberParameters(nn.Module):
     def __init__(self, operator: Operator, shape: HeadShape, shared: dict[str, nn.Parameter], layer: int) -> None:
         super().__init__()
         self.numbers, self.layer = operator.numbers(), layer
+        self._heads = {name: operator.heads_of(name, shape.heads) for name in self.numbers}
+        self._several = shape.heads > 1
         self._borrowed = set[str]()
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
+            own_shape = operator.own_shape(name, shape)
             if not number.trained:
                 running = isinstance(number, RunningMean)  # part of the state of a run; a constant is not
-                self.register_buffer(_attribute(name), number.fixed(shape, layer), persistent=running)
+                self.register_buffer(_attribute(name), number.fixed(own_shape, layer), persistent=running)
                 continue
-            table = nn.Parameter(number.table(shape, layer))
+            table = nn.Parameter(number.table(own_shape, layer))
             if "layer" not in number.per:
                 own, table = table, shared.setdefault(f"{operator.key} {name}", table)
                 if table is not own:
                     self._borrowed.add(name)
             self.table[_attribute(name)] = table
-            columns = number.entries(shape)[1]
             if "query" in number.per:
-                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads, shape.query))
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads, shape.query))
             elif "token" in number.per:
-                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(shape.heads * columns, shape.width))
+                outputs = own_shape.heads * number.entries(shape)[1]
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
 
     def disturb(self, seed: int, path: str) -> None:
         """Draw what is random about the numbers' start, from the seed and the number's own path.
@@ -63,7 +66,8 @@ class NumberParameters(nn.Module):
             return self.get_buffer(attribute)
         raw = self.table[attribute]
         if "query" in number.per:
-            raw = raw + torch.einsum("bhtd,hd->bht", query.to(raw.dtype), self.projection[attribute])[..., None]
+            own = query[:, self._heads[name]].to(raw.dtype)
+            raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
         elif "token" in number.per:
             predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
             raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
@@ -100,8 +104,9 @@ class NumberParameters(nn.Module):
                 continue
             whole = isinstance(number, Vector | Matrix)
             per_head = (values.flatten(2).norm(dim=-1) if whole else values).flatten().tolist()
-            for head, value in enumerate(per_head):
-                yield (head if len(per_head) > 1 else None), name, value
+            apart = self._several and ("head" in number.per or isinstance(number, RunningMean))
+            for head, value in enumerate(per_head, start=self._heads[name].start):
+                yield (head if apart else None), name, value
 
 
 def _attribute(name: str) -> str:

@@ -15,7 +15,7 @@ class Scores(NamedTuple):
     """Scores f_ij [..., H, T, T] and the mask of what may be seen.
 
     Exactly one of `log` and `plain` is there. Hidden entries hold whatever the hidden logits gave: a normaliser goes
-    through `relative` or masks them itself.
+    through `relative` or `values`, or masks them itself.
     """
 
     mask: Tensor
@@ -25,12 +25,12 @@ class Scores(NamedTuple):
     sign: Tensor | None = None
     """-1, 0 or 1, of such a score that can be negative."""
     plain: Tensor | None = None
-    """f, of any other score; f / e^m where there is `exponent`."""
+    """f, of any other score."""
     score: Callable[[Tensor], Tensor] = _as_it_is
     """The operator's score with its numbers filled in, for logits of the normaliser's own: ln f if `log` is there,
     else f."""
-    exponent: Tensor | None = None
-    """m [..., H, T, 1] of a `plain` score that has parts known by their logarithm."""
+    parts: tuple["Scores", ...] = ()
+    """Of a `plain` score that has parts known by their logarithm: those of its equal blocks of heads, in order."""
 
     @property
     def visible_count(self) -> Tensor:
@@ -45,31 +45,43 @@ class Scores(NamedTuple):
             raise ValueError("this score is not known by its logarithm")
         return self.log.masked_fill(~self.mask, -float("inf"))
 
+    def values(self) -> Tensor:
+        """f itself, hidden entries 0, which an overflow elsewhere in the row does not touch."""
+        if self.plain is not None:
+            return self.plain.masked_fill(~self.mask, 0)
+        assert self.log is not None
+        f = self.log.masked_fill(~self.mask, -float("inf")).exp()
+        return f if self.sign is None else f * self.sign
+
     def relative(self, further: Tensor | None = None) -> "Relative":
         """f / e^m, hidden entries 0, and m: the largest ln |f| of the row, so that nothing overflows.
 
         `further` [..., T, 1] are logarithms that m must not be below. m is 0 for scores that are known as they are.
         """
+        if self.parts:
+            blocks = (None if further is None else block(further, *at) for at in self._blocks())
+            return _joined([part.relative(own) for part, own in zip(self.parts, blocks, strict=True)])
         if self.plain is not None:
-            f, m = self.plain.masked_fill(~self.mask, 0), self.exponent
-            if m is None or further is None:
-                return Relative(f, m)
-            larger = torch.maximum(m, further.detach())
-            return Relative(f * (m - larger).exp(), larger)
+            f = self.plain.masked_fill(~self.mask, 0)
+            return Relative(f, f.abs(), None)
         assert self.log is not None
         log = self.log.masked_fill(~self.mask, -float("inf"))
         largest = log.amax(-1, keepdim=True)
         if further is not None:
             largest = torch.maximum(largest, further)
         largest = largest.detach().clamp(min=-1e30)  # finite where a row sees nothing
-        f = (log - largest).exp()
-        return Relative(f if self.sign is None else f * self.sign, largest)
+        size = (log - largest).exp()
+        return Relative(size if self.sign is None else size * self.sign, size, largest)
 
     def beside(self, logit: Tensor) -> tuple["Relative", Tensor]:
         """As `relative`, and in the same units the score of one further logit, at least 0; nothing overflows.
 
         `logit` broadcasts to [..., H, T, 1].
         """
+        if self.parts:
+            each = [part.beside(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
+            owns = [own.broadcast_to(found.f[..., :1].shape) for found, own in each]
+            return _joined([found for found, _ in each]), torch.cat(owns, -3)
         own = self.score(logit)
         if self.log is not None:
             found = self.relative(own)
@@ -84,12 +96,19 @@ class Scores(NamedTuple):
         empty = ~self.mask.any(-1, keepdim=True)
         return onto(self.visible_log().masked_fill(empty, 0)).masked_fill(~self.mask, 0)
 
+    def _blocks(self) -> list[tuple[int, int]]:
+        """(at, each) for every part: its place, and its number of heads."""
+        assert self.plain is not None
+        return [(at, self.plain.shape[-3] // len(self.parts)) for at in range(len(self.parts))]
+
 
 class Relative(NamedTuple):
     """Scores of a map as multiples of e^m."""
 
     f: Tensor
     """[..., T, T], 0 where nothing may be seen."""
+    size: Tensor
+    """[..., T, T], what each adds to a sum of sizes: |f|, also where a sign of 0 makes f itself 0."""
     m: Tensor | None
     """[..., T, 1]; None for 0."""
 
@@ -97,6 +116,17 @@ class Relative(NamedTuple):
         """e^-m: what the number 1 is in these units, [..., T, 1]."""
         return torch.ones_like(self.f[..., :1]) if self.m is None else (-self.m).exp()
 
-    def times(self) -> Tensor:
-        """f itself."""
-        return self.f if self.m is None else self.f * self.m.exp()
+
+def block(x: Tensor, at: int, each: int) -> Tensor:
+    """The heads of part `at`, of `each` heads, of what broadcasts to [..., H, T, T]."""
+    return x[..., at * each : (at + 1) * each, :, :] if x.dim() > 2 and x.shape[-3] > 1 else x
+
+
+def _joined(parts: list[Relative]) -> Relative:
+    """The blocks of heads together."""
+    m = [torch.zeros_like(part.f[..., :1]) if part.m is None else part.m for part in parts]
+    return Relative(
+        torch.cat([part.f for part in parts], -3),
+        torch.cat([part.size for part in parts], -3),
+        torch.cat([each.broadcast_to(part.f[..., :1].shape) for each, part in zip(m, parts, strict=True)], -3),
+    )

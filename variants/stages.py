@@ -191,6 +191,8 @@ class Score(Stage):
 
     advice: ClassVar[str] = "derive it from LogScore and define log_score, or from PlainScore and define score"
     range: ClassVar[Range]
+    homogeneous: ClassVar[bool] = False
+    """Whether f(c a) is c^n f(a) for c > 0, with one n: what multiplies logits multiplies scores."""
     identities: ClassVar[tuple[Tends, ...]] = ()
 
     @abstractmethod
@@ -200,6 +202,14 @@ class Score(Stage):
     @abstractmethod
     def oracle(self, a: float, *args: Any, **numbers: Any) -> float:
         """f(a)."""
+
+    def size_oracle(self, a: float, **numbers: Any) -> float:
+        """What a key adds to a sum of sizes: |f(a)|, and more only where a sign of 0 makes f(a) itself 0."""
+        return abs(self.oracle(a, **numbers))
+
+    def heads_of(self, field: str, heads: int) -> slice:  # noqa: ARG002  (one score for all heads)
+        """Which of an operator's heads the number `field` is for."""
+        return slice(0, heads)
 
     def of_head(self, head: int, heads: int) -> "tuple[Score, str]":  # noqa: ARG002  (one score for all heads)
         """The score of one head, and the prefix its numbers have among this one's."""
@@ -253,8 +263,13 @@ class Normaliser(Stage):
     """From scores to weights. What is not visible gets weight 0 and leaves no trace."""
 
     functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
-    needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "any"]] = "nonnegative"
-    """Of the score: that its logarithm is the logit; positive and known by its logarithm; not below zero; nothing."""
+    needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "signs", "any"]] = "nonnegative"
+    """Of the score: that its logarithm is the logit; positive and known by its logarithm; not below zero; that it can
+    be below zero; nothing."""
+    scale_free: ClassVar[bool] = False
+    """Whether the weights of a row stay the same when all its scores are multiplied by one positive number."""
+    averages: ClassVar[bool] = False
+    """Whether K keys of score 1 weigh 1 / K each."""
     shared: ClassVar[bool] = True
     """Whether the weight of a key depends on the scores of others."""
     has_ground: ClassVar[bool] = False
@@ -276,7 +291,10 @@ class Normaliser(Stage):
     def oracle(
         self, f: list[float], score: Callable[[float], float], *args: Any, **numbers: Any
     ) -> tuple[list[float], float]:
-        """Weights of the visible keys and of the ground state (0 without one); `score` scores further logits."""
+        """Weights of the visible keys and of the ground state (0 without one); `score` scores further logits.
+
+        A normaliser that needs "signs" is given the scores' sizes; the weights then take the scores' signs.
+        """
 
 
 class Merge(Stage):
@@ -314,6 +332,8 @@ class Rescale(Stage):
     """What is done to the weights of a row after normalisation."""
 
     functions: ClassVar[tuple[str, ...]] = ("rescaled", "oracle")
+    only_scales: ClassVar[bool] = False
+    """Whether a row and its ground state are multiplied by one number."""
 
     @abstractmethod
     def rescaled(self, weights: Weights, mask: Tensor, *args: Any, **numbers: Any) -> Weights:
@@ -347,6 +367,8 @@ class HeadNorm(Stage):
     """What is done to the output vector of each head as a whole."""
 
     functions: ClassVar[tuple[str, ...]] = ("normed", "oracle")
+    ignores_size: ClassVar[bool] = False
+    """Whether an output multiplied by a positive number gives what it gives itself."""
 
     @abstractmethod
     def normed(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:

@@ -13,6 +13,8 @@ from variants import Ground, GroundValue, Operator, Scalars, Signals, Transforme
 from variants.head_norms.rms import RMS
 from variants.merges.difference import Difference
 from variants.merges.mean import MeanWeights
+from variants.normalisers.count import Count
+from variants.normalisers.none import NoNormaliser
 from variants.number import ByDepth, Contrast, Number, Vector
 from variants.output_gates.per_channel import PerChannel
 from variants.output_gates.per_head import PerHead
@@ -21,8 +23,10 @@ from variants.papers.after_softmax import scaled_softmax, value_bias
 from variants.papers.differential import differential
 from variants.papers.gated import gated_elements, gated_heads
 from variants.papers.integral import integral, integral_control, integral_weights
+from variants.papers.sinks import learned_sink
 from variants.rescales.affine import Affine
 from variants.rescales.scale import Scale
+from variants.scores.uniform import Uniform
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 LENGTH = 13
@@ -342,6 +346,36 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ValidationError,
         "use per='layer'",
     ),
+    "alpha of an average": (
+        lambda: affine_scaled().changed(score=Uniform()),
+        SpecError,
+        "each of K visible keys the weight 1 / K, on which rescale 'affine' with n='visible' puts mean / K whatever",
+    ),
+    "alpha of an average by the count": (
+        lambda: affine_scaled().changed(score=Uniform(), normaliser=Count()),
+        SpecError,
+        "under normaliser 'count'",
+    ),
+    "a scale that the norm divides out": (
+        lambda: scaled_softmax().changed(head_norm=RMS()),
+        SpecError,
+        "rescale 'scale' multiplies the output of a head by one number, and head_norm 'rms' divides it out again",
+    ),
+    "a scale of the ground value too": (
+        lambda: Operator(normaliser=Ground(), readout=GroundValue(), rescale=Scale(), head_norm=RMS()),
+        ValidationError,
+        "divides it out again",
+    ),
+    "a link that alpha has not": (
+        lambda: affine_scaled("positive"),  # type: ignore[arg-type]
+        SpecError,
+        "link of affine_scaled is one of 'clipped', 'unit'; got 'positive'",
+    ),
+    "a granularity that v0 has not": (
+        lambda: value_bias("haed"),  # type: ignore[arg-type]
+        SpecError,
+        "per of value_bias is one of 'layer', 'head'; got 'haed'; did you mean 'head'",
+    ),
     "no eps": (lambda: RMS(eps=0.0), ValidationError, "greater than 0"),
     "a third N": (lambda: Affine(n="keys"), ValidationError, "'visible' or 'context'"),
     "a gate beyond its border": (
@@ -359,6 +393,23 @@ def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
     build, error, words = REFUSED[case]
     with pytest.raises(error, match=words):
         build()
+
+
+def test_a_scale_beside_a_value_bias_and_alpha_of_the_context_or_of_sums_say_something() -> None:
+    value_bias().changed(rescale=Scale(), head_norm=RMS())
+    affine_scaled(n="context").changed(score=Uniform())
+    affine_scaled().changed(score=Uniform(), normaliser=NoNormaliser())
+
+
+def test_the_norm_gives_back_what_a_sink_takes() -> None:
+    q, k, v = qkv()
+    numbers = {"head_norm.gain": torch.ones(1, 1, 1, 8, dtype=torch.float64), "head_norm.factor": of(1.0)}
+    normed, sunk = (
+        attend(each.changed(head_norm=RMS(eps=1e-30)), q, k, v, numbers={**numbers, **own}).output
+        for each, own in ((softmax(), {}), (learned_sink(), {"normaliser.logit": of(2.0)}))
+    )
+    torch.testing.assert_close(sunk, normed, **EXACT)
+    assert any("sink" in trap for trap in RMS.traps)
 
 
 def test_operators_of_equal_meaning_have_equal_keys() -> None:

@@ -50,7 +50,10 @@ from variants import (
     softmax,
 )
 from variants.operator import KINDS
+from variants.papers.differential import differential
+from variants.papers.integral import integral_weights
 from variants.papers.named import catalogue
+from variants.papers.windows import prefix_lm, sliding_window
 from variants.positions.scheme import Positions
 from variants.proof.battery import prove
 from variants.proof.examples import around, family
@@ -200,7 +203,15 @@ def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
     ("operator", "width", "positions", "words"),
     [
         (integral(3), 16, NoPositions(), "nearest is 2"),
-        (integral(8), 8, Rotary(), "even number"),
+        (integral(8), 8, Rotary(), "even number.*; nearest is signals.count=4, or use signals.rotary='before_split'"),
+        (integral(5), 12, Rotary(), "divides a head's 12 channels; got 5, nearest is 6$"),
+        (integral(4), 6, Rotary(), "nearest is 3$"),
+        (integral(5), 15, Rotary(), "got 3; use other heads or another width of the model"),
+        (integral(4, rotary="before_split"), 6, Rotary(), "nearest is 3$"),
+        (softmax(), 7, Rotary(), "even number of channels per signal; got 7; use other heads or another width"),
+        (differential(heads="kept"), 7, NoPositions(), "got 2, use other heads or another width of the model"),
+        (integral_weights(4), 7, NoPositions(), "got 4, nearest is 7$"),
+        (integral_weights(4), 6, Rotary(), "got 4, nearest is 3$"),
         (principled(gate_width=16, gate_dims="split"), 16, NoPositions(), "leaves none"),
         (integral(2, rotary="before_split"), 16, NoPositions(), "says nothing without rotary"),
     ],
@@ -210,6 +221,31 @@ def test_a_head_that_cannot_carry_the_operator_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         operator.check(heads=4, kv_heads=4, head_width=width, positions=positions)
+
+
+def test_the_nearest_count_of_signals_can_be_rotated() -> None:
+    """48 over 4 heads are 12 channels; 5 signals are none, 4 would have 3 channels each, which do not turn."""
+    with pytest.raises(ValueError, match=r"nearest is 6$"):
+        integral(5).check(heads=4, kv_heads=4, head_width=12, positions=Rotary())
+    integral(6).check(heads=4, kv_heads=4, head_width=12, positions=Rotary())
+
+
+def test_a_prefix_in_an_encoder_is_refused() -> None:
+    heads = {"heads": 4, "kv_heads": 4, "head_width": 8, "positions": NoPositions()}
+    prefix_lm(5).check(**heads)
+    sliding_window(5).check(**heads, causal=False)
+    with pytest.raises(ValueError, match=r"visible 'prefix' shows queries what a causal model hides.*; leave it out"):
+        prefix_lm(5).check(**heads, causal=False)
+
+
+def test_arguments_of_named_operators_take_the_values_they_are_annotated_with() -> None:
+    known = catalogue()
+    for name, values in (("affine_gated", {"n": "keys"}), ("fox", {"per": "tokens"}), ("ssa", {"b_per": "none"})):
+        ((argument, given),) = values.items()
+        with pytest.raises(SpecError, match=f"^{argument} of {name} is one of '.*; got {given!r}"):
+            known[name].make(**values)
+    assert known["ssa"].make(b_per=None) == known["ssa"].make()
+    assert inspect.signature(known["ssa"].make).parameters["n"].default == 1.5
 
 
 def test_specs_of_equal_meaning_have_equal_keys() -> None:

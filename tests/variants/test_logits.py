@@ -275,6 +275,18 @@ def test_selective_attention_by_hand() -> None:
     assert (found == expected).all()  # neither key 0, nor a token by itself, nor by a negative logit
 
 
+def test_a_query_hidden_from_itself_selects_nothing() -> None:
+    """Padding: no query sees its key, and what its query row attends to is lowered for nobody."""
+    q, k, v = random_heads()
+    mask = causal(T, T).clone()
+    mask[:, 4] = False
+    left = [t for t in range(T) if t != 4]
+    expected = attend(selective(), *(x[:, :, left] for x in (q, k, v))).output
+    for shape in ((T, T), (2, 1, T, T), (2, 2, T, T)):
+        found = attend(selective(), q, k, v, mask=mask.expand(shape)).output
+        torch.testing.assert_close(found[:, :, left], expected, **EXACT)
+
+
 def test_selective_attention_goes_by_the_first_head() -> None:
     q, k, v = random_heads()
     found = attend(selective(), q, k, v).output

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid import SpecError
-from variants import GroundValue, Normaliser, Number, Operator, Scores, attend, causal, softmax
+from variants import Ground, GroundValue, Normaliser, Number, Operator, Scores, attend, causal, softmax
 from variants.normalisers.absolute import Absolute
 from variants.normalisers.clamped import Clamped
 from variants.normalisers.count import Count
@@ -22,6 +22,7 @@ from variants.papers.scores_of_logits import identity_clamped
 from variants.papers.self_adjusting import sa_softmax
 from variants.papers.sinks import learned_sink, off_by_one
 from variants.papers.sparse import entmax15, sparsemax
+from variants.products.linear_elu import LinearELU
 from variants.products.relu import ReluFeatures
 from variants.scores.identity import Identity
 from variants.scores.relu import Relu
@@ -149,7 +150,7 @@ def test_softmax_n_adds_n_to_the_sum(n: int) -> None:
 def test_a_learned_sink_starts_as_off_by_one() -> None:
     q, k, v = qkv()
     assert (attend(learned_sink(), q, k, v).output == attend(off_by_one(), q, k, v).output).all()
-    with pytest.raises(ValueError, match=r"above 0; got 0, and for 0 there is softmax\(\)"):
+    with pytest.raises(SpecError, match=r"above 0; got 0, and for 0 there is softmax\(\)"):
         off_by_one(0)
 
 
@@ -303,6 +304,36 @@ def test_a_sink_may_be_given_a_value() -> None:
     numbers = {"normaliser.logit": torch.tensor(0.5), "readout.ground_value": torch.ones(1, 1, 1, 5).double()}
     came = attend(learned_sink().changed(readout=GroundValue()), q, k, v, numbers=numbers)
     close(came.output, came.weights @ v + came.ground * torch.ones(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", Normaliser.members())
+def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) -> None:
+    normaliser = Normaliser.members()[kind].example()
+    numbers = {name: torch.tensor(number.init).double() for name, number in normaliser.numbers().items()}
+    z, mask = drawn(7, 7), causal(7, 7)
+
+    def weights(log: Tensor) -> Tensor:
+        return normaliser.weights(Scores(mask, log=log, score=lambda a: a), **numbers).keys
+
+    equal = [torch.allclose(weights(z), weights(z + math.log(c)), rtol=1e-12, atol=1e-14) for c in (3, 1 / 3)]
+    by_powers = normaliser.needs in ("logarithm", "exponential")  # of these no score is homogeneous
+    assert by_powers or all(equal) == normaliser.scale_free
+    ones = torch.allclose(weights(z * 0), mask / mask.sum(-1, keepdim=True, dtype=torch.float64))
+    assert by_powers or ones == normaliser.averages
+
+
+def test_a_ground_state_under_logits_that_are_not_negative_is_empty_and_dead() -> None:
+    q, k, v = qkv()
+    numbers = {
+        "normaliser.threshold": torch.zeros(1, 1, 1, 1, dtype=torch.float64, requires_grad=True),
+        "readout.ground_value": torch.zeros(1, 1, 1, 5, dtype=torch.float64, requires_grad=True),
+    }
+    operator = Operator(product=LinearELU(), normaliser=Ground(), readout=GroundValue())
+    found = attend(operator, q, k, v, numbers=numbers)
+    assert (found.ground == 0).all()
+    slopes = torch.autograd.grad(found.output.square().sum(), list(numbers.values()), materialize_grads=True)
+    assert all((each == 0).all() for each in slopes)
+    assert any("linear_elu" in trap for trap in Ground.traps)
 
 
 @pytest.mark.parametrize("name", ["learned_sink", "off_by_one"])

@@ -7,8 +7,26 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from variants import Exponential, Ground, Number, Operator, Score, Signals, Suppress, attend, catalogue, causal, softmax
+from grid import SpecError
+from variants import (
+    Exponential,
+    Ground,
+    LogCount,
+    Normaliser,
+    Number,
+    Operator,
+    Score,
+    Signals,
+    Suppress,
+    Total,
+    attend,
+    catalogue,
+    causal,
+    softmax,
+)
+from variants.margins.ssmax import SSMax
 from variants.normalisers.absolute import Absolute
+from variants.normalisers.count import Count
 from variants.normalisers.none import NoNormaliser
 from variants.normalisers.sink import Sink
 from variants.papers.head_groups import four_scores, soft_avg
@@ -21,6 +39,7 @@ from variants.papers.scores_of_logits import (
 )
 from variants.papers.signed import cog
 from variants.papers.ssa import ssa
+from variants.proof.oracle import attend_in_floats
 from variants.scores.head_groups import HeadGroups
 from variants.scores.identity import Identity
 from variants.scores.relu import Relu
@@ -77,6 +96,50 @@ def test_cog_is_not_softmax_over_keys_and_their_negatives() -> None:
 def test_cog_does_not_overflow() -> None:
     z = torch.tensor([200.0, -200.0, 0.0]).expand(1, 3, 3)
     assert weights(cog(), z)[0, 0].tolist() == [0.5, -0.5, 0.0]
+
+
+@pytest.mark.parametrize("more", [(), (Tanh(),)], ids=["alone", "beside a plain score"])
+def test_a_logit_of_0_has_no_weight_in_cog_and_adds_1_to_the_sum(more: tuple[Score, ...]) -> None:
+    z = torch.tensor([[0.0, 1.0], [0.0, -2.0]], dtype=torch.float64).expand(1 + len(more), 2, 2)
+    operator = cog().changed(score=HeadGroups(parts=(SignedExponential(), *more))) if more else cog()
+    close(weights(operator, z)[0], (z.sign() * z.abs().softmax(-1))[0])
+    q, k = [[[0.0], [0.0]]] * len(z), [[[1.0], [1.0]]] * len(z)
+    numbers: dict[str, Tensor] = {}
+    expected = attend_in_floats(operator, (q, [[[0.0], [1.0]]] * len(z), k), [[True, True]] * 2, numbers)
+    assert expected[0] == [[0.0], [0.0]]
+    ones = attend_in_floats(operator, (k, [[[0.0], [1.0]]] * len(z), k), [[True, True]] * 2, numbers)
+    assert ones[0][0][0] == pytest.approx(math.e / (1 + math.e), rel=1e-14)
+
+
+@pytest.mark.parametrize("normaliser", [NoNormaliser(), Count()], ids=lambda each: each.kind)
+@pytest.mark.parametrize(
+    "score",
+    [Exponential(), SignedExponential(), HeadGroups(parts=(Exponential(), Tanh()))],
+    ids=lambda each: each.kind,
+)
+def test_an_exponential_that_overflows_leaves_hidden_keys_and_other_rows_finite(
+    score: Score, normaliser: Normaliser
+) -> None:
+    z = torch.zeros(2, 3, 3)
+    z[:, 1, :2] = 100.0
+    z[:, 2, 0] = 80.0
+    z.requires_grad_()
+    mask = causal(3, 3)
+    w = normaliser.weights(score.scores(z.masked_fill(~mask, 0), mask)).keys
+    assert (w[:, ~mask] == 0).all()
+    assert not w.isnan().any()
+    assert w[0, 1, :2].isinf().all()
+    w.masked_fill(w.isinf(), 0).sum().backward()
+    assert z.grad is not None
+    assert z.grad[:, [0, 2]].isfinite().all()
+    assert (z.grad[:, ~mask] == 0).all()
+
+
+def test_a_weight_that_is_finite_is_so_beside_one_that_is_not() -> None:
+    """e^0 next to e^100, in a group where a plain score is too."""
+    z = torch.tensor([100.0, 0.0, -3.0]).expand(2, 3, 3)
+    w = weights(Operator(score=HeadGroups(parts=(Exponential(), Tanh())), normaliser=NoNormaliser()), z)
+    torch.testing.assert_close(w[0, 0, 1:], torch.tensor([1.0, math.exp(-3)]))
 
 
 def test_elu_over_its_sum_is_softmax_where_no_visible_logit_is_positive() -> None:
@@ -137,7 +200,12 @@ def test_every_head_of_a_group_computes_what_its_score_alone_does(case: str) -> 
     came = weights(operator, z, mask)
     for at, part in enumerate(parts):
         own = slice(2 * at, 2 * at + 2)
-        close(came[own], weights(Operator(score=part, normaliser=normaliser), z[own], mask))
+        alone = (
+            Total()
+            if normaliser.needs == "signs" and part.range in ("positive", "nonnegative", "constant")
+            else normaliser
+        )
+        close(came[own], weights(Operator(score=part, normaliser=alone), z[own], mask))
 
 
 def test_a_part_takes_the_numbers_of_its_own_heads() -> None:
@@ -152,8 +220,8 @@ def test_a_part_takes_the_numbers_of_its_own_heads() -> None:
 @pytest.mark.parametrize("by", [200.0, -200.0])
 def test_exponentials_among_plain_scores_do_not_overflow(by: float) -> None:
     z = (drawn(2, 7, 7) + by).float()
-    for normaliser in (Operator().normaliser, Absolute()):
-        mixed = Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=normaliser)
+    for other, normaliser in ((Relu(), Total()), (Tanh(), Absolute())):
+        mixed = Operator(score=HeadGroups(parts=(Exponential(), other)), normaliser=normaliser)
         torch.testing.assert_close(weights(mixed, z)[0], z[0].softmax(-1))
     scores = HeadGroups(parts=(Exponential(), Relu())).scores(z, torch.ones(7, 7, dtype=torch.bool))
     keys, ground = Sink().weights(scores, logit=torch.zeros(1, 1, 1))
@@ -197,7 +265,10 @@ def test_groups_of_equal_meaning_have_equal_keys() -> None:
     assert groups(e, e, u, u) == groups(e, u)
     assert groups(e, e, u) != groups(e, u)
     assert groups(e, u) != groups(u, e)
-    assert len(groups(SSA(), SSA()).numbers()) == 4  # learned apart, so two groups
+    shared = SSA(n=Number(init=1.5, per="layer", link="at_least_one"))
+    assert groups(SSA(), SSA(), e, e) == groups(SSA(), e)  # every head has its own n and b either way
+    assert len(groups(shared, shared).numbers()) == 4  # learned apart, so two groups
+    assert len(groups(shared, shared, e, e).parts) == 4
 
 
 def test_numbers_of_parts_have_names_of_their_own() -> None:
@@ -219,6 +290,24 @@ def test_the_variants_of_ssa_s_released_code() -> None:
 
 
 REFUSED = {
+    "sizes of what is never negative": (
+        lambda: Operator(score=Square(), normaliser=Absolute()),
+        "'absolute' is for scores of both signs, and 'square' is never negative here.*use normaliser 'total'",
+    ),
+    "sizes of one score": (lambda: Operator(score=Uniform(), normaliser=Absolute()), "use normaliser 'total'"),
+    "a margin that is divided out": (
+        lambda: Operator(score=Relu(), margin=SSMax()),
+        "margin 'ssmax' multiplies all logits.*which score 'relu' under normaliser 'total' divides out again; leave it",
+    ),
+    "a margin that is divided out in every group": (
+        lambda: Operator(score=HeadGroups(parts=(Uniform(), Identity())), normaliser=Absolute(), margin=LogCount()),
+        "'head_groups' under normaliser 'absolute' divides out",
+    ),
+    "one n for all heads, twice": (lambda: HeadGroups(parts=(SSA(), SSA())), "two or more different scores; got ssa"),
+    "another divisor": (
+        lambda: four_scores("sum"),  # type: ignore[arg-type]
+        "divided of four_scores is one of 'count', 'absolute'; got 'sum'",
+    ),
     "identity under a sum": (
         lambda: Operator(score=Identity()),
         "needs a score that is not negative, and 'identity' can be; use normaliser 'clamped'",
@@ -264,7 +353,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
     build, words = REFUSED[case]
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises((ValidationError, SpecError), match=words):
         build()
 
 

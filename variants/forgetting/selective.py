@@ -2,7 +2,8 @@
 
     F_ij = sum_{l < i, l != j} relu(z_lj of the first head)          z_ij - F_ij  in every head
 
-A token does not mask itself, and key 0 is never masked. There are no parameters.
+A token does not mask itself, and key 0 is never masked. A query l whose own key is hidden from it, as padding is,
+masks nothing. There are no parameters.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class Selective(Forgetting):
     def breaks(self) -> Mapping[str, str]:
         return {"heads": "the first head's logits lower those of all heads"}
 
-    def lowering(self, z: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+    def lowering(self, z: Tensor, mask: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
         if queries != keys:
             raise SpecError(
@@ -39,8 +40,10 @@ class Selective(Forgetting):
         chosen = z[..., :1, :, :].relu()
         exempt = torch.eye(keys, dtype=torch.bool, device=z.device)
         exempt[:, 0] = True
-        before = F.pad(chosen.masked_fill(exempt, 0)[..., :-1, :], (0, 0, 1, 0))
+        first = mask[..., :1, :, :] if mask.dim() > 2 else mask
+        hidden = ~first.diagonal(dim1=-2, dim2=-1)[..., None]  # tokens that are not there, as padding is
+        before = F.pad(chosen.masked_fill(exempt | hidden, 0)[..., :-1, :], (0, 0, 1, 0))
         return before.cumsum(-2)
 
-    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:  # noqa: ARG002
-        return sum(max(first[l][j], 0.0) for l in range(i) if l != j) if j > 0 else 0.0
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:
+        return sum(max(first[l][j], 0.0) for l in range(i) if l != j and seen[l][l]) if j > 0 else 0.0

@@ -17,6 +17,7 @@ class Clamped(Normaliser):
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 7.3 (Z = max(|sum|, 1))"
     needs: ClassVar = "any"
+    averages: ClassVar[bool] = True
 
     kind: Literal["clamped"] = "clamped"
 

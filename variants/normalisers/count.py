@@ -15,12 +15,13 @@ class Count(Normaliser):
 
     source: ClassVar[str] = "Replacing softmax with ReLU in Vision Transformers, section 3 (1 / L)"
     needs: ClassVar = "any"
+    averages: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
     kind: Literal["count"] = "count"
 
     def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.relative().times() / scores.visible_count.clamp(min=1), None)
+        return Weights(scores.values() / scores.visible_count.clamp(min=1), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         return [each / len(f) for each in f], 0.0

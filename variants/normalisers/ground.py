@@ -24,6 +24,10 @@ class Ground(Normaliser):
     source: ClassVar[str] = "Principled Attention, sections 3.1 and 3.2.1"
     needs: ClassVar = "logarithm"
     has_ground: ClassVar[bool] = True
+    traps: ClassVar[tuple[str, ...]] = (
+        "Where logits cannot be below 0, as of the products 'linear_elu', 'relu' and 'cosformer', no key falls below "
+        "the threshold of 0 it starts at: the ground state is empty, and it and its value have no gradient.",
+    )
 
     kind: Literal["ground"] = "ground"
     threshold: Number = Number(init=0.0)

@@ -23,7 +23,7 @@ class NoNormaliser(Normaliser):
     kind: Literal["none"] = "none"
 
     def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.relative().times(), None)
+        return Weights(scores.values(), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         return f, 0.0

@@ -14,6 +14,8 @@ class Total(Normaliser):
     """Weights sum to one over the visible keys."""
 
     source: ClassVar[str] = "Attention Is All You Need, eq. 1"
+    scale_free: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
 
     kind: Literal["total"] = "total"
 

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from grid.errors import SpecError
 from variants.operator import Operator
+from variants.papers.arguments import checked
 
 Paper = Literal["000", "001", "002", "003", "004", "beyond"]
 
@@ -19,8 +20,22 @@ PAPERS: Mapping[Paper, str] = {
 }
 
 
+Where = Literal[
+    "anywhere",
+    "logits above 0",
+    "logits below 0",
+    "logits of 0",
+    "small logits",
+    "equal signals",
+    "first signal",
+    "unit",
+]
+"""Of a product of queries and keys: any; of one sign; q = k = 0; below 1e-3; the same slices of every channel; a second
+signal of 0; queries and keys of root mean square 1."""
+
+
 class Limit(NamedTuple):
-    """A limit that is proved: with these values of its numbers, the operator is another one."""
+    """A limit that is proved: with these numbers and fields, on such inputs, the operator is another one."""
 
     words: str
     """In the paper's symbols, e.g. "s -> -inf"."""
@@ -30,6 +45,10 @@ class Limit(NamedTuple):
     """The operator it becomes."""
     within: float = 1e-12
     """The largest absolute difference of outputs for standard normal q, k, v in float64."""
+    where: Where = "anywhere"
+    """The queries and keys it holds for."""
+    fields: Mapping[str, Mapping[str, object]] = {}
+    """Fields that are no numbers, by stage: what an argument that goes to its limit sets."""
 
 
 class Named(NamedTuple):
@@ -55,6 +74,8 @@ F = TypeVar("F", bound=Callable[..., Operator])
 def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Put a function that makes an operator into the catalogue. All its arguments have defaults.
 
+    An argument that is annotated as a `Literal` takes those values; the function raises SpecError for another.
+
     Raises:
         SpecError: an argument has none, there is no docstring, or another function of that name is there.
     """
@@ -62,9 +83,10 @@ def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...
         hint = "write @named('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
         raise SpecError(f"a named operator says its paper, one of {', '.join(PAPERS)}; {hint}")
 
-    def noted(make: F) -> F:
-        line = (make.__doc__ or "").strip().partition("\n")[0]
-        _check(make, line)
+    def noted(function: F) -> F:
+        line = (function.__doc__ or "").strip().partition("\n")[0]
+        _check(function, line)
+        make = checked(function)
         _CATALOGUE[make.__name__] = Named(make.__name__, paper, line, make, limits, traps)
         return make
 

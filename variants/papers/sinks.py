@@ -3,6 +3,7 @@
 import math
 from typing import Literal
 
+from grid.errors import SpecError
 from variants.normalisers.sink import Sink
 from variants.number import Number
 from variants.operator import Operator
@@ -17,10 +18,10 @@ def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
     """Softmax with n added to the sum: n = 1 is off by one, and the same as n more keys and values of zero.
 
     Raises:
-        ValueError: n is not above 0.
+        SpecError: n is not above 0.
     """
     if not n > 0:
-        raise ValueError(f"what is added to the sum is above 0; got {n}, and for 0 there is softmax()")
+        raise SpecError(f"what is added to the sum is above 0; got {n}, and for 0 there is softmax()")
     return Operator(name=name, normaliser=Sink(logit=Number(init=math.log(n))))
 
 

@@ -1,12 +1,14 @@
 """Any operator in plain floats: no tensors, every term from the stage's own oracle, loops over heads, queries, keys."""
 
-from collections.abc import Callable, Mapping, Sequence
+import cmath
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from torch import Tensor
 
 from variants.number import Matrix, Vector
 from variants.operator import Operator
+from variants.positions.rotary import Rotary
 
 Row = list[float]
 Rows = list[Row]
@@ -18,12 +20,25 @@ def attend_in_floats(
     heads: tuple[list[Rows], list[Rows], list[Rows]],
     seen: list[list[bool]],
     numbers: Mapping[str, Tensor],
+    rotary: Rotary | None = None,
 ) -> list[Rows]:
     """Output [H][T][D] of one sequence; `heads` are q, k [H][T][D + G] and v [H][T][D], `seen` the model's mask [T][T].
 
     `numbers` by "stage.field" without the batch's axis: scalars [H or 1, T or 1, 1], vectors and matrices alike.
+    `rotary` positions turn all channels of a signal.
     """
-    return _Floats(operator, heads, seen, numbers).output()
+    return _Floats(operator, heads, seen, numbers, rotary).output()
+
+
+def _turned(row: Row, position: int, base: float, slices: int) -> Row:
+    """Each slice's channels i and i + D/2 as a complex number, turned by position * base^(-2i/D)."""
+    found, width = list(row), len(row) // slices
+    for start in range(0, len(row), width):
+        for i in range(width // 2):
+            first, second = start + i, start + i + width // 2
+            turned = complex(row[first], row[second]) * cmath.exp(1j * position * base ** (-2 * i / width))
+            found[first], found[second] = turned.real, turned.imag
+    return found
 
 
 @final
@@ -34,6 +49,7 @@ class _Floats:
         heads: tuple[list[Rows], list[Rows], list[Rows]],
         seen: list[list[bool]],
         numbers: Mapping[str, Tensor],
+        rotary: Rotary | None,
     ) -> None:
         q, k, self._v = heads
         self._operator, self._tensors = operator, numbers
@@ -50,6 +66,12 @@ class _Floats:
             for h in range(self._heads)
         ]
         self._q, self._k = ([[pair[which] for pair in rows] for rows in pairs] for which in (0, 1))
+        if rotary is not None:
+            slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
+            self._q, self._k = (
+                [[_turned(row, i, rotary.base, slices) for i, row in enumerate(rows)] for rows in x]
+                for x in (self._q, self._k)
+            )
         self._z = [[self._map(h, s) for h in range(self._heads)] for s in range(self._signals)]
 
     @property
@@ -69,7 +91,9 @@ class _Floats:
 
     def _at(self, name: str, head: int, token: int) -> Value:
         tensor, number = self._tensors[name], self._operator.numbers()[name]
-        rows = tensor[head if tensor.shape[0] > 1 else 0]
+        own = self._operator.heads_of(name, self._heads)  # a number is given for these, or for all heads
+        at = head if tensor.shape[0] == self._heads else head - own.start
+        rows = tensor[at if tensor.shape[0] > 1 else 0]
         if isinstance(number, Matrix):
             return rows.tolist()
         row = rows[token if rows.shape[0] > 1 else 0]
@@ -117,13 +141,16 @@ class _Floats:
             lowering = operator.forgetting.oracle(self._z[signal][0], self._seen, i, j, **own)
             b = operator.gate.oracle(self._gate_q[head][i], self._gate_k[head][j], **self._own("gate", head, i))
             logits.append(self._logit(head, i, self._z[signal][head][i][j] - lowering, b))
-        score = self._score(head, i)
-        return operator.normaliser.oracle([score(a) for a in logits], score, **self._own("normaliser", head, i))
-
-    def _score(self, head: int, i: int) -> Callable[[float], float]:
-        member, prefix = self._operator.score.of_head(head, self._heads)
+        member, prefix = operator.score.of_head(head, self._heads)
         own = self._own("score", head, i, prefix)
-        return lambda a: member.oracle(a, **own)
+        f = [member.oracle(a, **own) for a in logits]
+        given = [member.size_oracle(a, **own) for a in logits] if operator.normaliser.needs == "signs" else f
+        weights, ground = operator.normaliser.oracle(
+            given, lambda a: member.oracle(a, **own), **self._own("normaliser", head, i)
+        )
+        if operator.normaliser.needs == "signs":
+            weights = [(each > 0) * weight - (each < 0) * weight for each, weight in zip(f, weights, strict=True)]
+        return weights, ground
 
     def _row(self, head: int, i: int) -> Row:
         operator = self._operator

@@ -28,6 +28,8 @@ class Affine(Rescale):
         "In training the mean is taken over all positions of the batch, later ones too; in evaluations it is fixed.",
         "At the start alpha is 0.5, and in the long run a row sums to 0.5: it does not start as softmax.",
         "It scales weights and says nothing about the temperature of their softmax.",
+        "With n='visible', heads that average, such as those of a part 'uniform' of head groups, sum to the mean with "
+        "equal weights: their alpha acts through its running mean only.",
     )
 
     kind: Literal["affine"] = "affine"

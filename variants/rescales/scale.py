@@ -19,6 +19,7 @@ class Scale(Rescale):
         "The operator is the unscaled one with an output projection that starts alpha times as large.",
         "Its learning rate then counts alpha^2-fold under SGD and alpha-fold under Adam.",
     )
+    only_scales: ClassVar[bool] = True
 
     kind: Literal["scale"] = "scale"
     factor: Number = Number(init=1.0)

@@ -2,8 +2,8 @@
 
     f of head h is that of part  floor(h n / H)          n parts, H heads
 
-Parts have their own numbers, "0.n" for the number n of part 0. Where only some parts are known by their logarithm,
-those are held as multiples of e^m, m the row's largest, so that nothing overflows.
+Parts have their own numbers, "0.n" for the number n of part 0, with values for the part's heads only. Where only some
+parts are known by their logarithm, each block keeps its own units, so that nothing overflows.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from variants.number import Number
-from variants.scored import Scores
+from variants.scored import Scores, block
 from variants.stages import LogScore, Range, Score
 
 
@@ -34,7 +34,7 @@ class HeadGroups(Score):
             raise ValueError("a part of head groups is a score for its heads and not groups again; list all parts")
         runs = [len(list(run)) for _, run in groupby(self.parts)]
         repeated = gcd(*runs)
-        if repeated > 1 and not any(number.trained for number in self.numbers().values()):
+        if repeated > 1 and all("head" in number.per for number in self.numbers().values() if number.trained):
             object.__setattr__(self, "parts", self.parts[::repeated])
         if len(self.parts) < 2:
             got = ", ".join(part.label for part in self.parts) or "none"
@@ -53,6 +53,11 @@ class HeadGroups(Score):
         return next((each for each in order if each in ranges), "positive")
 
     @property
+    def homogeneous(self) -> bool:  # type: ignore[override]
+        """Each part is, with an n of its own."""
+        return all(part.homogeneous for part in self.parts)
+
+    @property
     def breaks(self) -> Mapping[str, str]:
         return {"heads": "heads of different groups have different scores"}
 
@@ -68,6 +73,10 @@ class HeadGroups(Score):
                 f"{parts}; got {heads}, nearest is {nearest}"
             )
 
+    def heads_of(self, field: str, heads: int) -> slice:
+        each, at = heads // len(self.parts), int(field.partition(".")[0])
+        return slice(at * each, (at + 1) * each)
+
     def of_head(self, head: int, heads: int) -> tuple[Score, str]:
         at = head * len(self.parts) // heads
         return self.parts[at], f"{at}."
@@ -80,17 +89,14 @@ class HeadGroups(Score):
         self.check(heads)
         each = heads // len(self.parts)
         found = [
-            part.scores(_block(a, at, each), _block(mask, at, each), **_own(numbers, at, each))
+            part.scores(block(a, at, each), block(mask, at, each), **_own(numbers, at, (heads, each)))
             for at, part in enumerate(self.parts)
         ]
         if not all(isinstance(part, LogScore) for part in self.parts):
-            relative = [one.relative() for one in found]
-            exponent = torch.cat([r.f[..., :1] * 0 if r.m is None else r.m for r in relative], -3)
+            plain = torch.cat([one.values() for one in found], -3)
+            logs = any(isinstance(part, LogScore) for part in self.parts)
             return Scores(
-                mask,
-                plain=torch.cat([r.f for r in relative], -3),
-                exponent=exponent.detach(),
-                score=_further(found, heads, plain=True),
+                mask, plain=plain, score=_further(found, heads, plain=True), parts=tuple(found) if logs else ()
             )
         log = torch.cat([one.log for one in found if one.log is not None], -3)
         signed = any(one.sign is not None for one in found)
@@ -105,16 +111,13 @@ def _log(scores: Scores) -> Tensor:
     return scores.log
 
 
-def _block(x: Tensor, at: int, each: int) -> Tensor:
-    """The heads of part `at` of what broadcasts to [..., H, T, T]."""
-    return x[..., at * each : (at + 1) * each, :, :] if x.dim() > 2 and x.shape[-3] > 1 else x
-
-
-def _own(numbers: dict[str, Tensor], at: int, each: int) -> dict[str, Tensor]:
-    """The numbers of part `at`, for its heads."""
-    start = f"{at}."
+def _own(numbers: dict[str, Tensor], at: int, heads: tuple[int, int]) -> dict[str, Tensor]:
+    """The numbers of part `at` for its heads, from values for those or for all; `heads` are (all, one part's)."""
+    start, (whole, each) = f"{at}.", heads
     return {
-        name.removeprefix(start): _block(value, at, each) for name, value in numbers.items() if name.startswith(start)
+        name.removeprefix(start): block(value, at, each) if value.dim() > 2 and value.shape[-3] == whole else value
+        for name, value in numbers.items()
+        if name.startswith(start)
     }
 
 
@@ -127,7 +130,7 @@ def _further(found: list[Scores], heads: int, *, plain: bool) -> Callable[[Tenso
         logits = logits.expand(*logits.shape[:-3], heads, *logits.shape[-2:])
         values = []
         for at, one in enumerate(found):
-            value = one.score(_block(logits, at, each))
+            value = one.score(block(logits, at, each))
             values.append(value.exp() if plain and one.log is not None else value)
         return torch.cat(torch.broadcast_tensors(*values), -3)  # type: ignore[no-untyped-call]
 

@@ -15,6 +15,7 @@ class Identity(PlainScore):
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4"
     range: ClassVar[Range] = "as its logit"
+    homogeneous: ClassVar[bool] = True
 
     kind: Literal["identity"] = "identity"
 
