@@ -55,9 +55,12 @@ def prove(spec: Path | None, name: str | None) -> int:
 
 def line(operator: Operator, findings: list[Finding]) -> str:
     """What came of the laws, in one line; what is wrong stands last, indented, in lines of its own."""
-    kept = sum(finding.kept and finding.proved for finding in findings)
+    stated = [finding for finding in findings if finding.stated]
+    kept = sum(finding.kept and finding.proved for finding in stated)
     wrong = [finding for finding in findings if not finding.proved]
-    parts = [f"{operator.label}: keeps {kept} of {len(findings)} laws"]
+    parts = [f"{operator.label}: keeps {kept} of {len(stated)} laws"]
+    silent = [finding.law for finding in findings if not finding.stated]
+    parts += [f"nothing stated for {', '.join(silent)}"] if silent else []
     parts += [f"breaks {each.law}, as it says: {each.declared}" for each in findings if each.proved and not each.kept]
     if wrong:
         parts.append(f"BREAKS {', '.join(each.law for each in wrong)}")

@@ -73,9 +73,10 @@ def test_a_choice_of_the_user_s_is_proved_with_a_line_on_stdout(
 ) -> None:
     assert prove(write(tmp_path, SOUND), None) == 0
     out, err = capsys.readouterr()
+    silent, stated = "identities, limits, ties, running means, small weights", len(LAWS) - 5
     assert out.splitlines() == [
-        f"score halved_here: keeps {len(LAWS)} of {len(LAWS)} laws",
-        f"halved: keeps {len(LAWS)} of {len(LAWS)} laws",
+        f"score halved_here: keeps {stated} of {stated} laws; nothing stated for {silent}",
+        f"halved: keeps {stated} of {stated} laws; nothing stated for {silent}",
     ]
     assert re.fullmatch(
         r"2 operators in \d+ s: no law is broken that is not declared\n", err.splitlines(keepends=True)[-1]
@@ -105,6 +106,16 @@ def test_the_operators_of_a_grid_are_found_once_and_told_apart(tmp_path: Path) -
 def test_a_broken_law_that_is_declared_is_said_and_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert prove(None, "selective") == 0
     assert "; breaks heads, as it says: " in capsys.readouterr().out
+
+
+def test_a_law_with_nothing_to_try_counts_neither_as_kept_nor_as_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prove(None, "softmax") == 0
+    said = capsys.readouterr().out
+    silent = said.partition("; nothing stated for ")[2].strip().split(", ")
+    assert {"limits", "identities", "training"} <= set(silent)
+    assert f"softmax: keeps {len(LAWS) - len(silent)} of {len(LAWS) - len(silent)} laws;" in said
+    assert prove(None, "ssa") == 0
+    assert "limits" not in capsys.readouterr().out
 
 
 def test_an_unknown_name_gets_the_nearest(tmp_path: Path) -> None:

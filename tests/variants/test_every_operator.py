@@ -10,15 +10,19 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Ground, Operator, Suppress, Total, Values, Weights, principled
+from variants.normalisers.absolute import Absolute
 from variants.number import Number
 from variants.operator import KINDS
 from variants.papers.named import catalogue
+from variants.products.relu import ReluFeatures
 from variants.proof.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
 from variants.proof.examples import around, every_choice, examples, family, fit, named_operators, random_inputs
 from variants.proof.inputs import refined, with_number
 from variants.proof.law import near
 from variants.readouts.value_bias import ValueBias
 from variants.scored import Scores
+from variants.scores.identity import Identity
+from variants.transforms.temperature import Temperature
 
 EXAMPLES = examples()
 
@@ -57,6 +61,32 @@ def test_what_is_broken_is_a_law_and_has_a_reason() -> None:
 def test_every_limit_of_a_named_operator_is_tried() -> None:
     proved = {operator.key for operator in EXAMPLES}
     assert all(known.make().key in proved for known in catalogue().values() if known.limits)
+
+
+SILENT = {
+    "softmax": "it is what others are compared with",
+    "four_scores": "no other operator has these scores in these heads",
+    "identity": "it is a limit of others",
+    "linear_elu_unnormalised": "its weights are a product that no other operator has",
+    "mlp_kernel_unnormalised": "it is a limit of others",
+    "sigmoid_log_count": "its shift differs by query, and no other operator's does",
+}
+"""Named operators without a limit or an identity, and why."""
+
+
+def test_every_named_operator_states_a_limit_or_an_identity() -> None:
+    silent = {name for name, known in catalogue().items() if not (known.limits or known.make().score.identities)}
+    assert silent == set(SILENT)
+
+
+def test_what_is_not_stated_is_neither_kept_nor_broken() -> None:
+    findings = {finding.law: finding for finding in prove(Operator(name="softmax"))}
+    assert all(finding.proved for finding in findings.values())
+    silent = {law for law, finding in findings.items() if not finding.stated}
+    assert silent == {
+        "any numbers", "identities", "limits", "ties", "small weights", "numbers matter", "start", "running means",
+        "granularity", "training",
+    }  # fmt: skip
 
 
 def test_the_numbers_of_an_example_are_away_from_their_start_and_vary() -> None:
@@ -126,6 +156,29 @@ def test_a_gradient_that_is_lost_is_found(defining: None) -> None:
             return super().output(weights, v, value_bias=value_bias.detach())
 
     assert broken(Operator(readout=Deaf())) == {"slopes", "training"}
+
+
+def test_a_number_that_says_nothing_is_found(defining: None) -> None:
+    class Idle(Temperature):
+        kind: Literal["idle_in_a_test"] = "idle_in_a_test"  # type: ignore[assignment]
+
+        def transformed(self, z: Tensor, *, tau: Tensor) -> Tensor:
+            return z + 0 * tau
+
+        def oracle(self, z: float, *, tau: float) -> float:  # noqa: ARG002
+            return z
+
+    assert broken(Operator(transform=Idle())) == {"numbers matter", "training"}
+
+
+def test_numbers_that_cancel_are_found(defining: None) -> None:
+    class Cancels(Temperature):
+        """Not refused, since its kind is not known to be a temperature."""
+
+        kind: Literal["cancels_in_a_test"] = "cancels_in_a_test"  # type: ignore[assignment]
+
+    operator = Operator(product=ReluFeatures(), score=Identity(), transform=Cancels(), normaliser=Absolute())
+    assert "numbers matter" in broken(operator)
 
 
 def test_an_error_in_a_formula_is_a_law_broken(defining: None) -> None:

@@ -10,12 +10,18 @@ from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
 from variants.preparations.rms_norm import RMSNorm
+from variants.scores.uniform import Uniform
 from variants.transforms.softcap import Softcap
 
 Scalar = Literal["constant", "layer", "head", "query"]
 
 
-@named("beyond")
+def _equal() -> Operator:
+    """Every visible key weighs as much."""
+    return Operator(name="equal weights", score=Uniform())
+
+
+@named("beyond", limits=(Limit("q and k of root mean square 1", {}, softmax, within=1e-4, where="unit"),))
 def qk_norm(per: Literal["constant", "layer", "head"] = "layer", *, name: str = "QK-norm") -> Operator:
     """Softmax of queries and keys whose root mean square is 1, times a gain per channel (ViT-22B, Qwen3, Gemma 3)."""
     norm = RMSNorm()
@@ -30,7 +36,7 @@ def softcap(cap: float = 50.0, *, per: Scalar = "constant", name: str = "softcap
     return Operator(name=name, transform=Softcap(cap=Number(init=cap, per=per, link="positive")))
 
 
-@named("beyond")
+@named("beyond", limits=(Limit("s = 0, where weights are equal", {"margin.scale": 0.0}, _equal),))
 def ssmax(scale: float = 0.168, *, per: Scalar = "head", name: str = "SSMax") -> Operator:
     """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax)."""
     return Operator(name=name, margin=SSMax(scale=Number(init=scale, per=per)))
@@ -50,7 +56,7 @@ def fox(
     return Operator(name=name, forgetting=ForgetGate(gate=Number(init=forget, per=per, link="unit")))
 
 
-@named("beyond")
+@named("beyond", limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),))
 def selective(*, name: str = "Selective Attention") -> Operator:
     """Softmax in which the first head's earlier queries take from a key what they attended to; no parameters."""
     return Operator(name=name, forgetting=Selective())

@@ -22,14 +22,18 @@ def key_bias(*, shared: bool = False, name: str = "K biases") -> Operator:
     return Operator(name=name, extra=KeyBias(learned_key=_key(shared=shared)))
 
 
-@named("004", traps=(_SHARED,))
+@named("004", limits=(Limit("v* = 0", {"extra.learned_value": 0.0}, key_bias),), traps=(_SHARED,))
 def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator:
     """A learned key and a learned value, per head or shared by a layer's heads."""
     value = Vector(init=0.0, per="layer" if shared else "head", spread=0.02)
     return Operator(name=name, extra=KeyValueBias(learned_key=_key(shared=shared), learned_value=value))
 
 
-@named("004", traps=("At m = 0 it is the K biases.",))
+@named(
+    "004",
+    limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),),
+    traps=("At m = 0 it is the K biases.",),
+)
 def fixed_value_bias(
     m: float = 1.0,
     *,

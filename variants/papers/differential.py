@@ -1,17 +1,30 @@
 """Differential attention (Ye et al. 2025), a baseline of paper 002."""
 
+import math
 from typing import Literal
 
 from variants.head_norms.rms import RMS
 from variants.merges.difference import Difference
-from variants.number import ByDepth, Contrast
+from variants.number import ByDepth, Contrast, Number
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.named import Limit, named
 from variants.signals import Signals
+from variants.transforms.temperature import Temperature
+
+
+def _first_map() -> Operator:
+    """Softmax on half of the channels, at their own scale, normed."""
+    half = Temperature(tau=Number(init=math.sqrt(0.5), link="positive"))
+    return Operator(
+        name="softmax on the first signal", transform=half, head_norm=RMS(factor=ByDepth(init=0.8, deep=0.2))
+    )
 
 
 @named(
     "002",
+    limits=(
+        Limit("lambda = 0, q and k within the first signal", {"merge.factor": 0.0}, _first_map, where="first signal"),
+    ),
     traps=(
         "It adds six vectors of one signal's width per layer; paper 002 says that it adds no parameters.",
         "With lambda = 0 it is softmax on the first signal, still normed and multiplied by 1 - lambda_init.",

@@ -5,7 +5,8 @@ from typing import Literal
 from variants.normalisers.absolute import Absolute
 from variants.normalisers.count import Count
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 from variants.scores.exponential import Exponential
 from variants.scores.head_groups import HeadGroups
 from variants.scores.relu import Relu
@@ -16,6 +17,7 @@ from variants.scores.uniform import Uniform
 
 @named(
     "003",
+    limits=(Limit("all logits equal", {}, softmax, where="logits of 0"),),
     traps=(
         "The second half's projections of queries and keys are parameters without a purpose.",
         "Averaging is over the visible tokens, not over the whole length.",

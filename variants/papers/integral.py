@@ -36,7 +36,11 @@ def integral(
     return Operator(name=name, signals=Signals(count=signals, rotary=rotary))
 
 
-@named("002", traps=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",))
+@named(
+    "002",
+    limits=(Limit("all signals equal", {}, integral_control, where="equal signals"),),
+    traps=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",),
+)
 def integral_weights(
     signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral on weights"
 ) -> Operator:

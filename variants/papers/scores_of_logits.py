@@ -12,6 +12,7 @@ from variants.papers.named import Limit, named
 from variants.scores.elu_plus_one import EluPlusOne
 from variants.scores.identity import Identity
 from variants.scores.sigmoid import Sigmoid
+from variants.scores.uniform import Uniform
 
 _GROWS = "Outputs grow with the number of visible keys: a fresh model's weights sum to"
 _FAILED = "The paper reports that training failed."
@@ -21,7 +22,21 @@ def _sigmoid(shift: float, per: Literal["constant", "layer", "head"]) -> Sigmoid
     return Sigmoid(shift=Number(init=shift, per=per))
 
 
-@named("004", traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."))
+def _ones() -> Operator:
+    """The sum of the visible values."""
+    return Operator(name="every key counts 1", score=Uniform(), normaliser=NoNormaliser())
+
+
+def _exponential() -> Operator:
+    """e^z as weights, without a sum."""
+    return Operator(name="exponential, not normalised", normaliser=NoNormaliser())
+
+
+@named(
+    "004",
+    limits=(Limit("b -> inf", {"score.shift": 60.0}, _ones),),
+    traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."),
+)
 def sigmoid(
     shift: float = 0.0, *, per: Literal["constant", "layer", "head"] = "constant", name: str = "Sigmoid"
 ) -> Operator:
@@ -49,13 +64,21 @@ def sigmoid_log_count(*, name: str = "Sigmoid - ln n") -> Operator:
     return Operator(name=name, normaliser=AgainstCount())
 
 
-@named("004", traps=(f"{_GROWS} K.",))
+@named(
+    "004",
+    limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),),
+    traps=(f"{_GROWS} K.",),
+)
 def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
     """elu(z) + 1 as weights, without a sum."""
     return Operator(name=name, score=EluPlusOne(), normaliser=NoNormaliser())
 
 
-@named("004", traps=(_FAILED, "It is softmax for queries all of whose logits are at most 0."))
+@named(
+    "004",
+    limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),),
+    traps=(_FAILED, "It is softmax for queries all of whose logits are at most 0."),
+)
 def elu_plus_one_normalised(*, name: str = "ELU + 1 normalised") -> Operator:
     """elu(z) + 1 over its sum."""
     return Operator(name=name, score=EluPlusOne())
@@ -67,7 +90,11 @@ def identity(*, name: str = "Identity") -> Operator:
     return Operator(name=name, score=Identity(), normaliser=NoNormaliser())
 
 
-@named("004", traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."))
+@named(
+    "004",
+    limits=(Limit("small logits, whose sum is within 1", {}, identity, where="small logits"),),
+    traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."),
+)
 def identity_clamped(*, name: str = "Identity clamped") -> Operator:
     """The logits over max(|their sum|, 1)."""
     return Operator(name=name, score=Identity(), normaliser=Clamped())

@@ -2,11 +2,13 @@
 
 from variants.normalisers.self_adjusted import SelfAdjusted
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 
 
 @named(
     "003",
+    limits=(Limit("all logits 0", {}, softmax, where="logits of 0"),),
     traps=(
         "0 / 0, where all visible logits are 0, is 1 here; the paper leaves it open.",
         "The paper does not say whether gradients flow through the smallest and largest logit; here they do.",

@@ -2,12 +2,14 @@
 
 from variants.normalisers.absolute import Absolute
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 from variants.scores.signed_exponential import SignedExponential
 
 
 @named(
     "002",
+    limits=(Limit("all logits above 0", {}, softmax, where="logits above 0"),),
     traps=(
         "The released code keeps softmax in the first and the last layer; paper 002 has Cog in the top half.",
         "Weights jump where a logit changes its sign, and the sign has no gradient: precision of the logits matters.",

@@ -3,14 +3,18 @@
 from variants.normalisers.entmax15 import Entmax15
 from variants.normalisers.sparsemax import Sparsemax
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.baselines import softmax
+from variants.papers.named import Limit, named
 
 _SCALED = (
     "Unlike softmax they are not smooth in the scale: with 1 / sqrt(d) kept, a fresh model's weights are all nonzero."
 )
 
 
-@named("003", traps=(_SCALED, "One key has all the weight once its logit is 1 above all others."))
+_EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
+
+
+@named("003", limits=(_EQUAL,), traps=(_SCALED, "One key has all the weight once its logit is 1 above all others."))
 def sparsemax(*, name: str = "Sparsemax") -> Operator:
     """The nearest distribution to the logits; many weights are exactly 0."""
     return Operator(name=name, normaliser=Sparsemax())
@@ -18,6 +22,7 @@ def sparsemax(*, name: str = "Sparsemax") -> Operator:
 
 @named(
     "003",
+    limits=(_EQUAL,),
     traps=(
         _SCALED,
         "One key has all the weight once its logit is 2 above all others.",

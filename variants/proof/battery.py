@@ -4,14 +4,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from variants.operator import Operator
-from variants.proof import gradients, models, precision, symmetry, values, visibility
-from variants.proof.law import Law, LawBroken
+from variants.proof import gradients, layers, limits, models, numbers, precision, starts, symmetry, values, visibility
+from variants.proof.law import Law, LawBroken, NothingStated
 
 LAWS: tuple[Law, ...] = (
     *values.LAWS,
+    *limits.LAWS,
     *visibility.LAWS,
+    *numbers.LAWS,
     *gradients.LAWS,
     *symmetry.LAWS,
+    *layers.LAWS,
+    *starts.LAWS,
     *models.LAWS,
     *precision.LAWS,
 )
@@ -30,6 +34,8 @@ class Finding(NamedTuple):
     """The reason why the operator breaks the law, where it says that it does."""
     words: str
     """What was expected and what came, where the law does not hold."""
+    stated: bool = True
+    """Whether there was anything to try. Where there was not, nothing is broken either."""
 
     @property
     def proved(self) -> bool:
@@ -42,6 +48,8 @@ def find(operator: Operator, law: Law) -> Finding:
     declared = operator.breaks.get(law.name) if law.name in MAY_BREAK else None
     try:
         law.check(operator)
+    except NothingStated:
+        return Finding(law.name, kept=True, declared=declared, words="", stated=False)
     except LawBroken as broken:
         return Finding(law.name, kept=False, declared=declared, words=str(broken))
     except Exception as error:  # noqa: BLE001  # a user's formula raises anything

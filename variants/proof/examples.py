@@ -91,6 +91,11 @@ _PAIRS = (
     ("readout", "normaliser"),
     ("forgetting", "score"),
     ("product", "score"),
+    ("transform", "score"),
+    ("margin", "score"),
+    ("score", "head_norm"),
+    ("rescale", "head_norm"),
+    ("score", "rescale"),
     ("visible", "forgetting"),
     ("extra", "forgetting"),
     ("extra", "product"),
@@ -110,8 +115,9 @@ def combined() -> Iterator[Operator]:
     for first, second in _PAIRS:
         for a, b in product(family(first).members().values(), family(second).members().values()):
             yield from _legal(Operator(), {first: a.example(), second: b.example()}, "")
-    for member in family("product").members().values():
-        yield from _legal(Operator().changed(signals={"count": 2}), {"product": member.example()}, "two signals ")
+    for stage in ("product", "score", "transform"):
+        for member in family(stage).members().values():
+            yield from _legal(Operator().changed(signals={"count": 2}), {stage: member.example()}, "two signals ")
     for stage in KINDS:
         if stage not in ("margin", "gate"):
             for member in family(stage).members().values():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from variants.operator import Operator
 from variants.proof.inputs import Inputs, random_inputs
-from variants.proof.law import Law, LawBroken, near
+from variants.proof.law import Law, LawBroken, NothingStated, near
 from variants.proof.visibility import gradients, output
 
 _STEP = 2e-4
@@ -60,7 +60,7 @@ def _ties(operator: Operator) -> None:
     own = _of_stage(inputs, "normaliser")
     gamma = operator.normaliser.relevance(**own)
     if gamma is None:
-        return
+        raise NothingStated
     a = gamma.expand(inputs.q.shape[0], inputs.q.shape[1], 4, 4)
     came, expected = (_map_gradient(operator, a + above, inputs) for above in (0.0, 1e-9))
     near(came, expected, "logits at the relevance threshold, against logits 1e-9 above it", rtol=1e-6, atol=1e-7)

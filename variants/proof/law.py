@@ -13,13 +13,17 @@ class LawBroken(Exception):
     """A law does not hold; the text says what was expected, what came, and for which inputs."""
 
 
+class NothingStated(Exception):
+    """A law has nothing to try: the operator has no such part, or says nothing of the kind."""
+
+
 class Law(NamedTuple):
     """A law, and the function that tries it."""
 
     name: str
     sentence: str
     check: Callable[[Operator], None]
-    """Returns, or raises LawBroken."""
+    """Returns, or raises LawBroken or NothingStated."""
 
 
 def require(holds: bool, words: str) -> None:  # noqa: FBT001

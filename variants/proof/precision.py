@@ -13,7 +13,7 @@ from variants.operator import Operator
 from variants.paths.choose import PATHS
 from variants.positions.none import NoPositions
 from variants.proof.inputs import Inputs, random_inputs
-from variants.proof.law import Law, near, require
+from variants.proof.law import Law, NothingStated, near, require
 
 
 class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
@@ -74,7 +74,7 @@ def _at_most(error: float, rounding: float, what: str) -> None:
 def _small_weights(operator: Operator) -> None:
     """Of one map: the difference of two may cancel. On large logits, where a ground state or sink has little weight."""
     if not operator.normaliser.has_ground or not operator.merge.of_logits:
-        return
+        raise NothingStated
     given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
     exact = given.to(torch.float64)
     came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, exact))

@@ -1,8 +1,7 @@
-"""Laws of the value: what it is in plain floats, at any numbers, in every limit."""
+"""Laws of the value: what it is in plain floats, and at any numbers."""
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -10,11 +9,10 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import attend
 from variants.links import Link
-from variants.number import Matrix, Number, Vector
-from variants.operator import Operator, causal, head_shape
-from variants.papers.named import Limit, catalogue
+from variants.number import Matrix
+from variants.operator import Operator, causal
 from variants.proof.inputs import Inputs, random_inputs, with_number
-from variants.proof.law import Law, LawBroken, near, require
+from variants.proof.law import Law, LawBroken, NothingStated, near
 from variants.proof.oracle import attend_in_floats
 from variants.stages import Score
 
@@ -76,13 +74,22 @@ def _few_keys(operator: Operator) -> None:
 
 
 def _any_numbers(operator: Operator) -> None:
+    if not operator.numbers():
+        raise NothingStated
     inputs = random_inputs(operator, length=7, seed=4)
-    for name, number in operator.numbers().items():
-        for value in _EXTREME_ENTRIES if isinstance(number, Matrix) else _EXTREMES[number.link]:
-            if isinstance(number, Matrix) or _accepts(operator, name, value):
-                filled = torch.full_like(inputs.numbers[name], value)
-                there = inputs._replace(numbers={**inputs.numbers, name: filled})
-                _against_floats(operator, there, causal(7, 7), f"{name} = {value:g}")
+    for name in operator.numbers():
+        for value in extremes(operator, name):
+            filled = torch.full_like(inputs.numbers[name], value)
+            there = inputs._replace(numbers={**inputs.numbers, name: filled})
+            _against_floats(operator, there, causal(7, 7), f"{name} = {value:g}")
+
+
+def extremes(operator: Operator, name: str) -> Iterator[float]:
+    """Values at the borders of a number's range, and far out, that the operator accepts."""
+    number = operator.numbers()[name]
+    for value in _EXTREME_ENTRIES if isinstance(number, Matrix) else _EXTREMES[number.link]:
+        if isinstance(number, Matrix) or _accepts(operator, name, value):
+            yield value
 
 
 def _accepts(operator: Operator, name: str, value: float) -> bool:
@@ -95,54 +102,10 @@ def _accepts(operator: Operator, name: str, value: float) -> bool:
     return True
 
 
-@lru_cache(maxsize=1024)
-def _key(make: Callable[[], Operator]) -> str:
-    return make().key
-
-
-def limits_of(operator: Operator) -> tuple[Limit, ...]:
-    """The limits that are stated for a named operator equal to this one."""
-    return tuple(limit for known in catalogue().values() for limit in known.limits if _key(known.make) == operator.key)
-
-
-def _limits(operator: Operator) -> None:
-    for limit in limits_of(operator):
-        _limit(operator, limit)
-
-
-def _limit(operator: Operator, limit: Limit) -> None:
-    """Compared without the gate's channels: in the limit there is no gate, or it is the other operator's own."""
-    inputs, other = random_inputs(operator, seed=5), limit.to()
-    unknown = set(limit.numbers) - set(operator.numbers())
-    require(not unknown, f"the limit {limit.words} names numbers that {operator.label!r} has not: {sorted(unknown)}")
-    numbers = _at_start(operator, inputs)
-    for name, value in limit.numbers.items():
-        numbers[name] = torch.full_like(numbers[name], value)
-    came = attend(operator, inputs.q, inputs.k, inputs.v, numbers=numbers).output
-    own = inputs.q.shape[-1] - operator.gate.channels + other.gate.channels
-    theirs = inputs._replace(q=inputs.q[..., :own], k=inputs.k[..., :own])
-    expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=_at_start(other, theirs)).output
-    near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within)
-
-
-def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
-    """Every number where it starts; what starts at random is drawn."""
-    shape = head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1)
-
-    def start(name: str, number: Number) -> Tensor:
-        if not number.trained:
-            plain = not isinstance(number, Vector)  # a scalar without the rounding of float32
-            fixed = number.fixed(shape, 0).double()
-            return torch.full_like(fixed, number.init_at(0)) if plain else fixed
-        raw = number.table(shape, 0)
-        number.disturb(raw, torch.Generator().manual_seed(len(name)))
-        return number.value(raw.double(), 0)
-
-    return {name: start(name, number) for name, number in operator.numbers().items()}
-
-
 def _identities(operator: Operator) -> None:
     """Every score's, by itself: relative to what it tends to."""
+    if not operator.score.identities:
+        raise NothingStated
     a = torch.linspace(-6, 6, 101, dtype=torch.float64)
     for identity in operator.score.identities:
         numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in identity.numbers.items()}
@@ -188,7 +151,6 @@ LAWS = (
     Law("oracle", "In plain floats, without tensors, it is the same under every mask.", _oracle),
     Law("few keys", "A query that sees one or two keys gets what the plain floats say.", _few_keys),
     Law("any numbers", "At the borders of its numbers' ranges it is what the plain floats say.", _any_numbers),
-    Law("limits", "With a limit's numbers it is the operator that the limit names.", _limits),
     Law("identities", "Its score tends to what the score says it tends to.", _identities),
     Law("slope at zero", "At a logit of 0 the score's gradient is one of its slopes there.", _slope_at_zero),
 )

@@ -8,6 +8,7 @@ from variants.operator import Operator, causal
 from variants.proof.inputs import Inputs, random_inputs
 from variants.proof.law import Law, finite, near
 
+_LENGTH = 13
 _HIDDEN = 9
 
 
@@ -29,27 +30,51 @@ def _prefix(operator: Operator) -> None:
 
 
 def _hidden(operator: Operator) -> None:
-    inputs = random_inputs(operator)
+    """First a token that others do not see, then one that is hidden from itself too, as padding is."""
+    inputs, other = random_inputs(operator), random_inputs(operator, seed=1)
     mask = causal(13, 13).clone()
     mask[:, _HIDDEN] = False
-    mask[_HIDDEN, _HIDDEN - 2] = True
     expected = _with_gradients(operator, inputs, mask)
     for garbage in (0.0, 1e4, -1e30):
-        k, v = inputs.k.clone(), inputs.v.clone()
-        k[:, :, _HIDDEN], v[:, :, _HIDDEN] = garbage, garbage
+        k, v = _filled(inputs.k, garbage), _filled(inputs.v, garbage)
         came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
         for name, value in came.items():
             near(value, expected[name], f"{garbage:g} in key and value 9 of 13, which is hidden: {name}")
+    expected = _with_gradients(operator, inputs, mask, of_others=True)
+    for garbage in (0.0, 20.0, -20.0):
+        numbers = {name: _one_other(value, other.numbers[name]) for name, value in inputs.numbers.items()}
+        q, k, v = (_filled(x, garbage) for x in (inputs.q, inputs.k, inputs.v))
+        came = _with_gradients(operator, Inputs(q, k, v, numbers), mask, of_others=True)
+        for name, value in came.items():
+            words = f"{garbage:g} in query, key and value 9 of 13, which is hidden, and other numbers there: {name}"
+            near(value, expected[name], words)
 
 
-def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor) -> dict[str, Tensor]:
-    """The output, and the gradient of its squares for queries, the other keys and values, and numbers."""
+def _filled(x: Tensor, value: float) -> Tensor:
+    """[B, H, T, D] with `value` in the hidden token's place."""
+    return x.index_fill(2, torch.tensor(_HIDDEN), value)
+
+
+def _one_other(x: Tensor, other: Tensor) -> Tensor:
+    """A number with another value at the hidden token, where it varies by token."""
+    if x.shape[2] != _LENGTH:
+        return x
+    return x.index_copy(2, torch.tensor([_HIDDEN]), other[:, :, _HIDDEN : _HIDDEN + 1])
+
+
+def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_others: bool = False) -> dict[str, Tensor]:
+    """The output, and the gradient of its squares for queries, the other keys and values, and numbers.
+
+    `of_others` leaves out the hidden token's own query as well: its output, its gradient, its numbers'.
+    """
     there = inputs.following()
     came = output(operator, there, mask)
+    others = [j for j in range(_LENGTH) if j != _HIDDEN]
+    came = came[:, :, others] if of_others else came
     found = gradients(came.square().sum(), there)
-    visible = [j for j in range(inputs.k.shape[2]) if j != _HIDDEN]
-    for name in ("gradient of k", "gradient of v"):
-        found[name] = found[name][:, :, visible]
+    for name, gradient in found.items():
+        hidden = name in ("gradient of k", "gradient of v") or (of_others and gradient.shape[2] == _LENGTH)
+        found[name] = gradient[:, :, others] if hidden else gradient
     return {"output": came.detach(), **found}
 
 
@@ -79,6 +104,6 @@ def _blind(operator: Operator) -> None:
 LAWS = (
     Law("causality", "What comes later changes nothing, not by one bit.", _causality),
     Law("prefix", "A prefix alone gets what it gets in the whole sequence.", _prefix),
-    Law("hidden keys", "What a hidden key and value hold leaves no trace in outputs and gradients.", _hidden),
+    Law("hidden keys", "Finite garbage in a hidden token leaves no trace in what others get.", _hidden),
     Law("blind rows", "Queries that see nothing have finite outputs and gradients.", _blind),
 )
