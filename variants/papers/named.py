@@ -34,20 +34,6 @@ Where = Literal[
 signal of 0; queries and keys of root mean square 1."""
 
 
-Where = Literal[
-    "anywhere",
-    "logits above 0",
-    "logits below 0",
-    "logits of 0",
-    "small logits",
-    "equal signals",
-    "first signal",
-    "unit",
-]
-"""Of a product of queries and keys: any; of one sign; q = k = 0; below 1e-3; the same slices of every channel; a second
-signal of 0; queries and keys of root mean square 1."""
-
-
 class Limit(NamedTuple):
     """A limit that is proved: with these numbers and fields, on such inputs, the operator is another one."""
 

@@ -9,7 +9,6 @@ from torch import Tensor
 from variants.number import Matrix, Vector
 from variants.operator import Operator
 from variants.positions.rotary import Rotary
-from variants.positions.rotary import Rotary
 
 Row = list[float]
 Rows = list[Row]
@@ -67,12 +66,6 @@ class _Floats:
             for h in range(self._heads)
         ]
         self._q, self._k = ([[pair[which] for pair in rows] for rows in pairs] for which in (0, 1))
-        if rotary is not None:
-            slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
-            self._q, self._k = (
-                [[_turned(row, i, rotary.base, slices) for i, row in enumerate(rows)] for rows in x]
-                for x in (self._q, self._k)
-            )
         if rotary is not None:
             slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
             self._q, self._k = (
