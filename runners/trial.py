@@ -122,7 +122,11 @@ def _check_scalars(model: Backbone) -> None:
 def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
     try:
         operator.check(
-            heads=model.heads, kv_heads=model.key_heads, head_width=model.head_width, positions=model.positions
+            heads=model.heads,
+            kv_heads=model.key_heads,
+            head_width=model.head_width,
+            positions=model.positions,
+            causal=model.causal,
         )
         operator.check_length(length + model.sink_tokens)
         _check_causal(operator)
