@@ -1,7 +1,10 @@
 """Laws of an operator inside a model: granularities, training, and what is counted as its parameters."""
 
+from functools import lru_cache
+
 import torch
 
+from variants.backbone import Backbone
 from variants.number import Contrast, KeyVector, Matrix, Number, Vector
 from variants.operator import Operator, head_shape
 from variants.papers.baselines import softmax
@@ -120,10 +123,15 @@ def _parameters(operator: Operator) -> None:
         pers = {name: number.per for name, number in each.numbers().items()}
         came = model.operator_parameters()
         require(came == expected, f"expected {expected} parameters of the operator, came {came}, for {pers}")
-        own = sum(p.numel() for p in model.parameters())
-        plain = Transformer(tiny(each), [softmax()] * LAYERS, inputs=Scalars(), seed=5)
-        added = own - sum(p.numel() for p in plain.parameters())
+        added = sum(p.numel() for p in model.parameters()) - _plain(tiny(each))
         require(added == expected, f"expected {expected} parameters more than softmax has, came {added}, for {pers}")
+
+
+@lru_cache(maxsize=256)
+def _plain(backbone: Backbone) -> int:
+    """The parameters of the same model with softmax."""
+    model = Transformer(backbone, [softmax()] * LAYERS, inputs=Scalars(), seed=5)
+    return sum(p.numel() for p in model.parameters())
 
 
 def _size(operator: Operator, name: str, width: int) -> int:
