@@ -1,12 +1,14 @@
 """What `ablate operators` says is what the code says."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 import variants
 from grid import SpecError
@@ -18,8 +20,8 @@ from runners.explain_text import write_explanation
 from runners.lookup import families, find_named, presets, stage_kinds
 from runners.specfile import import_spec_file
 from runners.stage_words import number_rows
-from variants import LogScore, Operator, Score, Stage, Transformer
-from variants.papers.named import _CATALOGUE, PAPERS, catalogue, named
+from variants import LogScore, Operator, Score, Stage, Transformer, attend
+from variants.papers.named import _CATALOGUE, PAPERS, Named, catalogue, named
 from variants.transformer import Tokens
 
 SCORE = '''"""A file with two choices."""
@@ -62,7 +64,7 @@ class Steeper(Gentle):
 
 def forget() -> None:
     for family in (Score, LogScore):
-        for kind in ("gentle", "steeper"):
+        for kind in ("gentle", "steeper", "softcap"):
             family._members.pop(kind, None)
 
 
@@ -259,7 +261,7 @@ def test_no_named_operator_is_hidden_behind_a_stage() -> None:
         (["score", "sssa"], 3, "stage score has no kind 'sssa'"),
         (["scor", "ssa"], 3, "did you mean 'score'"),
         (["ssa", "--model", "gpt2_smal"], 3, "did you mean 'gpt2_small'"),
-        (["--paper", "7"], 2, "a paper is one of 000, 001"),
+        (["--paper", "7"], 2, "a paper is one of baseline, 000, 001"),
         (["stages", "--paper", "003"], 2, "leave --paper or 'stages' out"),
         (["stages", "--model", "icl"], 2, "'stages' is all stages; leave --model out"),
         (["ssa", "--paper", "003"], 2, "leave --paper or 'ssa' out"),
@@ -324,6 +326,37 @@ def test_a_spec_file_s_operators_and_choices_are_listed_and_explained(
     finally:
         forget()
         _CATALOGUE.pop("softer", None)
+
+
+def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_laws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(variants.__file__).parent.parent
+    examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    imports = (root / "variants" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
+    told_in_the_guide = "from variants import Limit, Operator, named, softmax"
+    lines = [told_in_the_guide, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
+    path = tmp_path / "guide.py"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    before = catalogue()
+    try:
+        rows = told(capsys, "--spec", str(path))
+        assert isinstance(rows, list)
+        assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
+        assert execute(["prove", str(path)]) == 0
+        _check_limits(find_named("softcapped"))
+    finally:
+        forget()
+        for name in catalogue().keys() - before.keys():
+            del _CATALOGUE[name]
+
+
+def _check_limits(known: Named) -> None:
+    q, k, v = torch.randn(3, 1, 2, 13, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for limit in known.limits:
+        numbers = {name: torch.full((1, 1, 1, 1), value).double() for name, value in limit.numbers.items()}
+        came, expected = attend(known.make(), q, k, v, numbers=numbers), attend(limit.to(), q, k, v)
+        assert (came.output - expected.output).abs().max() <= limit.within
 
 
 def test_a_spec_file_that_defines_no_operator_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

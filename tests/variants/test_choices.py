@@ -341,7 +341,7 @@ def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
 
 def test_the_example_of_the_contributing_guide_is_whole() -> None:
     root = Path(variants.__file__).parent.parent
-    (example,) = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     source = (root / "variants" / "scores" / "ssa.py").read_text(encoding="utf-8")
     imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     names: dict[str, type[Score]] = {}

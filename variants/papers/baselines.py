@@ -4,7 +4,7 @@ from variants.operator import Operator
 from variants.papers.named import named
 
 
-@named("004")
+@named("baseline")
 def softmax() -> Operator:
     """Scaled dot-product attention."""
     return Operator(name="softmax")

@@ -8,9 +8,10 @@ from grid.errors import SpecError
 from variants.operator import Operator
 from variants.papers.arguments import checked
 
-Paper = Literal["000", "001", "002", "003", "004", "beyond"]
+Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
 
 PAPERS: Mapping[Paper, str] = {
+    "baseline": "Baseline",
     "000": "Affine-Scaled Attention (arXiv 2602.23057)",
     "001": "Principled Attention (R. Vermillion, draft)",
     "002": "Integral Transformer (arXiv 2508.18387)",
