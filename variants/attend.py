@@ -86,16 +86,20 @@ def prepared(
     operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
 ) -> tuple[Tensor, Tensor]:
     """Semantic channels prepared, then given their positions; gate channels as they are."""
-    semantic = q.shape[-1] - operator.gate.channels
-    q_own, k_own = operator.preparation.prepared(
-        q[..., :semantic], k[..., :semantic], **by_stage(numbers)["preparation"]
-    )
+    (q_own, q_gate), (k_own, k_gate) = _parted(operator, q), _parted(operator, k)
+    q_own, k_own = operator.preparation.prepared(q_own, k_own, **by_stage(numbers)["preparation"])
     if positions.rotates:
         signals = operator.signals.count if operator.signals.rotary == "per_signal" else 1
         q_own, k_own = positions.rotate(q_own, signals=signals), positions.rotate(k_own, signals=signals)
-    if not operator.gate.channels:
+    if q_gate is None or k_gate is None:
         return q_own, k_own
-    return torch.cat((q_own, q[..., semantic:]), -1), torch.cat((k_own, k[..., semantic:]), -1)
+    return torch.cat((q_own, q_gate), -1), torch.cat((k_own, k_gate), -1)
+
+
+def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Semantic channels of queries or keys, and the gate's; a slice of all channels would cost a copy of gradients."""
+    own = operator.gate.channels
+    return (x[..., :-own], x[..., -own:]) if own else (x, None)
 
 
 def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
@@ -131,11 +135,11 @@ def finished(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
 
 def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
     """a [S?, B, H, T_q, T_k], with the learned key's column first where there is one; not masked."""
-    semantic = heads.q.shape[-1] - operator.gate.channels
-    q, k = heads.q[..., :semantic], heads.k[..., :semantic]
+    (q, q_gate), (k, k_gate) = _parted(operator, heads.q), _parted(operator, heads.k)
     z = _products(operator, q, k, heads.distance, value)
     z = z if heads.bias is None else z + heads.bias
-    z = z.masked_fill(~mask, 0)
+    if operator.forgetting.label != "none" or operator.margin.label != "none":  # what is hidden reaches no gradient
+        z = z.masked_fill(~mask, 0)
     lowering = operator.forgetting.lowering(z, mask, **value["forgetting"])
     z = z if lowering is None else z - lowering
     if key is not None:
@@ -147,8 +151,8 @@ def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, 
     gamma = operator.normaliser.relevance(**value["normaliser"])
     c = operator.margin.factor(count, **value["margin"])
     a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
-    if operator.gate.channels:
-        b = operator.gate.suppression(heads.q[..., semantic:], heads.k[..., semantic:], **value["gate"])
+    if q_gate is not None and k_gate is not None:
+        b = operator.gate.suppression(q_gate, k_gate, **value["gate"])
         a = a - (b if key is None else F.pad(b, (1, 0)))
     return a
 

@@ -97,7 +97,8 @@ class Transformer(nn.Module):
         biases = self._position_biases(length, hidden.device)
         for layer, attention in zip(self.layers, self._attentions(), strict=True):
             hidden = layer(hidden, mask, biases.get(attention.heads))
-        hidden = hidden[:, self.backbone.sink_tokens :]
+        if self.sink is not None:
+            hidden = hidden[:, self.backbone.sink_tokens :]
         for last in (self.norm, self.predictor):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]

@@ -146,15 +146,16 @@ class _Folded:
     def _attention(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         columns, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
         mask = self._mask()
-        if mask is None:
+        if columns and mask is None:
             q = F.pad(q, (0, 0, columns, 0))
-        elif columns:
+        elif columns and mask is not None:
             mask = F.pad(mask, (columns, 0), value=True if mask.dtype == torch.bool else 0.0)
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
         q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
         output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale)
-        return output.reshape(*front, *output.shape[-2:])[..., columns if mask is None else 0 :, :]
+        output = output.reshape(*front, *output.shape[-2:])
+        return output[..., columns:, :] if columns and mask is None else output
 
     def _mask(self) -> Tensor | None:
         """What the kernel is told; None where causal says it all."""
