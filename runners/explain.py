@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import variants
 from grid.spec import Spec
-from runners.blueprint import shapes_only
 from runners.code import SOURCE
 from runners.lookup import find_kind, find_model
 from runners.stage_words import NumberRow, formula, number_rows, options, source_of
 from variants import Backbone, Operator, Tokens, Transformer
+from variants.blueprint import shapes_only
 from variants.papers.named import PAPERS, Named, catalogue
 from variants.paths.choose import PATHS
 from variants.stage import Stage
@@ -177,7 +177,11 @@ def added_parameters(operator: Operator, model: Backbone) -> tuple[int | None, s
     """How many parameters the operator adds to softmax in every layer of `model`; None and the reason if unfit."""
     try:
         operator.check(
-            heads=model.heads, kv_heads=model.key_heads, head_width=model.head_width, positions=model.positions
+            heads=model.heads,
+            kv_heads=model.key_heads,
+            head_width=model.head_width,
+            positions=model.positions,
+            causal=model.causal,
         )
     except ValueError as error:
         return None, str(error)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from grid.errors import SpecError
 from grid.spec import Choice
-from runners.blueprint import shapes_only
 from runners.explain import Argument, Explanation, Part, different, explain
 from runners.explain_text import NUMBER_HEADINGS, added_words
 from runners.lookup import KindRow, find_kind, presets, stage_kinds
@@ -18,6 +17,7 @@ from runners.weight_profile import DIGITS, LAST, Profile, profiles
 from runners.weight_svg import drawing
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.attend import mixed
+from variants.blueprint import shapes_only
 from variants.papers.named import PAPERS, Named, catalogue
 
 INTRO = """# Operators

@@ -3,7 +3,6 @@
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
 
-import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from grid.errors import SpecError
@@ -11,6 +10,7 @@ from grid.spec import OutsideKey, Spec
 from runners.optimisers import Training
 from runners.tasks import Task
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
+from variants.blueprint import shapes_only
 from variants.paths.choose import PathName, choose
 
 
@@ -94,7 +94,7 @@ def _model(
 
 @lru_cache(maxsize=4096)
 def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
-    with torch.device("meta"):
+    with shapes_only():
         model = _model(backbone, operators, inputs, 0, "auto")
     return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
 

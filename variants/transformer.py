@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from variants.backbone import Backbone
 from variants.block import Attention, Block, Place, normalisation
+from variants.blueprint import shapes_only
 from variants.operator import Operator, distances
 from variants.parameters import NumberParameters
 from variants.paths.choose import PathName
@@ -190,5 +191,5 @@ def _count(model: nn.Module) -> int:
 
 @lru_cache(maxsize=256)
 def _softmax_parameters(backbone: Backbone, inputs: Scalars | Tokens) -> int:
-    with torch.device("meta"):
+    with shapes_only():
         return _count(Transformer(backbone, [Operator()] * backbone.layers, inputs=inputs, seed=0))
