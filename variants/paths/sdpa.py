@@ -50,10 +50,10 @@ def cannot(operator: Operator) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Output [B, H, T, D]. A query that sees nothing gets 0, or what the learned columns hold."""
-    given = heads.v.dtype
+    given = working = heads.v.dtype
     if _scales(operator) or heads.bias is not None:  # a factor or a bias rounded to few bits moves large logits
         working = torch.promote_types(given, torch.float32)
-        heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
+    heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     return _Folded(operator, heads, by_stage(numbers)).output().to(given)
 
 

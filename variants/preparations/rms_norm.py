@@ -39,11 +39,13 @@ class RMSNorm(Preparation):
     """What keeps a zero vector from being divided by 0; 1e-6 in released code."""
 
     def prepared(self, q: Tensor, k: Tensor, *, query_gain: Tensor, key_gain: Tensor) -> tuple[Tensor, Tensor]:
-        return self._normed(q) * query_gain.to(q), self._normed(k) * key_gain.to(k)
+        q, k = self._normed(q), self._normed(k)
+        return q * query_gain.to(q), k * key_gain.to(k)
 
     def _normed(self, x: Tensor) -> Tensor:
+        """In float32 or more, and left there: rounded again, large logits would move."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        return (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()).to(x.dtype)
+        return wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
     def oracle(
         self, q: list[float], k: list[float], *, query_gain: list[float], key_gain: list[float]

@@ -1,11 +1,16 @@
 """The battery: every law, tried on an operator, and what came of it."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from traceback import walk_tb
 from typing import NamedTuple
 
 from variants.operator import Operator
 from variants.proof import gradients, layers, limits, models, numbers, precision, starts, symmetry, values, visibility
+from variants.proof.inputs import fit
 from variants.proof.law import Law, LawBroken, NothingStated
+from variants.stage import Stage
 
 LAWS: tuple[Law, ...] = (
     *values.LAWS,
@@ -36,6 +41,8 @@ class Finding(NamedTuple):
     """What was expected and what came, where the law does not hold."""
     stated: bool = True
     """Whether there was anything to try. Where there was not, nothing is broken either."""
+    raised: str = ""
+    """Where the formula raised an error, and which: "N.weights, mine.py:23: RuntimeError"; nothing where none did."""
 
     @property
     def proved(self) -> bool:
@@ -53,12 +60,20 @@ def find(operator: Operator, law: Law) -> Finding:
     except LawBroken as broken:
         return Finding(law.name, kept=False, declared=declared, words=str(broken))
     except Exception as error:  # noqa: BLE001  # a user's formula raises anything
-        return Finding(law.name, kept=False, declared=None, words=_told(error))
+        place = f"{_place(operator, error)}: {type(error).__name__}"
+        return Finding(law.name, kept=False, declared=None, words=f"{place}: {error}", raised=place)
     return Finding(law.name, kept=True, declared=declared, words="")
 
 
-def _told(error: Exception) -> str:
-    return f"expected a value, came {type(error).__name__}: {error}"
+def _place(operator: Operator, error: Exception) -> str:
+    """The innermost line in a file that defines one of the operator's choices; else the innermost there is."""
+    heads = fit(operator).heads
+    choices = [*operator.stages().values(), *(operator.score.of_head(head, heads)[0] for head in range(heads))]
+    classes = {each for choice in choices for each in type(choice).__mro__ if issubclass(each, Stage)}
+    files = {getattr(sys.modules.get(each.__module__), "__file__", None) for each in classes}
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    code, line = next((each for each in reversed(frames) if each[0].co_filename in files), frames[-1])
+    return f"{code.co_qualname}, {Path(code.co_filename).name}:{line}"
 
 
 def prove(operator: Operator) -> Iterator[Finding]:
