@@ -1,5 +1,7 @@
 """Laws that hold for every operator there is. A new choice is found and proved here without a line of its own."""
 
+import math
+import re
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
@@ -21,10 +23,15 @@ from variants.proof.inputs import refined, with_number
 from variants.proof.law import near
 from variants.readouts.value_bias import ValueBias
 from variants.scored import Scores
+from variants.scores.exponential import Exponential
 from variants.scores.identity import Identity
+from variants.scores.square import Square
+from variants.scores.ssa import SSA
+from variants.stages import PlainScore
 from variants.transforms.temperature import Temperature
 
 EXAMPLES = examples()
+BY_NAME = {law.name: law for law in LAWS}
 
 
 @pytest.mark.parametrize("law", LAWS, ids=[law.name.replace(" ", "-") for law in LAWS])
@@ -190,7 +197,57 @@ def test_an_error_in_a_formula_is_a_law_broken(defining: None) -> None:
 
     finding = find(Operator(normaliser=Fails()), LAWS[0])
     assert not finding.proved
-    assert finding.words == "expected a value, came RuntimeError: no such thing as None"
+    told = r"Fails\.weights, test_every_operator\.py:\d+: RuntimeError"
+    assert re.fullmatch(told, finding.raised)
+    assert finding.words == f"{finding.raised}: no such thing as None"
+
+
+def test_a_score_is_compared_by_itself_and_told_in_its_own_terms(defining: None) -> None:
+    class Doubled(Exponential):
+        kind: Literal["doubled_in_a_test"] = "doubled_in_a_test"  # type: ignore[assignment]
+
+        def oracle(self, a: float) -> float:  # a factor that the sum divides out again
+            return 2 * math.exp(a)
+
+    class Below(Square):
+        kind: Literal["below_in_a_test"] = "below_in_a_test"  # type: ignore[assignment]
+
+        def score(self, a: Tensor) -> Tensor:
+            return a.square() - 0.1
+
+        def oracle(self, a: float) -> float:
+            return a * a - 0.1
+
+    class Overflows(SSA):
+        kind: Literal["overflows_in_a_test"] = "overflows_in_a_test"  # type: ignore[assignment]
+
+        def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
+            return super().log_score(a, n=n, b=b) + 0 * a.square()
+
+    law = BY_NAME["score"]
+    assert broken(Operator(score=Doubled())) == {"score"}
+    assert find(Operator(score=Doubled()), law).words == (
+        "f(-30): the oracle says 1.87152e-13, the function gives 9.35762e-14 (log_score: ln f = -30)"
+    )
+    assert find(Operator(score=Below()), law).words == (
+        "f(-0.001): score 'below_in_a_test' says it is not below 0, the function gives -0.099999"
+    )
+    far = find(Operator(score=Overflows()), law).words
+    assert re.fullmatch(r"f\(-1e\+25\), n=\d.*, b=\d.*: ln f in float32 is nan; it is finite everywhere", far)
+
+
+def test_a_score_that_jumps_at_0_has_no_slope_there(defining: None) -> None:
+    class Jumps(PlainScore):
+        source: ClassVar[str] = "a test"
+        kind: Literal["jumps_in_a_test"] = "jumps_in_a_test"
+
+        def score(self, a: Tensor) -> Tensor:
+            return a + a.detach().sign()
+
+        def oracle(self, a: float) -> float:
+            return a + (a > 0) - (a < 0)
+
+    assert find(Operator(score=Jumps(), normaliser=Absolute()), BY_NAME["slope at zero"]).kept
 
 
 def test_a_law_that_is_said_to_be_broken_and_is_kept_is_found(defining: None) -> None:

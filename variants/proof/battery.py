@@ -7,15 +7,30 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from variants.operator import Operator
-from variants.proof import gradients, layers, limits, models, numbers, precision, starts, symmetry, values, visibility
+from variants.proof import (
+    extremes,
+    gradients,
+    layers,
+    limits,
+    models,
+    numbers,
+    precision,
+    scores,
+    starts,
+    symmetry,
+    values,
+    visibility,
+)
 from variants.proof.inputs import fit
 from variants.proof.law import Law, LawBroken, NothingStated
 from variants.stage import Stage
 
 LAWS: tuple[Law, ...] = (
+    *extremes.LAWS,
+    *scores.LAWS,
+    *visibility.LAWS,
     *values.LAWS,
     *limits.LAWS,
-    *visibility.LAWS,
     *numbers.LAWS,
     *gradients.LAWS,
     *symmetry.LAWS,
@@ -24,7 +39,7 @@ LAWS: tuple[Law, ...] = (
     *models.LAWS,
     *precision.LAWS,
 )
-"""All laws, the cheapest and most telling first."""
+"""All laws, the most telling first."""
 
 MAY_BREAK = ("causality", "prefix", "heads")
 """The laws that an operator may break, when it says so in `breaks`."""
@@ -73,7 +88,8 @@ def _place(operator: Operator, error: Exception) -> str:
     files = {getattr(sys.modules.get(each.__module__), "__file__", None) for each in classes}
     frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     code, line = next((each for each in reversed(frames) if each[0].co_filename in files), frames[-1])
-    return f"{code.co_qualname}, {Path(code.co_filename).name}:{line}"
+    name = code.co_qualname.rpartition("<locals>.")[2]
+    return f"{name}, {Path(code.co_filename).name}:{line}"
 
 
 def prove(operator: Operator) -> Iterator[Finding]:

@@ -26,17 +26,41 @@ class Law(NamedTuple):
     """Returns, or raises LawBroken or NothingStated."""
 
 
+class Telling(NamedTuple):
+    """How a difference is told."""
+
+    axes: tuple[str, ...] = ()
+    """What the indices count; without them the place is told as a list."""
+    expected: str = "expected"
+    came: str = "came"
+
+    def place(self, at: list[int]) -> str:
+        """Where it is: "head 1, query 6, channel 2"."""
+        if not self.axes:
+            return str(at)
+        return ", ".join(f"{axis} {index}" for axis, index in zip(self.axes, at, strict=True))
+
+
+OUTPUT = Telling(("sequence", "head", "query", "channel"))
+"""Of two outputs [B, H, T, D]."""
+ORACLE = Telling(("head", "query", "channel"), "the oracle says", "the function")
+"""Of an output [H, T, D] and the oracle's."""
+
+
 def require(holds: bool, words: str) -> None:  # noqa: FBT001
     """Raise LawBroken with `words` unless it holds."""
     if not holds:
         raise LawBroken(words)
 
 
-def near(came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+def near(
+    came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol: float = 0.0, telling: Telling | None = None
+) -> None:
     """Raise LawBroken unless |came - expected| <= atol + rtol |expected| everywhere; NaN equals nothing.
 
     `inputs` says for which inputs, for the text.
     """
+    telling = telling or Telling()
     came, expected = came.detach(), expected.detach()
     require(came.shape == expected.shape, f"expected shape {[*expected.shape]}, came {[*came.shape]}, for {inputs}")
     excess = (came - expected).abs() - (atol + rtol * expected.abs())
@@ -46,8 +70,9 @@ def near(came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol
     worst = torch.where(wrong, excess.nan_to_num(torch.inf), -torch.inf).argmax().item()
     at = [int(index) for index in torch.unravel_index(torch.tensor(worst), came.shape)]
     raise LawBroken(
-        f"expected {expected.flatten()[int(worst)].item():.9g}, came {came.flatten()[int(worst)].item():.9g} at {at} "
-        f"({int(wrong.sum())} of {came.numel()} entries), for {inputs}"
+        f"{telling.expected} {expected.flatten()[int(worst)].item():.9g}, {telling.came} "
+        f"{came.flatten()[int(worst)].item():.9g} at {telling.place(at)} ({int(wrong.sum())} of {came.numel()} "
+        f"entries), for {inputs}"
     )
 
 

@@ -13,11 +13,12 @@ from variants.links import Link
 from variants.number import Contrast, Matrix, Number
 from variants.operator import Operator, causal
 from variants.positions.rotary import Rotary
-from variants.proof.law import Law, near
-from variants.proof.oracle import Rows, attend_in_floats
+from variants.proof.law import Law, Telling, near
+from variants.proof.oracle import Added, Rows, attend_in_floats
 from variants.proof.tiny import LENGTH, attentions, model_of, own_heads, predicted, sequences, tiny
 from variants.proof.values import EXACT
 
+_TOLD = Telling(("token", "channel"), "the oracle says", "the layer")
 _TOKENS = 5
 _CHANGED = 7
 _LINKS: Mapping[Link, Callable[[float], float]] = {
@@ -43,7 +44,8 @@ def _layer(operator: Operator) -> None:
         attention = _drawn(Attention(backbone, each, Place(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.kind} positions, numbers per {axis}"  # type: ignore[attr-defined]
-        near(attention(x[None])[0], torch.tensor(_in_floats(attention, x), dtype=torch.float64), words, **EXACT)
+        expected = torch.tensor(_in_floats(attention, x), dtype=torch.float64)
+        near(attention(x[None])[0], expected, words, **EXACT, telling=_TOLD)
 
 
 def _rotary(operator: Operator, wider: int) -> Backbone | None:
@@ -84,7 +86,7 @@ def _in_floats(attention: Attention, x: Tensor) -> Rows:
     numbers = {name: _number(attention, name, q, rows) for name in attention.operator.numbers()}
     seen = causal(len(rows), len(rows)).tolist()
     positions = attention.positions if isinstance(attention.positions, Rotary) else None
-    found = attend_in_floats(attention.operator, (q, k, v), seen, numbers, positions)
+    found = attend_in_floats(attention.operator, (q, k, v), seen, numbers, Added(positions))
     return _linear(attention.out, [[each for head in found for each in head[t]] for t in range(len(rows))])
 
 

@@ -31,6 +31,9 @@ def _granularity(operator: Operator) -> None:
         expected, coarsest, start = None, refined(operator, name)[0][0], None
         for per, each in refined(operator, name):
             model = model_of(each).eval()
+            for attention in attentions(model):
+                attention.qkv.weight.data *= 30  # numbers that act on logits matter,
+                attention.out.weight.data *= 30  # and what attention gives is not small beside the rest
             start = _without_noise(model, each, name, start)
             came = model(sequences()).detach()
             if expected is None:

@@ -2,7 +2,7 @@
 
 import cmath
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
@@ -15,19 +15,28 @@ Rows = list[Row]
 Value = float | Row | Rows
 
 
+class Added(NamedTuple):
+    """What positions do."""
+
+    rotary: Rotary | None = None
+    """Turns all channels of a signal."""
+    bias: list[Rows] | None = None
+    """[H][T][T], added to the logits of the sequence's keys."""
+
+
 def attend_in_floats(
     operator: Operator,
     heads: tuple[list[Rows], list[Rows], list[Rows]],
     seen: list[list[bool]],
     numbers: Mapping[str, Tensor],
-    rotary: Rotary | None = None,
+    added: Added | None = None,
 ) -> list[Rows]:
     """Output [H][T][D] of one sequence; `heads` are q, k [H][T][D + G] and v [H][T][D], `seen` the model's mask [T][T].
 
     `numbers` by "stage.field" without the batch's axis: scalars [H or 1, T or 1, 1], vectors and matrices alike.
-    `rotary` positions turn all channels of a signal.
+    `added` is what positions do; None for nothing.
     """
-    return _Floats(operator, heads, seen, numbers, rotary).output()
+    return _Floats(operator, heads, seen, numbers, added or Added()).output()
 
 
 def _turned(row: Row, position: int, base: float, slices: int) -> Row:
@@ -49,9 +58,10 @@ class _Floats:
         heads: tuple[list[Rows], list[Rows], list[Rows]],
         seen: list[list[bool]],
         numbers: Mapping[str, Tensor],
-        rotary: Rotary | None,
+        added: Added,
     ) -> None:
         q, k, self._v = heads
+        rotary, self._bias = added
         self._operator, self._tensors = operator, numbers
         self._heads, self._length = len(q), len(q[0])
         tokens = range(self._length)
@@ -114,11 +124,16 @@ class _Floats:
         q, k = self._q[head], self._k[head]
         return [
             [
-                self._transformed(head, i, self._product(head, q[i], k[j], i - j, signal)) if self._seen[i][j] else 0.0
+                self._transformed(head, i, self._product(head, q[i], k[j], i - j, signal)) + self._added(head, i, j)
+                if self._seen[i][j]
+                else 0.0
                 for j in range(self._length)
             ]
             for i in range(self._length)
         ]
+
+    def _added(self, head: int, i: int, j: int) -> float:
+        return 0.0 if self._bias is None else self._bias[head][i][j]
 
     def _transformed(self, head: int, i: int, z: float) -> float:
         return self._operator.transform.oracle(z, **self._own("transform", head, i))

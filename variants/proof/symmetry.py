@@ -7,7 +7,7 @@ from variants.operator import Operator, causal
 from variants.paths.choose import PATHS
 from variants.positions.none import NoPositions
 from variants.proof.inputs import Inputs, fit, random_inputs
-from variants.proof.law import Law, finite, near, require
+from variants.proof.law import OUTPUT, Law, finite, near, require
 from variants.proof.values import EXACT
 from variants.proof.visibility import gradients, output
 
@@ -16,7 +16,7 @@ def _sequences(operator: Operator) -> None:
     inputs = random_inputs(operator, batch=3)
     turned = [2, 0, 1]
     came = output(operator, inputs.batch(chosen=turned))
-    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT)
+    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT, telling=OUTPUT)
 
 
 def _heads(operator: Operator) -> None:
@@ -24,7 +24,7 @@ def _heads(operator: Operator) -> None:
     inputs = random_inputs(operator, heads=count)
     turned = [*range(1, count), 0]
     came = output(operator, inputs.heads(chosen=turned))
-    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT)
+    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT, telling=OUTPUT)
 
 
 def _json(operator: Operator) -> None:

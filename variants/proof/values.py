@@ -1,22 +1,31 @@
 """Laws of the value: what it is in plain floats, and at any numbers."""
 
-import math
 from collections.abc import Iterator
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants.attend import attend
+from variants.attend import Heads, attend, mixed, prepared
 from variants.links import Link
 from variants.number import Matrix
 from variants.operator import Operator, causal
-from variants.proof.inputs import Inputs, random_inputs, with_number
-from variants.proof.law import Law, LawBroken, NothingStated, near
-from variants.proof.oracle import attend_in_floats
-from variants.stages import Score
+from variants.positions.alibi import Alibi
+from variants.positions.none import NoPositions
+from variants.proof.inputs import Inputs, fit, random_inputs, with_number
+from variants.proof.law import ORACLE, Law, NothingStated, near
+from variants.proof.oracle import Added, attend_in_floats
 
-EXACT = {"rtol": 1e-10, "atol": 1e-12}
+
+class Exact(TypedDict):
+    """A tolerance."""
+
+    rtol: float
+    atol: float
+
+
+EXACT: Exact = {"rtol": 1e-10, "atol": 1e-12}
 """Two ways to compute the same in float64."""
 
 _EXTREMES: dict[Link, tuple[float, ...]] = {
@@ -50,10 +59,15 @@ def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str
     """The last sequence of the batch, against the oracle."""
     last = inputs.q.shape[0] - 1
     came = attend(operator, inputs.q, inputs.k, inputs.v, mask=mask, numbers=inputs.numbers).output[last]
-    numbers = {name: value[last if value.shape[0] > 1 else 0] for name, value in inputs.numbers.items()}
-    heads = (inputs.q[last].tolist(), inputs.k[last].tolist(), inputs.v[last].tolist())
-    expected = attend_in_floats(operator, heads, mask.tolist(), numbers)
-    near(came, torch.tensor(expected, dtype=torch.float64), words, **EXACT)
+    near(came, _floats(operator, inputs, mask, last), words, **EXACT, telling=ORACLE)
+
+
+def _floats(operator: Operator, inputs: Inputs, mask: Tensor, at: int, added: Added | None = None) -> Tensor:
+    """What the oracle says of one sequence [H, T, D] with a mask [T, T]."""
+    numbers = {name: value[at if value.shape[0] > 1 else 0] for name, value in inputs.numbers.items()}
+    heads = (inputs.q[at].tolist(), inputs.k[at].tolist(), inputs.v[at].tolist())
+    found = attend_in_floats(operator, heads, mask.tolist(), numbers, added)
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def _oracle(operator: Operator) -> None:
@@ -102,55 +116,38 @@ def _accepts(operator: Operator, name: str, value: float) -> bool:
     return True
 
 
-def _identities(operator: Operator) -> None:
-    """Every score's, by itself: relative to what it tends to."""
-    if not operator.score.identities:
-        raise NothingStated
-    a = torch.linspace(-6, 6, 101, dtype=torch.float64)
-    for identity in operator.score.identities:
-        numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in identity.numbers.items()}
-        other = Score.members().get(identity.to)
-        if other is None:
-            raise LawBroken(f"{operator.score.label!r} tends to {identity.to!r}, and there is no such score")
-        came, expected = _scored(operator.score, a, numbers), _scored(other.example(), a, {})
-        near(came, expected, f"{operator.score.label} with {dict(identity.numbers)}", rtol=identity.within)
+def _bias_and_masks(operator: Operator) -> None:
+    """A mask of its own for every sequence, and what positions add to the logits of an operator that admits it."""
+    inputs, made = random_inputs(operator, length=7, seed=8), torch.Generator().manual_seed(2)
+    batch, heads = inputs.q.shape[:2]
+    mask = causal(7, 7) & (torch.rand(batch, 1, 7, 7, generator=made) < 0.6)
+    bias = torch.randn(1, heads, 7, 7, generator=made, dtype=torch.float64) if _admits_bias(operator) else None
+    q, k = prepared(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+    came = mixed(operator, Heads(q, k, inputs.v, mask, bias), inputs.numbers).output
+    added = None if bias is None else Added(bias=bias[0].tolist())
+    for at in range(batch):
+        expected = _floats(operator, inputs, mask[at, 0], at, added)
+        words = f"sequence {at} with a mask of its own{'' if bias is None else ' and a position bias'}"
+        near(came[at], expected, words, **EXACT, telling=ORACLE)
 
 
-def _scored(score: Score, a: Tensor, numbers: dict[str, Tensor]) -> Tensor:
-    found = score.scores(a[None], torch.ones(1, len(a), dtype=torch.bool), **numbers)
-    if found.plain is not None:
-        return found.plain[0]
-    assert found.log is not None
-    return (found.log.exp() if found.sign is None else found.log.exp() * found.sign)[0]
-
-
-def _slope_at_zero(operator: Operator) -> None:
-    """At a logit of 0, where all logits of a fresh model are, the gradient is a slope the score has there."""
-    step = math.ulp(1.0) ** 0.5
-    inputs = random_inputs(operator, length=1)
-    numbers = {
-        name.removeprefix("score."): value[:1, :, :1] for name, value in inputs.numbers.items() if "score." in name
-    }
-    a = torch.zeros(1, inputs.q.shape[1], 1, 3, dtype=torch.float64)
-    mask = torch.ones(1, 3, dtype=torch.bool)
-
-    def value(logits: Tensor) -> Tensor:
-        found = operator.score.scores(logits, mask, **numbers)
-        shown = found.log if found.log is not None else found.plain
-        assert shown is not None
-        return shown
-
-    start = a.clone().requires_grad_()
-    (came,) = torch.autograd.grad(value(start).sum(), start, allow_unused=True, materialize_grads=True)
-    left, right = (value(a) - value(a - step)) / step, (value(a + step) - value(a)) / step
-    low, high = torch.minimum(left, right) - 1e-5, torch.maximum(left, right) + 1e-5
-    near(came, came.clamp(low, high), f"the slope of score {operator.score.label!r} at a logit of 0")
+def _admits_bias(operator: Operator) -> bool:
+    joined, found = operator.merge.heads_joined, fit(operator)
+    heads, width = found.heads * joined, found.channels // joined
+    try:
+        operator.check(heads=heads, kv_heads=heads, head_width=width, positions=Alibi())
+    except ValueError:
+        return False
+    return True
 
 
 LAWS = (
     Law("oracle", "In plain floats, without tensors, it is the same under every mask.", _oracle),
     Law("few keys", "A query that sees one or two keys gets what the plain floats say.", _few_keys),
     Law("any numbers", "At the borders of its numbers' ranges it is what the plain floats say.", _any_numbers),
-    Law("identities", "Its score tends to what the score says it tends to.", _identities),
-    Law("slope at zero", "At a logit of 0 the score's gradient is one of its slopes there.", _slope_at_zero),
+    Law(
+        "bias and masks",
+        "With a position bias and a mask per sequence it is what the plain floats say.",
+        _bias_and_masks,
+    ),
 )

@@ -6,7 +6,7 @@ from torch import Tensor
 from variants.attend import attend
 from variants.operator import Operator, causal
 from variants.proof.inputs import Inputs, random_inputs
-from variants.proof.law import Law, finite, near
+from variants.proof.law import OUTPUT, Law, LawBroken, finite, near
 
 _LENGTH = 13
 _HIDDEN = 9
@@ -20,13 +20,31 @@ def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Te
 def _causality(operator: Operator) -> None:
     inputs, other = random_inputs(operator), random_inputs(operator, seed=1)
     came = output(operator, inputs.joined(other, 7))[:, :, :7]
-    near(came, output(operator, inputs)[:, :, :7], "another future, from the eighth of 13 tokens on")
+    expected = output(operator, inputs)
+    if not torch.equal(came, expected[:, :, :7]):
+        _tell_leak(operator, inputs, other, expected)
+    near(came, expected[:, :, :7], "another future, from the eighth of 13 tokens on", telling=OUTPUT)
+
+
+def _tell_leak(operator: Operator, inputs: Inputs, other: Inputs, before: Tensor) -> None:
+    """Raise LawBroken with the first key that an earlier query sees, if one alone shows it."""
+    for key in range(7, _LENGTH):
+        alone = inputs.joined(other.joined(inputs, key + 1), key)
+        moved = (output(operator, alone) - before)[:, :, :key].abs().amax((0, 3))
+        if moved.amax() > 0:
+            head, query = divmod(int(moved.argmax()), key)
+            raise LawBroken(
+                f"head {head}, query {query} sees key {key}, which comes later: with another token there its output "
+                f"moves by {moved.amax():.3g}"
+            )
 
 
 def _prefix(operator: Operator) -> None:
     inputs = random_inputs(operator)
     expected = output(operator, inputs)[:, :, :7]
-    near(output(operator, inputs.prefix(7)), expected, "the first 7 of 13 tokens", rtol=1e-11, atol=1e-13)
+    near(
+        output(operator, inputs.prefix(7)), expected, "the first 7 of 13 tokens", rtol=1e-11, atol=1e-13, telling=OUTPUT
+    )
 
 
 def _hidden(operator: Operator) -> None:
@@ -39,7 +57,8 @@ def _hidden(operator: Operator) -> None:
         k, v = _filled(inputs.k, garbage), _filled(inputs.v, garbage)
         came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
         for name, value in came.items():
-            near(value, expected[name], f"{garbage:g} in key and value 9 of 13, which is hidden: {name}")
+            words = f"{garbage:g} in key and value 9 of 13, which is hidden: {name}"
+            near(value, expected[name], words, telling=OUTPUT if name == "output" else None)
     expected = _with_gradients(operator, inputs, mask, of_others=True)
     for garbage in (0.0, 20.0, -20.0):
         numbers = {name: _one_other(value, other.numbers[name]) for name, value in inputs.numbers.items()}

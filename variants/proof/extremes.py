@@ -1,0 +1,42 @@
+"""Laws of finite numbers: on ordinary inputs, and where logits are large."""
+
+import torch
+
+from variants.operator import Operator
+from variants.proof.inputs import Inputs, random_inputs
+from variants.proof.law import Law, NothingStated, finite
+from variants.proof.scores import overflows
+from variants.proof.visibility import gradients, output
+
+_SCALES = {1e2: 10.0, 1e4: 100.0}
+"""Size of the logits of a scaled product: what queries and keys are multiplied by."""
+_LARGEST = 8.0
+"""A logit of standard normal channels is never as many times its size."""
+
+
+def _finite(operator: Operator) -> None:
+    _all_finite(operator, random_inputs(operator), "on ordinary inputs")
+
+
+def _large(operator: Operator) -> None:
+    """In float32. Where nothing but a count divides, of scores that float32 can hold."""
+    sizes = [size for size in _SCALES if operator.normaliser.shared or not overflows(operator, _LARGEST * size)]
+    if not sizes:
+        raise NothingStated
+    for size in sizes:
+        inputs = random_inputs(operator, seed=11, scale=_SCALES[size]).to(torch.float32)
+        _all_finite(operator, inputs, f"in float32, on logits of about +-{size:g}")
+
+
+def _all_finite(operator: Operator, inputs: Inputs, words: str) -> None:
+    there = inputs.following()
+    came = output(operator, there)
+    finite(came, f"the output {words}")
+    for name, found in gradients(came.sum(), there).items():
+        finite(found, f"the {name} {words}")
+
+
+LAWS = (
+    Law("finite", "On ordinary inputs outputs and gradients are finite.", _finite),
+    Law("large logits", "On logits of 100 and 10 000 outputs and gradients are finite in float32.", _large),
+)
