@@ -20,7 +20,8 @@ from runners.trial import Trial
 from variants.operator import KINDS, Operator
 from variants.papers.named import catalogue
 from variants.proof.battery import LAWS, Finding, find
-from variants.proof.examples import around, distinct, examples, family
+from variants.proof.examples import around, combined, distinct, examples, family
+from variants.stage import Stage
 
 BROKEN = 4
 """The exit code where an operator breaks a law without saying so."""
@@ -29,28 +30,48 @@ BROKEN = 4
 def prove(spec: Path | None, name: str | None) -> int:
     """Try every law on every operator of a spec file, or of the package; one line for each on stdout.
 
+    Once those of a spec file keep their laws, the file's choices are tried beside every other as the package's are.
     `name` chooses one by its label. Returns 0, or 4 where a law is broken that the operator does not say it breaks.
 
     Raises:
         NotFoundError: no operator has that name.
         SpecError: the file cannot be run, or has neither a grid nor a choice of its own.
     """
-    operators = list(examples()) if spec is None else operators_of(spec)
+    operators, further = (list(examples()), []) if spec is None else operators_of(spec)
     if name is not None:
-        operators = _called(name, operators)
-    started = told_at = time.monotonic()
-    failed = 0
+        operators, further = _called(name, operators + further), []
+    started = time.monotonic()
+    failed = _proved(operators)
+    tried = operators if failed else operators + further
+    failed += 0 if failed else _proved(further)
+    many = f"{len(tried)} operator{'s' if len(tried) > 1 else ''}"
+    told = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
+    more = len(operators + further) - len(tried)
+    left = f"; {more} combinations of its choices were not tried, mend these first" if more else ""
+    say(f"{many} in {duration(time.monotonic() - started)}: {told}{left}")
+    return BROKEN if failed else 0
+
+
+def _proved(operators: list[Operator]) -> int:
+    """Try and tell each; how many break a law."""
+    told_at, failed = time.monotonic(), 0
     for done, operator in enumerate(operators):
         if time.monotonic() - told_at >= LINE_EVERY_S:
             told_at = time.monotonic()
             say(f"{done}/{len(operators)} operators · at {operator.label}")
-        findings = [find(operator, law) for law in LAWS]
+        findings = list(_findings(operator))
         write(line(operator, findings))
         failed += not all(finding.proved for finding in findings)
-    many = f"{len(operators)} operator{'s' if len(operators) > 1 else ''}"
-    told = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
-    say(f"{many} in {duration(time.monotonic() - started)}: {told}")
-    return BROKEN if failed else 0
+    return failed
+
+
+def _findings(operator: Operator) -> Iterator[Finding]:
+    """Of every law; where numbers are not finite the others would say so again, and are not tried."""
+    for law in LAWS:
+        finding = find(operator, law)
+        yield finding
+        if law.name == "finite" and not finding.proved and not finding.raised:
+            return
 
 
 def line(operator: Operator, findings: list[Finding]) -> str:
@@ -59,25 +80,41 @@ def line(operator: Operator, findings: list[Finding]) -> str:
     kept = sum(finding.kept and finding.proved for finding in stated)
     wrong = [finding for finding in findings if not finding.proved]
     parts = [f"{operator.label}: keeps {kept} of {len(stated)} laws"]
+    left = len(LAWS) - len(findings)
+    parts += [f"{left} not tried"] if left else []
     silent = [finding.law for finding in findings if not finding.stated]
     parts += [f"nothing stated for {', '.join(silent)}"] if silent else []
     parts += [f"breaks {each.law}, as it says: {each.declared}" for each in findings if each.proved and not each.kept]
     if wrong:
         parts.append(f"BREAKS {', '.join(each.law for each in wrong)}")
-    return "\n".join(["; ".join(parts), *(f"  {each.law}: {_wrong(each)}" for each in wrong)])
+    return "\n".join(["; ".join(parts), *_wrong(wrong)])
 
 
-def _wrong(finding: Finding) -> str:
-    return finding.words or f"it says that it breaks this law ({finding.declared}), and keeps it"
+def _wrong(findings: list[Finding]) -> Iterator[str]:
+    """A line per law; an error that is raised at one place is told once."""
+    at = Counter(finding.raised for finding in findings if finding.raised)
+    for finding in findings:
+        words = finding.words or f"it says that it breaks this law ({finding.declared}), and keeps it"
+        if not finding.raised:
+            yield f"  {finding.law}: {words}"
+        elif at[finding.raised]:
+            more = at.pop(finding.raised) - 1
+            yield f"  {finding.law}: {words}" + (f"; and {more} more law{'s' if more > 1 else ''}" if more else "")
 
 
-def operators_of(spec: Path) -> list[Operator]:
-    """The operators of a spec file, each once: those in its grids, around its choices, and its named ones."""
+def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
+    """The operators of a spec file, each once: those in its grids, around its choices, and its named ones.
+
+    And those that have one of its choices beside another.
+    """
     module = import_spec_file(spec)
+    own = tuple(choice for _, choice in _choices(module))
     found = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
     if not found:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
-    return found
+    known = {operator.key for operator in found}
+    further = distinct(combined(own)) if own else []
+    return found, [operator for operator in further if operator.key not in known]
 
 
 def _in_grids(module: ModuleType) -> Iterator[Operator]:
@@ -106,11 +143,17 @@ def _inside(value: object) -> Iterator[Operator]:
             yield from _inside(each)
 
 
-def _of_choices(module: ModuleType) -> Iterator[Operator]:
+def _choices(module: ModuleType) -> Iterator[tuple[str, Stage]]:
+    """Of every stage, the choices that the file defines."""
     for stage in KINDS:
-        for kind, member in family(stage).members().items():
+        for member in family(stage).members().values():
             if member.__module__ == module.__name__:
-                yield around(stage, member.example()).changed(name=f"{stage} {kind}")
+                yield stage, member.example()
+
+
+def _of_choices(module: ModuleType) -> Iterator[Operator]:
+    for stage, choice in _choices(module):
+        yield around(stage, choice).changed(name=f"{stage} {choice.label}")
 
 
 def _of_names(module: ModuleType) -> Iterator[Operator]:

@@ -68,36 +68,70 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_a_choice_of_the_user_s_is_proved_with_a_line_on_stdout(
+def test_a_choice_of_the_user_s_is_proved_by_itself_and_beside_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert prove(write(tmp_path, SOUND), None) == 0
     out, err = capsys.readouterr()
     silent, stated = "identities, limits, ties, running means, small weights", len(LAWS) - 5
-    assert out.splitlines() == [
+    own = out.splitlines()
+    assert own[:2] == [
         f"score halved_here: keeps {stated} of {stated} laws; nothing stated for {silent}",
         f"halved: keeps {stated} of {stated} laws; nothing stated for {silent}",
     ]
+    beside = {line.partition(":")[0] for line in own[2:]}
+    assert {"score halved_here normaliser sink", "principled score halved_here"} <= beside
+    assert {"two signals score halved_here S=2", "forgetting selective score halved_here"} <= beside
+    assert all("halved_here" in name for name in beside)
     assert re.fullmatch(
-        r"2 operators in \d+ s: no law is broken that is not declared\n", err.splitlines(keepends=True)[-1]
+        rf"{len(own)} operators in \d+ s: no law is broken that is not declared\n", err.splitlines(keepends=True)[-1]
     )
+
+
+def test_what_is_wrong_beside_another_choice_only_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sunk = "return a * share + (1 if a.shape[-1] == 1 < a.shape[-2] else 0)\n"  # of a sink's own logit
+    assert prove(write(tmp_path, SOUND.replace("return a * share\n", sunk, 1)), None) == 4
+    out, _ = capsys.readouterr()
+    assert not any("BREAKS" in line for line in out.splitlines()[:2])
+    assert any(line.startswith("score halved_here normaliser sink") and "BREAKS" in line for line in out.splitlines())
 
 
 def test_a_wrong_formula_is_told_with_what_came_and_ends_with_4(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert prove(write(tmp_path, WRONG), "halved") == 4
+    assert prove(write(tmp_path, WRONG), None) == 4
     out, err = capsys.readouterr()
-    head, *rest = out.splitlines()
-    assert head.startswith("halved: keeps ")
-    assert "BREAKS oracle, few keys, any numbers" in head
-    assert any(line.startswith("  oracle: expected ") and "for a causal mask" in line for line in rest)
-    assert "1 operator in" in err
-    assert "1 with a broken law" in err
+    head, *rest = out.partition("halved: ")[2].splitlines()
+    assert head.startswith("keeps ")
+    assert "BREAKS score, oracle, few keys, any numbers" in head
+    assert re.fullmatch(r"  score: f\(-1\.3\), share=\S+: the oracle says \S+, the function gives .*", rest[0])
+    place = r"the oracle says -?\S+, the function -?\S+ at head \d, query \d, channel \d \(.*\), for a causal mask"
+    assert re.fullmatch(f"  oracle: {place}", rest[1])
+    assert "2 operators in" in err
+    assert "2 with a broken law" in err
+    assert re.search(r"; \d\d combinations of its choices were not tried, mend these first", err)
+
+
+def test_an_error_in_a_formula_is_told_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raises = SOUND.replace("return a * share\n", "return a * share + a.missing\n", 1)
+    assert prove(write(tmp_path, raises), "halved") == 4
+    told = capsys.readouterr().out.splitlines()[1:]
+    line = 1 + raises[: raises.index("a.missing")].count("\n")
+    words = rf"Halved\.log_score, mine\.py:{line}: AttributeError: .* 'missing'.*; and \d\d more laws"
+    assert len(told) == 1
+    assert re.fullmatch(f"  finite: {words}", told[0])
+
+
+def test_numbers_that_are_not_finite_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prove(write(tmp_path, SOUND.replace("return a * share\n", "return a.log() * share\n", 1)), "halved") == 4
+    head, *told = capsys.readouterr().out.splitlines()
+    assert head == f"halved: keeps 0 of 1 laws; {len(LAWS) - 1} not tried; BREAKS finite"
+    assert [line.partition(":")[0] for line in told] == ["  finite"]
 
 
 def test_the_operators_of_a_grid_are_found_once_and_told_apart(tmp_path: Path) -> None:
-    found = operators_of(write(tmp_path, GRID))
+    found, further = operators_of(write(tmp_path, GRID))
+    assert further == []
     assert len(found) == 2
     assert len({operator.label for operator in found}) == 2
     assert all(operator.label.startswith("Principled (") for operator in found)
@@ -122,7 +156,7 @@ def test_an_unknown_name_gets_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path, SOUND)
     with pytest.raises(NotFoundError, match=r"no operator 'halve' to prove; did you mean 'halved'\?"):
         prove(path, "halve")
-    with pytest.raises(NotFoundError, match=r"no operator 'zzz' to prove; there are score halved_here, halved$"):
+    with pytest.raises(NotFoundError, match=r"no operator 'zzz' to prove; there are score halved_here, halved, "):
         prove(path, "zzz")
 
 

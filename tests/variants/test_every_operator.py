@@ -155,6 +155,21 @@ def test_a_mask_that_leaks_is_found(defining: None) -> None:
     assert not found & {"json", "parameters", "granularity", "sequences", "heads"}
 
 
+def test_a_key_that_is_seen_too_early_is_named(defining: None) -> None:
+    class Early(Total):
+        kind: Literal["early_in_a_test"] = "early_in_a_test"  # type: ignore[assignment]
+
+        def weights(self, scores: Scores) -> Weights:
+            keys = super().weights(scores).keys.clone()
+            if keys.shape[-1] > 10:
+                keys[:, 1, 4, 10] = 0.5
+            return Weights(keys, None)
+
+    words = find(Operator(normaliser=Early()), BY_NAME["causality"]).words
+    told = r"head 1, query 4 sees key 10, which comes later: with another token there its output moves by \d.*"
+    assert re.fullmatch(told, words)
+
+
 def test_a_gradient_that_is_lost_is_found(defining: None) -> None:
     class Deaf(ValueBias):
         kind: Literal["deaf_in_a_test"] = "deaf_in_a_test"  # type: ignore[assignment]
@@ -227,10 +242,10 @@ def test_a_score_is_compared_by_itself_and_told_in_its_own_terms(defining: None)
     law = BY_NAME["score"]
     assert broken(Operator(score=Doubled())) == {"score"}
     assert find(Operator(score=Doubled()), law).words == (
-        "f(-30): the oracle says 1.87152e-13, the function gives 9.35762e-14 (log_score: ln f = -30)"
+        "f(-1.3): the oracle says 0.545064, the function gives 0.272532 (log_score: ln f = -1.3)"
     )
     assert find(Operator(score=Below()), law).words == (
-        "f(-0.001): score 'below_in_a_test' says it is not below 0, the function gives -0.099999"
+        "f(0): score 'below_in_a_test' says it is not below 0, the function gives -0.1"
     )
     far = find(Operator(score=Overflows()), law).words
     assert re.fullmatch(r"f\(-1e\+25\), n=\d.*, b=\d.*: ln f in float32 is nan; it is finite everywhere", far)

@@ -26,9 +26,10 @@ from variants.proof.law import Law, LawBroken, NothingStated
 from variants.stage import Stage
 
 LAWS: tuple[Law, ...] = (
-    *extremes.LAWS,
+    extremes.FINITE,
     *scores.LAWS,
     *visibility.LAWS,
+    extremes.LARGE,
     *values.LAWS,
     *limits.LAWS,
     *numbers.LAWS,

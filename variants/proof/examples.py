@@ -108,20 +108,29 @@ _PAIRS = (
 """Stages whose choices are proved together: those that share a row, a mask or an order."""
 
 
-def combined() -> Iterator[Operator]:
-    """Combinations across papers, where they have a meaning."""
+def combined(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
+    """Combinations across papers, where they have a meaning; of `only` some choices, those that have one of them."""
+    chosen = {type(choice) for choice in only}
+    if not only:
+        yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
+    for base, stages, start in _combinations():
+        if not only or chosen & {type(choice) for choice in stages.values()}:
+            yield from _legal(base, stages, start)
+
+
+def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
+    """A base, what is changed in it, and how the name starts."""
     ours = principled("head", gate_width=4)
-    yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
     for first, second in _PAIRS:
         for a, b in product(family(first).members().values(), family(second).members().values()):
-            yield from _legal(Operator(), {first: a.example(), second: b.example()}, "")
+            yield Operator(), {first: a.example(), second: b.example()}, ""
     for stage in ("product", "score", "transform"):
         for member in family(stage).members().values():
-            yield from _legal(Operator().changed(signals={"count": 2}), {stage: member.example()}, "two signals ")
+            yield Operator().changed(signals={"count": 2}), {stage: member.example()}, "two signals "
     for stage in KINDS:
         if stage not in ("margin", "gate"):
             for member in family(stage).members().values():
-                yield from _legal(ours, {stage: member.example()}, "principled ")
+                yield ours, {stage: member.example()}, "principled "
 
 
 def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:

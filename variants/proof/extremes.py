@@ -36,7 +36,5 @@ def _all_finite(operator: Operator, inputs: Inputs, words: str) -> None:
         finite(found, f"the {name} {words}")
 
 
-LAWS = (
-    Law("finite", "On ordinary inputs outputs and gradients are finite.", _finite),
-    Law("large logits", "On logits of 100 and 10 000 outputs and gradients are finite in float32.", _large),
-)
+FINITE = Law("finite", "On ordinary inputs outputs and gradients are finite.", _finite)
+LARGE = Law("large logits", "On logits of 100 and 10 000 outputs and gradients are finite in float32.", _large)

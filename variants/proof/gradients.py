@@ -62,7 +62,10 @@ def _ties(operator: Operator) -> None:
     if gamma is None:
         raise NothingStated
     a = gamma.expand(inputs.q.shape[0], inputs.q.shape[1], 4, 4)
-    came, expected = (_map_gradient(operator, a + above, inputs) for above in (0.0, 1e-9))
+    mask, numbers = torch.ones(4, 4, dtype=torch.bool), _of_stage(inputs, "score")
+    at, next_to = (operator.score.scores(x, mask, **numbers).visible_log() for x in (a, a + 1e-9))
+    above = torch.where(next_to >= at, 1e-9, -1e-9)  # a score may fall where its logit rises
+    came, expected = (_map_gradient(operator, x, inputs) for x in (a, a + above))
     near(came, expected, "logits at the relevance threshold, against logits 1e-9 above it", rtol=1e-6, atol=1e-7)
 
 

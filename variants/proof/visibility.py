@@ -42,9 +42,8 @@ def _tell_leak(operator: Operator, inputs: Inputs, other: Inputs, before: Tensor
 def _prefix(operator: Operator) -> None:
     inputs = random_inputs(operator)
     expected = output(operator, inputs)[:, :, :7]
-    near(
-        output(operator, inputs.prefix(7)), expected, "the first 7 of 13 tokens", rtol=1e-11, atol=1e-13, telling=OUTPUT
-    )
+    words = "the first 7 of 13 tokens alone, without the hidden keys that follow"
+    near(output(operator, inputs.prefix(7)), expected, words, rtol=1e-11, atol=1e-13, telling=OUTPUT)
 
 
 def _hidden(operator: Operator) -> None:
