@@ -1,7 +1,7 @@
 """Every named operator against softmax, on linear functions in context at a size that one machine trains.
 
-230 trials; `ablate plan` says how long they take here. A first look, and a check that an operator trains at all: with five
-seeds most differences stay undecided. `prefix_lm` is left out: what a query sees of the prefix, the loss asks for.
+230 trials; `ablate plan` says how long they take here. A first look, and a check that an operator trains at all: with
+five seeds most differences stay undecided. `prefix_lm` is left out: what a query sees of the prefix, the loss asks for.
 """
 
 from grid import Grid, Measure, over
