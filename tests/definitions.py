@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from variants.papers import named
 from variants.stage import Stage
@@ -14,10 +15,14 @@ def _families(cls: type = Stage) -> Iterator[type]:
         yield from _families(each)
 
 
+def _places() -> list[dict[str, Any]]:
+    return [family._members for family in _families()] + [named._CATALOGUE]
+
+
 @contextmanager
 def forgotten() -> Iterator[None]:
     """What is defined inside is gone afterwards."""
-    places = [family._members for family in _families()] + [named._CATALOGUE]
+    places = _places()
     before = [dict(place) for place in places]
     try:
         yield

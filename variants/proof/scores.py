@@ -86,12 +86,6 @@ def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
             require(math.isfinite(value), f"f({logit:g}){words}: {what} in float32 is {value}; it is finite everywhere")
 
 
-def overflows(operator: Operator, size: float) -> bool:
-    """Whether float32 cannot hold the score of a logit of +-size."""
-    each = (_values(member, (-size, size), own).float() for member, own in _members(operator))
-    return not all(bool(f.isfinite().all()) for f in each)
-
-
 def _identities(operator: Operator) -> None:
     """Every score's, by itself: relative to what it tends to."""
     if not operator.score.identities:
