@@ -176,13 +176,7 @@ def _plain(value: object) -> object:
 def added_parameters(operator: Operator, model: Backbone) -> tuple[int | None, str | None]:
     """How many parameters the operator adds to softmax in every layer of `model`; None and the reason if unfit."""
     try:
-        operator.check(
-            heads=model.heads,
-            kv_heads=model.key_heads,
-            head_width=model.head_width,
-            positions=model.positions,
-            causal=model.causal,
-        )
+        model.check(operator)
     except ValueError as error:
         return None, str(error)
     with shapes_only():

@@ -121,13 +121,7 @@ def _check_scalars(model: Backbone) -> None:
 @lru_cache(maxsize=4096)  # a grid asks the same question for every trial
 def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
     try:
-        operator.check(
-            heads=model.heads,
-            kv_heads=model.key_heads,
-            head_width=model.head_width,
-            positions=model.positions,
-            causal=model.causal,
-        )
+        model.check(operator)
         operator.check_length(length + model.sink_tokens)
         _check_causal(operator)
         choose(operator, path)

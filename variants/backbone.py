@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from grid.spec import Label, Spec
+from variants.operator import Operator
 from variants.positions.learned import Learned
 from variants.positions.rotary import Rotary
 from variants.positions.scheme import Positions
@@ -71,6 +72,16 @@ class Backbone(Spec):
         if self.heads == 1:
             object.__setattr__(self, "head_outputs", "concatenated")  # one head is its own sum
         return self
+
+    def check(self, operator: Operator) -> None:
+        """Raise ValueError when `operator` has no meaning in this model."""
+        operator.check(
+            heads=self.heads,
+            kv_heads=self.key_heads,
+            head_width=self.head_width,
+            positions=self.positions,
+            causal=self.causal,
+        )
 
     @property
     def label(self) -> str:

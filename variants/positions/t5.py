@@ -2,8 +2,9 @@
 
     z_ij + r_h,bucket(i - j)
 
-Causal models have `count` buckets for the past; encoders half of them for each direction. One table serves all layers.
-It starts at N(0, 0.02) and is under weight decay like every embedding, as in T5: its neutral point is zero.
+Causal models have `count` buckets for the past; encoders half of them for each direction. One table serves all layers
+with the same number of heads. It starts at N(0, 0.02) and is under weight decay like every embedding, as in T5: its
+neutral point is zero.
 """
 
 from typing import Annotated, ClassVar, Literal, Self
