@@ -48,7 +48,7 @@ class Spec(BaseModel):
         """All fields, labels included, as one text: what makes two specs equal, compared in no time."""
         values = self.__dict__
         parts = [f"{name}:{_everything(values[name])}" for name in field_names(type(self))]
-        return f"{type(self).__qualname__}({','.join(parts)})"
+        return f"{type(self).__module__}.{type(self).__qualname__}({','.join(parts)})"
 
     @cached_property
     def key(self) -> str:

@@ -128,3 +128,11 @@ def test_what_is_no_member_is_told_what_there_is(given: object, told: str) -> No
 def test_a_family_alone_is_no_spec() -> None:
     with pytest.raises(ValidationError, match="has no kind"):
         Score()
+
+
+def test_choices_of_two_files_are_not_equal_also_inside_another_spec(load: Callable[[str, str], ModuleType]) -> None:
+    first = Operator(score=load("users_file", MINE).Mine())
+    Score._members.pop("mine")
+    second = Operator(score=load("other_file", MINE).Mine())
+    assert first.key == second.key  # the same data
+    assert first != second  # which two classes compute
