@@ -32,11 +32,14 @@ class Landing:
         return self.plans + self.attempts + self.problems > 0
 
     def run(self) -> None:
-        """Read new, changed and vanished plans and attempts, then derive the state of every trial."""
-        self._plans()
-        self._attempts()
-        if self.changed:
-            with transaction(self._connection):
+        """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
+
+        An ingest that is killed in between would else leave states that no later one derives again.
+        """
+        with transaction(self._connection):
+            self._plans()
+            self._attempts()
+            if self.changed:
                 derive_trials(self._connection)
 
     def _plans(self) -> None:
@@ -46,12 +49,11 @@ class Landing:
         vanished = [source for source in known if source not in on_disk]
         if not changed and not vanished:
             return
-        with transaction(self._connection):
-            for source in [*vanished, *changed]:
-                self._drop_plan(source)
-            for source in changed:
-                self._insert_plan(read_plan(self._layout, source), on_disk[source])
-            create_grid_views(self._connection)
+        for source in [*vanished, *changed]:
+            self._drop_plan(source)
+        for source in changed:
+            self._insert_plan(read_plan(self._layout, source), on_disk[source])
+        create_grid_views(self._connection)
         self.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:
@@ -101,9 +103,8 @@ class Landing:
             problems += found
             rows += [row] if row is not None and row != before else []
             gone += [place] if row is None and before is not None else []
-        with transaction(self._connection):
-            self._replace_attempts(rows, gone)
-            self._replace_problems(problems)
+        self._replace_attempts(rows, gone)
+        self._replace_problems(problems)
         self.attempts += len(rows) + len(gone)
 
     def _replace_attempts(self, rows: Sequence[Attempt], gone: Sequence[tuple[str, int]]) -> None:

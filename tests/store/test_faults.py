@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
@@ -287,3 +288,22 @@ def test_a_full_disk_is_said_in_one_sentence_and_the_same_ingest_goes_on(tmp_pat
     assert said.startswith("refused: cannot write ")
     assert "live.duckdb: the disk is full; free some space" in said
     assert brought == "rows: 60440"
+
+
+def test_an_ingest_that_ends_between_attempts_and_states_is_made_up_for(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(connection: duckdb.DuckDBPyConnection) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("store.landing.derive_trials", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(campaign.root)
+    ingest(campaign.root)
+    with Store.open(campaign.root, refresh=False) as opened:
+        found = opened.sql("SELECT status, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
+    rebuild(campaign.root)
+    with Store.open(campaign.root, refresh=False) as opened:
+        assert found == opened.sql("SELECT status, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
+    assert "ok" in dict(found)
