@@ -9,10 +9,11 @@ from typing import NamedTuple, get_type_hints
 from grid.errors import NotFoundError, SpecError
 from grid.spec import Choice, did_you_mean
 from runners.stage_words import source_of, summary
-from variants import Backbone, Operator, backbones
+from variants import Backbone, backbones
 from variants.operator import KINDS
 from variants.papers.named import PAPERS, Named, catalogue
 from variants.positions.scheme import Positions
+from variants.proof.examples import family
 
 
 class KindRow(NamedTuple):
@@ -77,9 +78,7 @@ def of_paper(paper: str | None) -> list[Named]:
 
 def families() -> dict[str, type[Choice]]:
     """The family of every stage of an operator, and that of the backbone's positions."""
-    hints = {stage: Operator.model_fields[stage].annotation for stage in KINDS}
-    found = {stage: hint for stage, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Choice)}
-    return {**found, "positions": Positions}
+    return {**{stage: family(stage) for stage in KINDS}, "positions": Positions}
 
 
 def stage_kinds(only: str | None = None) -> list[KindRow]:

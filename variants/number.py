@@ -12,7 +12,7 @@ The projections u start at zero, so a finer granularity computes the same functi
 """
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 import torch
 from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, ValidatorFunctionWrapHandler, model_validator
@@ -35,7 +35,10 @@ _NAMED: dict[str, tuple[Axis, ...]] = {
 
 _PREDICTED: frozenset[str] = frozenset({"query", "token"})
 
-granularities = ("constant", "layer", "head", "query")
+PerScalar = Literal["constant", "layer", "head", "query"]
+PerVector = Literal["constant", "layer", "head"]
+
+granularities = get_args(PerScalar)
 """The granularities of a scalar number that the papers compare, coarse to fine: values for an axis that ends in `.per`.
 
 A scalar may also vary per "token": predicted from the layer's input and not from the query alone.

@@ -18,8 +18,8 @@ from variants.operator import KINDS
 from variants.papers.named import catalogue
 from variants.products.relu import ReluFeatures
 from variants.proof.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
-from variants.proof.examples import around, every_choice, examples, family, fit, named_operators, random_inputs
-from variants.proof.inputs import refined, with_number
+from variants.proof.examples import around, every_choice, examples, family, named_operators
+from variants.proof.inputs import fit, random_inputs, refined, with_number
 from variants.proof.law import near
 from variants.readouts.value_bias import ValueBias
 from variants.scored import Scores

@@ -5,15 +5,13 @@ from typing import Literal
 from variants.forgetting.forget_gate import ForgetGate
 from variants.forgetting.selective import Selective
 from variants.margins.ssmax import SSMax
-from variants.number import Number
+from variants.number import Number, PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
 from variants.preparations.rms_norm import RMSNorm
 from variants.scores.uniform import Uniform
 from variants.transforms.softcap import Softcap
-
-Scalar = Literal["constant", "layer", "head", "query"]
 
 
 def _equal() -> Operator:
@@ -22,7 +20,7 @@ def _equal() -> Operator:
 
 
 @named("beyond", limits=(Limit("q and k of root mean square 1", {}, softmax, within=1e-4, where="unit"),))
-def qk_norm(per: Literal["constant", "layer", "head"] = "layer", *, name: str = "QK-norm") -> Operator:
+def qk_norm(per: PerVector = "layer", *, name: str = "QK-norm") -> Operator:
     """Softmax of queries and keys whose root mean square is 1, times a gain per channel (ViT-22B, Qwen3, Gemma 3)."""
     norm = RMSNorm()
     return Operator(
@@ -31,13 +29,13 @@ def qk_norm(per: Literal["constant", "layer", "head"] = "layer", *, name: str = 
 
 
 @named("beyond", limits=(Limit("c -> inf", {"transform.cap": 1e8}, softmax),))
-def softcap(cap: float = 50.0, *, per: Scalar = "constant", name: str = "softcap") -> Operator:
+def softcap(cap: float = 50.0, *, per: PerScalar = "constant", name: str = "softcap") -> Operator:
     """Softmax of c tanh(z / c), so that no logit leaves [-c, c] (Gemma 2)."""
     return Operator(name=name, transform=Softcap(cap=Number(init=cap, per=per, link="positive")))
 
 
 @named("beyond", limits=(Limit("s = 0, where weights are equal", {"margin.scale": 0.0}, _equal),))
-def ssmax(scale: float = 0.168, *, per: Scalar = "head", name: str = "SSMax") -> Operator:
+def ssmax(scale: float = 0.168, *, per: PerScalar = "head", name: str = "SSMax") -> Operator:
     """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax)."""
     return Operator(name=name, margin=SSMax(scale=Number(init=scale, per=per)))
 

@@ -5,13 +5,12 @@ from typing import Literal
 from variants.gates.suppress import Suppress
 from variants.margins.log_count import LogCount
 from variants.normalisers.ground import Ground
+from variants.number import PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
 from variants.readouts.ground_value import GroundValue
 
-Scalar = Literal["constant", "layer", "head", "query"]
-Vectorial = Literal["constant", "layer", "head"]
 Dims = Literal["add", "split"]
 
 _NO_MARGIN, _NO_GATE, _NO_GROUND = (
@@ -38,9 +37,9 @@ _COUNT = "K counts visible keys before gating, not the length of the sequence."
     traps=(_MASS, _DEAD, _COUNT, _SPLIT),
 )
 def principled(
-    per: Scalar = "constant",
+    per: PerScalar = "constant",
     *,
-    ground_value: Vectorial | None = None,
+    ground_value: PerVector | None = None,
     gate_width: int = 16,
     gate_dims: Dims = "add",
     name: str = "Principled",
@@ -59,7 +58,7 @@ def principled(
 
 
 @named("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), traps=(_COUNT,))
-def principled_margin(per: Scalar = "constant", *, name: str = "Principled margin") -> Operator:
+def principled_margin(per: PerScalar = "constant", *, name: str = "Principled margin") -> Operator:
     """Margin amplification alone: logits grow with the logarithm of the number of visible keys."""
     margin = LogCount()
     return Operator(name=name, margin=margin.changed(amplification=margin.amplification.at(per)))
@@ -67,7 +66,7 @@ def principled_margin(per: Scalar = "constant", *, name: str = "Principled margi
 
 @named("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), traps=(_SPLIT,))
 def principled_gate(
-    per: Scalar = "constant", *, width: int = 16, dims: Dims = "add", name: str = "Principled gate"
+    per: PerScalar = "constant", *, width: int = 16, dims: Dims = "add", name: str = "Principled gate"
 ) -> Operator:
     """The gate alone: a second product of query and key can lower a logit."""
     gate = Suppress(width=width, dims=dims)
@@ -76,7 +75,7 @@ def principled_gate(
 
 @named("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), traps=(_MASS, _DEAD))
 def principled_ground(
-    per: Scalar = "constant", *, ground_value: Vectorial | None = None, name: str = "Principled ground"
+    per: PerScalar = "constant", *, ground_value: PerVector | None = None, name: str = "Principled ground"
 ) -> Operator:
     """The ground state alone, with its value v0: keys below a relevance threshold leave their weight to it.
 

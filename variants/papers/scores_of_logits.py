@@ -1,11 +1,9 @@
 """Softmax's exponential exchanged for another function of the logit, with and without a sum below it (paper 004)."""
 
-from typing import Literal
-
 from variants.normalisers.against_count import AgainstCount
 from variants.normalisers.clamped import Clamped
 from variants.normalisers.none import NoNormaliser
-from variants.number import Number
+from variants.number import Number, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
@@ -18,7 +16,7 @@ _GROWS = "Outputs grow with the number of visible keys: a fresh model's weights 
 _FAILED = "The paper reports that training failed."
 
 
-def _sigmoid(shift: float, per: Literal["constant", "layer", "head"]) -> Sigmoid:
+def _sigmoid(shift: float, per: PerVector) -> Sigmoid:
     return Sigmoid(shift=Number(init=shift, per=per))
 
 
@@ -37,16 +35,14 @@ def _exponential() -> Operator:
     limits=(Limit("b -> inf", {"score.shift": 60.0}, _ones),),
     traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."),
 )
-def sigmoid(
-    shift: float = 0.0, *, per: Literal["constant", "layer", "head"] = "constant", name: str = "Sigmoid"
-) -> Operator:
+def sigmoid(shift: float = 0.0, *, per: PerVector = "constant", name: str = "Sigmoid") -> Operator:
     """sigmoid(z + b) as weights, without a sum; b = 0 in the paper."""
     return Operator(name=name, score=_sigmoid(shift, per), normaliser=NoNormaliser())
 
 
 @named("004", limits=(Limit("b -> -inf", {"score.shift": -40.0}, softmax),))
 def sigmoid_normalised(
-    shift: float = 0.0, *, per: Literal["constant", "layer", "head"] = "constant", name: str = "Sigmoid normalised"
+    shift: float = 0.0, *, per: PerVector = "constant", name: str = "Sigmoid normalised"
 ) -> Operator:
     """sigmoid(z + b) over its sum; softmax where all z + b are far below 0."""
     return Operator(name=name, score=_sigmoid(shift, per))

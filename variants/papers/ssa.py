@@ -2,13 +2,11 @@
 
 from typing import Literal
 
-from variants.number import Number
+from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
 from variants.scores.ssa import SSA
-
-Per = Literal["constant", "layer", "head", "query"]
 
 
 @named(
@@ -25,8 +23,8 @@ def ssa(
     n: float = 1.5,
     b: float = 1.0,
     *,
-    per: Per = "head",
-    b_per: Per | None = None,
+    per: PerScalar = "head",
+    b_per: PerScalar | None = None,
     n_link: Literal["at_least_one", "positive"] = "at_least_one",
     name: str = "SSA",
 ) -> Operator:

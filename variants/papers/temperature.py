@@ -1,8 +1,6 @@
 """Softmax at another temperature (paper 003, table 1)."""
 
-from typing import Literal
-
-from variants.number import Number
+from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
@@ -17,7 +15,7 @@ from variants.transforms.temperature import Temperature
 def temperature(
     tau: float = 10.0,
     *,
-    per: Literal["constant", "layer", "head", "query"] = "constant",
+    per: PerScalar = "constant",
     name: str = "softmax at a temperature",
 ) -> Operator:
     """Softmax of z / tau; the paper tries 5, 10, 20, 50 and 100, none of them trained."""

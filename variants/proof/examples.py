@@ -8,22 +8,8 @@ from grid.errors import SpecError
 from variants.operator import KINDS, Operator
 from variants.papers.named import catalogue
 from variants.papers.principled import principled
-from variants.proof.inputs import Fit, Inputs, fit, random_inputs
+from variants.proof.inputs import fit
 from variants.stage import Stage
-
-__all__ = [
-    "Fit",
-    "Inputs",
-    "around",
-    "combined",
-    "distinct",
-    "every_choice",
-    "examples",
-    "family",
-    "fit",
-    "named_operators",
-    "random_inputs",
-]
 
 
 def family(stage: str) -> type[Stage]:
