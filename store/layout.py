@@ -95,6 +95,10 @@ class Layout:
         """`manifest.idx`: little-endian uint64 byte offsets of the manifest's lines."""
         return self.submission(submission) / "manifest.idx"
 
+    def submission_record(self, submission: str) -> Path:
+        """`submission.json`: what was asked for, and which jobs it became."""
+        return self.submission(submission) / "submission.json"
+
     def trial(self, key: str) -> Path:
         """Directory of one trial's attempts."""
         _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")

@@ -1,0 +1,145 @@
+"""What is asked of a SLURM cluster: a spec that people keep in a file, next to their grids.
+
+slurm = Slurm(partition="gpu", time="8h", gpus=1, per_gpu=4, workers=32, setup=("module load cuda/12.8",))
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, final
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from grid.spec import Spec
+
+_TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
+_CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d+)(?::(?P<s>\d+))?")
+_MEMORY = re.compile(r"(?P<count>\d+)(?P<unit>[MGT])B?")
+_MEGABYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_OURS = frozenset({
+    "account", "array", "comment", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres",
+    "job-name", "mem", "nodes", "ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal", "time",
+})  # fmt: skip
+
+
+def minutes(text: str) -> int:
+    """A time limit in minutes: `90m`, `8h`, `1d12h`, or as SLURM writes it: `08:00:00`, `1-12:00:00`.
+
+    Raises:
+        ValueError: it is none of these, or nothing.
+    """
+    found = _TIME.fullmatch(text) or _CLOCK.fullmatch(text)
+    parts = {name: int(value) for name, value in found.groupdict().items() if value} if found else {}
+    total = parts.get("d", 0) * 1440 + parts.get("h", 0) * 60 + parts.get("m", 0) + (parts.get("s", 0) > 0)
+    if total <= 0:
+        raise ValueError(f"a time limit is written 90m, 8h, 1d12h or 08:00:00; got {text!r}")
+    return total
+
+
+def megabytes(text: str) -> int:
+    """Memory in MiB: `500M`, `16G`, `16GB`, `1T`.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    found = _MEMORY.fullmatch(text)
+    if found is None or int(found["count"]) == 0:
+        raise ValueError(f"memory is written 500M, 16G or 1T; got {text!r}")
+    return int(found["count"]) * _MEGABYTES[found["unit"]]
+
+
+def _checked_time(text: str) -> str:
+    minutes(text)
+    return text
+
+
+def _checked_memory(text: str) -> str:
+    megabytes(text)
+    return text
+
+
+Time = Annotated[str, AfterValidator(_checked_time)]
+Memory = Annotated[str, AfterValidator(_checked_memory)]
+Word = Annotated[str, Field(pattern=r"\A[^\s'\"]+\Z")]
+"""One word, as SLURM's names are."""
+
+
+@final
+class Needs(Spec):
+    """What trials need that are like `where`: dotted paths of the trial and the values they have there.
+
+    Given fields replace those of the `Slurm` spec.
+    """
+
+    where: Mapping[str, Any]
+    partition: Word | None = None
+    time: Time | None = None
+    gpus: NonNegativeInt | None = None
+    gpu_type: Word | None = None
+    cpus: PositiveInt | None = None
+    mem: Memory | None = None
+    per_gpu: PositiveInt | Literal["auto"] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.where:
+            raise ValueError("Needs are of some trials: where={'model.width': 1024}; for all trials say it in Slurm")
+        return self
+
+
+@final
+class Slurm(Spec):
+    """One array of workers per resource class; a worker trains one trial after another until its time is over."""
+
+    partition: Word | None = None
+    """None: the cluster's default."""
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    exclude: Word | None = None
+    """Nodes that no worker is sent to, as SLURM writes node lists."""
+    time: Time = "4h"
+    """Time limit of a worker; one that reaches it saves, is queued again and goes on."""
+    gpus: NonNegativeInt = 1
+    """Per worker; 0 trains on the CPU."""
+    gpu_type: Word | None = None
+    cpus: PositiveInt | None = None
+    """Per worker; None: one per trial at a time, and one."""
+    mem: Memory | None = None
+    """Per worker; None: what the cluster gives."""
+    workers: PositiveInt | None = None
+    """Array tasks in all; None: as many as the estimated work fills to half their time limit."""
+    per_gpu: PositiveInt | Literal["auto"] = 1
+    """Trials side by side on one GPU (without GPUs: in one worker).
+
+    "auto": as many as fit, by the memory that the first one needs.
+    """
+    max_parallel: PositiveInt | None = None
+    """Workers that run at the same time; None: as many as the cluster allows."""
+    setup: tuple[str, ...] = ()
+    """Shell lines before Python starts: modules, environment variables."""
+    signal_s: PositiveInt = 120
+    """Seconds before the time limit at which workers save and leave."""
+    heartbeat_s: PositiveFloat = 15.0
+    """Seconds between signs of life of an attempt; after six without one, others take the trial over."""
+    oom: Literal["fail", "halve", "bigger"] = "fail"
+    """A trial out of memory: has failed; is tried with half the micro-batch; or with twice the memory of its class."""
+    extra: Mapping[Word, str] = {}
+    """Further options of sbatch, by their long names: {"reservation": "course"}."""
+    needs: tuple[Needs, ...] = ()
+    """Trials that need something else; the first whose `where` fits counts."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for needs in (None, *self.needs):
+            limit = minutes((needs and needs.time) or self.time)
+            if limit * 60 <= self.signal_s:
+                raise ValueError(
+                    f"workers save {self.signal_s} s before the time limit, and that is {limit} min; raise time or "
+                    "lower signal_s"
+                )
+        taken = sorted(name for name in self.extra if name.replace("_", "-") in _OURS)
+        if taken:
+            raise ValueError(
+                f"extra is for what Slurm has no field for; {taken[0]!r} has one, or is set by the harness"
+            )
+        return self

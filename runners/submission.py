@@ -1,0 +1,90 @@
+"""A submission as a record: what was asked for, with which code and environment, and which jobs it became.
+
+It is written before any job exists, and once more when the jobs are known; a crash in between leaves jobs whose name is
+the submission's, so they can still be found.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+from store.files import read_json, write_json
+from store.layout import FILE_SCHEMA, Layout
+
+
+@final
+@dataclass(frozen=True)
+class Array:
+    """One job array, or one job where arrays are off: the workers `first` to `first + tasks - 1` of a class."""
+
+    first: int
+    tasks: int
+    job: int | None = None
+    """None until sbatch has answered."""
+
+
+@final
+@dataclass(frozen=True)
+class ResourceClass:
+    """Rows of the manifest whose workers need the same resources: `rows[0]` up to and without `rows[1]`."""
+
+    name: str
+    rows: tuple[int, int]
+    resources: dict[str, Any]
+    """partition, time (minutes), gpus, gpu_type, cpus, mem, per_gpu."""
+    workers: int
+    arrays: tuple[Array, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Submission:
+    """`submissions/<id>/submission.json`."""
+
+    submission: str
+    machine: str
+    """ "slurm", "local" or "inline"."""
+    written: float
+    """Seconds since the epoch."""
+    job: dict[str, Any]
+    """The fields of `runners.worker.Job` beside root and submission; files are inside the snapshot, or absolute."""
+    slurm: dict[str, Any] | None = None
+    """The `Slurm` spec as data."""
+    snapshot: dict[str, Any] | None = None
+    environment: dict[str, Any] | None = None
+    budget: dict[str, Any] | None = None
+    """{"hours": float, "unit": "gpuh" | "cpuh"}."""
+    classes: tuple[ResourceClass, ...] = ()
+    scripts: dict[str, str] = field(default_factory=dict)
+    """By class name, what sbatch was given."""
+    schema: int = FILE_SCHEMA
+
+    @property
+    def jobs(self) -> list[int]:
+        """The jobs that are known."""
+        return [array.job for found in self.classes for array in found.arrays if array.job is not None]
+
+
+def write_submission_record(layout: Layout, found: Submission) -> None:
+    """Publish the record, or publish it anew.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    write_json(layout.submission_record(found.submission), asdict(found))
+
+
+def read_submission_record(layout: Layout, submission: str) -> Submission:
+    """The record of a submission.
+
+    Raises:
+        NotFoundError: it has none.
+        StoreError: it is torn or altered.
+    """
+    data = read_json(layout.submission_record(submission))
+    classes = tuple(
+        ResourceClass(
+            **{**each, "rows": tuple(each["rows"]), "arrays": tuple(Array(**array) for array in each["arrays"])}
+        )
+        for each in data.pop("classes")
+    )
+    return Submission(**data, classes=classes)
