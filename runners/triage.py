@@ -1,0 +1,172 @@
+"""Failures by kind: how many trials, where, since when, and what to do about it by rule."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+TRACE_LINES = 12
+"""Of a traceback, so many of its last lines are shown."""
+
+_QUERY = """
+    WITH counted AS (
+        SELECT a.* FROM attempt a JOIN trial t USING (trial)
+        WHERE t.status = 'failed' AND a.status IS NOT NULL
+          AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+        QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
+    ),
+    named AS (
+        SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators FROM grid_trial
+        WHERE $grid IS NULL OR grid = $grid GROUP BY trial
+    )
+    SELECT fingerprint, min(reason) AS reason, count(*) AS n, histogram(coalesce(host, '?')) AS hosts,
+           list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
+           list_sort(list_distinct(flatten(list(coalesce(operators, []))))) AS operators,
+           min(ended) AS first, max(ended) AS last, arg_min(trial, (ended, trial)) AS example,
+           arg_min(message, (ended, trial)) AS message, arg_min(traceback, (ended, trial)) AS traceback
+    FROM counted LEFT JOIN named USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
+"""
+
+
+class Cluster(NamedTuple):
+    """Failures of one kind."""
+
+    fingerprint: str
+    reason: str
+    """diverged, out_of_memory, error or killed."""
+    n: int
+    """Trials whose failure that counts is of this kind."""
+    hosts: dict[str, int]
+    """How many of them failed on each host, most first."""
+    labels: list[str]
+    operators: list[str]
+    first: float
+    """When the first failed, in seconds since the epoch."""
+    last: float
+    example: str
+    """Key of the trial that failed first."""
+    message: str
+    trace: list[str]
+    """The last lines of its traceback; none where it has none."""
+    action: str
+    """What to do, in one sentence."""
+
+
+def failures(store: "Store", grid: str | None = None) -> list[Cluster]:
+    """The failed trials by kind, commonest first; of one grid or of all."""
+    rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
+    if not rows:
+        return []
+    finished_on = store.sql("SELECT DISTINCT host FROM attempt WHERE status = 'ok' AND host IS NOT NULL")
+    good = {str(host) for host in finished_on["host"]}
+    return [_cluster(row, good) for row in rows]
+
+
+def _cluster(row: Mapping[str, object], good_hosts: set[str]) -> Cluster:
+    counted = row["hosts"] if isinstance(row["hosts"], dict) else {}
+    hosts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
+    message = str(row["message"] or "")
+    found = Cluster(
+        fingerprint=str(row["fingerprint"] or ""),
+        reason=str(row["reason"] or "error"),
+        n=_whole(row["n"]),
+        hosts=hosts,
+        labels=_texts(row["labels"]),
+        operators=_texts(row["operators"]),
+        first=_seconds(row["first"]),
+        last=_seconds(row["last"]),
+        example=str(row["example"]),
+        message=message,
+        trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
+        action="",
+    )
+    return found._replace(action=action(found, good_hosts))
+
+
+def action(found: Cluster, good_hosts: set[str]) -> str:
+    """What to do about a kind of failure; `good_hosts` are those on which trials have finished."""
+    return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
+
+
+_DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be downloaded", re.IGNORECASE)
+_DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
+
+
+def _retry(found: Cluster, options: str = "") -> str:
+    return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
+
+
+def _diverged(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "diverged":
+        return None
+    return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+
+
+def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
+    """All on one host, while others finish trials."""
+    (host, *others) = found.hosts or ("?",)
+    if found.n < 2 or others or host == "?" or not good_hosts - {host}:
+        return None
+    without = _retry(found, f"--exclude {host}")
+    return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
+
+
+def _out_of_memory(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "out_of_memory":
+        return None
+    return f"{_retry(found, '--oom halve')} halves the micro-batch; --oom bigger asks for twice the memory"
+
+
+def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "killed":
+        return None
+    return (
+        f"something ended its processes, most often too little memory: {_retry(found, '--oom bigger')} asks for twice "
+        "as much, --mem and --time for what you say"
+    )
+
+
+def _data(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if not _DATA.search(_last_words(found)):
+        return None
+    where = ", ".join(found.hosts)
+    return f"a file is missing on {where}: put it there under the same path, then {_retry(found)}"
+
+
+def _disk(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if not _DISK.search(_last_words(found)):
+        return None
+    return f"the disk takes no more on {', '.join(found.hosts)}: free some space, then {_retry(found)}"
+
+
+def _error(found: Cluster, _good_hosts: set[str]) -> str:
+    return f"an error of the code: `ablate logs {found.example[:8]}` shows it; mend it, then {_retry(found)}"
+
+
+def _last_words(found: Cluster) -> str:
+    return "\n".join((found.message, *found.trace[-1:]))
+
+
+_RULES: tuple[Callable[[Cluster, set[str]], str | None], ...] = (
+    _diverged,
+    _one_host,
+    _out_of_memory,
+    _killed,
+    _data,
+    _disk,
+    _error,
+)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int) else 0
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,96 @@
+"""What a query means: the trials that a plain reading of its words gives, or an error that names the nearest."""
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from synthetic import Campaign, write_campaign
+
+from grid.axis import label_of
+from grid.errors import AblateError, NotFoundError, SpecError
+from runners.selection import select
+from store.store import Store
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    failed = {("SSA · 0.5", 1): "diverged", ("softmax · 2", 0): "out_of_memory"}
+    factors = {"lr": [0.5, 2.0], "tied": [True, None]}
+    lines = {"operators": ("softmax", "SSA", "add"), "seeds": range(3), "factors": factors}
+    root = tmp_path_factory.mktemp("campaign")
+    written = {(f"{label} · {tied}", seed): reason for (label, seed), reason in failed.items() for tied in ("true",)}
+    return write_campaign(root, failed=written, **lines)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def store(campaign: Campaign) -> Iterator[Store]:
+    with Store.open(campaign.root) as store:
+        yield store
+
+
+def test_without_words_it_is_every_trial_in_the_order_of_the_plan(campaign: Campaign, store: Store) -> None:
+    assert select(store, []) == [line["trial"] for line in campaign.lines]
+
+
+def test_words_about_one_field_widen_and_about_several_narrow(campaign: Campaign, store: Store) -> None:
+    chance = random.Random("queries")
+    values = {"operator": ["softmax", "SSA", "add"], "seed": ["0", "1", "2"], "lr": ["0.5", "2.0"], "tied": ["true"]}
+    for _ in range(60):
+        wanted = {name: chance.sample(of, chance.randint(1, len(of))) for name, of in values.items()}
+        kept = dict(chance.sample(sorted(wanted.items()), chance.randint(1, len(wanted))))
+        words = [f"{name}={value}" for name, found in kept.items() for value in found]
+        expected = [
+            line["trial"]
+            for line in campaign.lines
+            if all(label_of({**line["axes"], "seed": line["seed"]}[name]) in found for name, found in kept.items())
+        ]
+        chance.shuffle(words)
+        assert select(store, words) == expected
+
+
+def test_a_label_and_a_key_name_trials_and_either_is_enough(campaign: Campaign, store: Store) -> None:
+    one = campaign.line("SSA · 2.0 · none", 2)["trial"]
+    labelled = [line["trial"] for line in campaign.lines if line["label"] == "add · 0.5 · true"]
+    assert select(store, [one[:9].upper()]) == [one]
+    assert select(store, ["add · 0.5 · true"]) == labelled
+    assert set(select(store, [one[:9], "add · 0.5 · true"])) == {one, *labelled}
+    assert select(store, ["add · 0.5 · true", "seed=1"]) == labelled[1:2]
+
+
+def test_numbers_and_words_are_written_as_one_likes(store: Store) -> None:
+    assert select(store, ["lr=5e-1"]) == select(store, ["lr=0.5"])
+    assert select(store, ["tied=True", "operator=ssa"]) == select(store, ["tied=true", "operator=SSA"])
+
+
+def test_failures_are_chosen_by_what_went_wrong(campaign: Campaign, store: Store) -> None:
+    assert select(store, ["reason=diverged"]) == [
+        line["trial"] for line in campaign.lines if (line["label"], line["seed"]) == ("SSA · 0.5 · true", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        (["oprator=SSA"], SpecError, "did you mean 'operator'"),
+        (["operator=SSB"], NotFoundError, "did you mean 'SSA'"),
+        (["seed=9"], NotFoundError, "there are 0, 1, 2"),
+        (["sofmax · 2.0 · true"], NotFoundError, "did you mean 'softmax · 2.0 · true'"),
+        (["ffffffffffff"], NotFoundError, "no trial's key begins with 'ffffffffffff'"),
+        ([""], NotFoundError, "no label"),
+        (["="], SpecError, "no field ''"),
+        (["reason=diverged", "operator=softmax"], NotFoundError, "no trial fits all of"),
+        (["reason="], NotFoundError, "there are diverged"),
+    ],
+)
+def test_what_means_nothing_is_refused(store: Store, words: list[str], kind: type[AblateError], says: str) -> None:
+    with pytest.raises(kind) as caught:
+        select(store, words)
+    assert says in str(caught.value)
+
+
+def test_a_key_that_is_several_is_refused(campaign: Campaign, store: Store) -> None:
+    keys = sorted(line["trial"] for line in campaign.lines)
+    first = next(a for a, b in pairwise(keys) if a[0] == b[0])[0]
+    with pytest.raises(NotFoundError, match="several keys begin"):
+        select(store, [first])

@@ -1,0 +1,100 @@
+"""Failures by kind: every failed trial is counted once, with where and when, and each kind has its advice."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
+
+from runners.triage import TRACE_LINES, Cluster, action, failures
+from store.store import Store
+
+FINGERPRINTS = {"error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
+
+
+def fail(campaign: Campaign, label: str, seed: int, *, host: str, reason: str, at: float, message: str = "m") -> None:
+    key = campaign.line(label, seed)["trial"]
+    write_start(campaign.layout, key, 1, host=host, pid=1, pid_started=1)
+    trace = "\n".join([f"line {n}" for n in range(40)] + [message]) if reason == "error" else None
+    fields = {"reason": reason, "message": message, "traceback": trace, "fingerprint": FINGERPRINTS[reason]}
+    write_end(campaign.layout, key, 1, status="failed", ended=EPOCH + at, **fields)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    """softmax is done; of SSA six fail on two hosts, of Integral four, all on n3."""
+    pending = {(label, seed) for label in ("SSA", "Integral") for seed in range(6)}
+    made = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(6), pending=pending)
+    for seed in range(6):
+        fail(made, "SSA", seed, host=f"n{seed % 2}", reason="error", at=10 * seed, message=f"ValueError: shape {seed}")
+    for seed in range(4):
+        fail(made, "Integral", seed, host="n3", reason="out_of_memory", at=100 - seed)
+    return made
+
+
+def clusters(campaign: Campaign, grid: str | None = None) -> dict[str, Cluster]:
+    with Store.open(campaign.root) as store:
+        return {found.fingerprint: found for found in failures(store, grid)}
+
+
+def test_kinds_are_counted_by_host_and_dated(campaign: Campaign) -> None:
+    found = clusters(campaign)
+    error, memory = found[FINGERPRINTS["error"]], found[FINGERPRINTS["out_of_memory"]]
+    assert list(found) == [error.fingerprint, memory.fingerprint]  # commonest first
+    assert (error.n, error.hosts, error.labels) == (6, {"n0": 3, "n1": 3}, ["SSA"])
+    assert (error.first, error.last) == (EPOCH, EPOCH + 50)
+    assert error.example == campaign.line("SSA", 0)["trial"]
+    assert error.message == "ValueError: shape 0"
+    assert len(error.trace) == TRACE_LINES
+    assert error.trace[-1] == "ValueError: shape 0"
+    assert (memory.n, memory.hosts, memory.trace) == (4, {"n3": 4}, [])
+    assert memory.example == campaign.line("Integral", 3)["trial"]
+
+
+def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign: Campaign) -> None:
+    key = campaign.line("SSA", 0)["trial"]
+    write_start(campaign.layout, key, 2)
+    write_end(campaign.layout, key, 2)
+    other = campaign.line("SSA", 1)["trial"]
+    write_start(campaign.layout, other, 2, host="n7", pid=1, pid_started=1)
+    write_end(
+        campaign.layout,
+        other,
+        2,
+        status="failed",
+        reason="diverged",
+        message="nan",
+        fingerprint=FINGERPRINTS["diverged"],
+    )
+    counted = Counter({found.reason: found.n for found in clusters(campaign).values()})
+    assert counted == {"error": 4, "out_of_memory": 4, "diverged": 1}
+
+
+def advice(*, good: tuple[str, ...] = ("n0",), **fields: object) -> str:
+    usual = Cluster("f1", "error", 12, {"n3": 7, "n4": 5}, ["SSA"], ["SSA"], 0.0, 1.0, "ab" * 16, "m", [], "")
+    return action(usual._replace(**fields), set(good))  # type: ignore[arg-type]
+
+
+def test_each_kind_has_its_advice() -> None:
+    assert "--exclude n3" in advice(hosts={"n3": 12})
+    assert "--exclude" not in advice(hosts={"n3": 12}, good=("n3",))  # it is where everything runs
+    assert "--exclude" not in advice(hosts={"n3": 12}, good=())
+    assert "--exclude" not in advice(hosts={"n3": 1}, n=1)
+    assert "--exclude" not in advice(hosts={"n3": 12}, reason="diverged")  # no host makes a loss diverge
+    memory = advice(reason="out_of_memory")
+    assert "--oom halve" in memory
+    assert "--oom bigger" in memory
+    assert "learning rate" in advice(reason="diverged")
+    assert "--oom bigger" in advice(reason="killed")
+    assert "a file is missing on n3, n4" in advice(message="FileNotFoundError: [Errno 2] No such file: 'corpus.txt'")
+    assert "the disk takes no more" in advice(message="OSError: [Errno 28] No space left on device")
+    assert "`ablate logs abababab`" in advice()
+
+
+def test_what_is_advised_is_a_command_that_selects_these_trials(campaign: Campaign) -> None:
+    from runners.selection import select
+
+    with Store.open(campaign.root) as store:
+        for found in failures(store):
+            words = found.action.split("`ablate retry ")[1].split("`")[0].split(" --")[0].split()
+            assert len(select(store, words)) == found.n
