@@ -14,7 +14,7 @@ from runners.cells import walk
 from runners.code import ran_other_code
 from runners.interrupts import Interrupts
 from runners.landing import Landing
-from runners.machines import Inline, Machine
+from runners.machines import Inline, Machine, Queue
 from runners.manifest import submission_id, write_submission
 from runners.progress import Progress
 from runners.survey import Survey, publish
@@ -163,7 +163,7 @@ class _Run:
         )
         rows: Sequence[int] = range(len(self._to_do))
         while rows and not self.stop_requested():
-            self._machine.run(job, rows, self)
+            self._machine.run(job, Queue(rows), self)
             rows = self._wait_for_others()
 
     def _wait_for_others(self) -> list[int]:

@@ -5,6 +5,6 @@
 
 from runners.machines.inline import Inline
 from runners.machines.local import Local
-from runners.machines.machine import Machine, Overseer
+from runners.machines.machine import Machine, Overseer, Queue, Rows
 
-__all__ = ["Inline", "Local", "Machine", "Overseer"]
+__all__ = ["Inline", "Local", "Machine", "Overseer", "Queue", "Rows"]

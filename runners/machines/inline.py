@@ -1,9 +1,8 @@
 """The machine that is this process: for small grids, debuggers and tests."""
 
-from collections.abc import Sequence
 from typing import final
 
-from runners.machines.machine import Machine, Overseer
+from runners.machines.machine import Machine, Overseer, Rows
 from runners.worker import Job, Worker
 
 
@@ -16,13 +15,11 @@ class Inline(Machine):
         """One."""
         return 1
 
-    def run(self, job: Job, rows: Sequence[int], overseer: Overseer) -> None:
+    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
         """Train `rows` here; the number of threads is each trial's own."""
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
-        for row in rows:
-            if overseer.stop_requested():
-                return
+        while not overseer.stop_requested() and (row := rows.take()) is not None:
             overseer.ended(worker.run(row))
 
 

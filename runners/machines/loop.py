@@ -1,46 +1,69 @@
 """The life of a worker process: load, then train the rows it is handed until told to stop or the pipe closes.
 
-Messages are tuples. To it: ("load", job, number), ("row", row), ("stop",). From it: ("ready",), ("refused", error),
-("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome), ("unwritable", text).
+Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
+("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
+("unwritable", text). `device` is its CUDA_VISIBLE_DEVICES or None, `share` the part of the device's memory it may use.
 """
 
 import os
 import select
 import signal
+import sys
 import time
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
-from grid.errors import AblateError
+from grid.errors import AblateError, SpecError
 from runners.campaign import CampaignUnwritable
-from runners.worker import Worker
+from runners.worker import Job, Worker
 
 TELL_EVERY_S = 0.2
 """Progress is told this often at most."""
+
+_EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
 
 
 def work(pipe: "Connection[Any, Any]") -> int:
     """Serve one starter over `pipe`; the exit status of the process."""
     control = _Control(pipe)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the starter's to interpret
+    for name in (signal.SIGINT, signal.SIGUSR2):  # Ctrl-C and the end of the time are the starter's to interpret
+        signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, control.terminated)
     message = control.next()
     if message is None:
         return 0
-    _, job, number = message
+    _, job, number, device = message
     try:
-        worker = Worker(job, number, control, own_process=True)
+        worker = _loaded(job, number, device, control)
+        control.say("ready")
+        while (message := control.next()) is not None:
+            _, row, share = message
+            _limit_memory(share)
+            outcome = worker.run(row)
+            if outcome.status == "stopped" and not control.asked:
+                raise SpecError(_EDITED)
+            control.say("ended", outcome)
+    except CampaignUnwritable as error:
+        control.say("unwritable", str(error))
+        return 1
     except AblateError as error:
         control.say("refused", error)
         return 1
-    control.say("ready")
-    while (message := control.next()) is not None:
-        try:
-            control.say("ended", worker.run(message[1]))
-        except CampaignUnwritable as error:
-            control.say("unwritable", str(error))
-            return 1
     return 0
+
+
+def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+    """The worker, which sees its device and no other from the first look on."""
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    return Worker(job, number, control, own_process=True)
+
+
+def _limit_memory(share: float) -> None:
+    """Keep this process from taking the memory of its neighbours on the device."""
+    torch = sys.modules.get("torch")
+    if share < 1 and torch is not None and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)
 
 
 @final
@@ -53,6 +76,11 @@ class _Control:
         self._told = 0.0
         self._poll = select.poll()  # registered once: it is asked at every step
         self._poll.register(pipe.fileno(), select.POLLIN)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was told to leave."""
+        return self._stop
 
     def terminated(self, *_: object) -> None:
         """SIGTERM: finish the step, save, and leave."""

@@ -1,8 +1,9 @@
-"""What every machine does, and whom it reports to."""
+"""What every machine does, where its rows come from, and whom it reports to."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol, final
 
 from runners.worker import Job, Outcome
 
@@ -23,10 +24,40 @@ class Overseer(Protocol):
         """Training of `row` is at `step` of `steps`."""
 
     def ended(self, outcome: Outcome) -> None:
-        """A row came back."""
+        """A row came back; one that is "stopped" is begun again where it was given back to the rows."""
 
     def note(self, text: str) -> None:
         """Something a person should know: a worker died, for one."""
+
+
+class Rows(Protocol):
+    """Where a machine gets the rows it trains; asked by one thread."""
+
+    def take(self) -> int | None:
+        """The next row; None: none is to be begun now."""
+
+    def give_back(self, row: int) -> None:
+        """Its worker died or was asked to leave; the row goes first."""
+
+    def left(self) -> int:
+        """At most so many rows are left to take; once it is 0 no worker waits for one."""
+
+
+@final
+class Queue(Rows):
+    """Given rows, each handed out once."""
+
+    def __init__(self, rows: Iterable[int]) -> None:
+        self._rows = deque(rows)
+
+    def take(self) -> int | None:
+        return self._rows.popleft() if self._rows else None
+
+    def give_back(self, row: int) -> None:
+        self._rows.appendleft(row)
+
+    def left(self) -> int:
+        return len(self._rows)
 
 
 class Machine(ABC):
@@ -38,8 +69,8 @@ class Machine(ABC):
         """How many trials it trains at a time."""
 
     @abstractmethod
-    def run(self, job: Job, rows: Sequence[int], overseer: Overseer) -> None:
-        """Train `rows` in this order as workers become free; return when all came back or a stop took effect.
+    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+        """Train `rows` as workers become free; return when none is left and all came back, or a stop took effect.
 
         Raises:
             EnvironmentProblem: the campaign takes no more records, or workers cannot be started.

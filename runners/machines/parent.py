@@ -1,11 +1,26 @@
 """Processes that do not outlive the one they work for."""
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
+
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+"""A terminal or a scheduler sends these to every process of a group at once."""
+
+
+@contextlib.contextmanager
+def shielded() -> Iterator[None]:
+    """Processes started inside hear none of `GROUP_SIGNALS` until they unblock them; here they come afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def die_with(parent: int) -> None:

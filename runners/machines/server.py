@@ -26,7 +26,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
-from runners.machines.parent import die_with
+from runners.machines.parent import GROUP_SIGNALS, die_with
 
 _MOST_BYTES = 4096
 
@@ -40,8 +40,9 @@ def main() -> None:
 def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     """Import `preload`, then fork workers for `starter` until it closes `control`."""
     die_with(starter)
-    for name in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches the whole group; the starter decides what it means
+    for name in GROUP_SIGNALS:  # they reach the whole group; the starter decides what they mean
         signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     try:
         for module in preload:
             import_module(module)

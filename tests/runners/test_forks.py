@@ -14,7 +14,7 @@ from typing import Any
 
 from toy_campaign import toy_grid
 
-from runners.machines import Local
+from runners.machines import Local, Queue
 from runners.manifest import trial_lines, write_submission
 from runners.worker import Job, Outcome
 from store.layout import Layout
@@ -99,7 +99,7 @@ def _death(pid: int) -> dict[str, Any]:
 def _handed_a_row(pipe: "Connection[Any, Any]") -> int:
     assert pipe.recv()[0] == "load"
     pipe.send(("ready",))
-    kind, row = pipe.recv()
+    kind, row, _ = pipe.recv()
     assert kind == "row"
     return int(row)
 
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_while_another_is_forked_is_replaced_at_once(tmp_path
     lines = list(trial_lines(toy_grid(seeds=[0])))
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
     overseer = Turns()
-    Local(2, start=TwoDieAtOnce).run(Job(tmp_path, "20260101T000000-000000"), range(2), overseer)
+    Local(2, start=TwoDieAtOnce).run(Job(tmp_path, "20260101T000000-000000"), Queue(range(2)), overseer)
     assert sorted(outcome.row for outcome in overseer.outcomes) == [0, 1]
     assert [note.split(";")[0] for note in overseer.notes] == [
         "worker 1 died (SIGKILL)",
