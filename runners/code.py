@@ -25,8 +25,10 @@ CORE = (
     "variants/paths/*.py",
     "runners/tasks/*.py",
     "runners/probes/*.py",
+    "runners/distributed.py",
     "runners/flat.py",
     "runners/optimisers.py",
+    "runners/parts.py",
     "runners/schedules.py",
     "runners/training.py",
     "runners/trial.py",
@@ -87,7 +89,7 @@ class Codes:
 
     def sources(self, trial: Spec) -> dict[str, str]:
         """The hash of every source of `trial`: "core", and a name per module or class."""
-        classes = frozenset(type(spec) for spec in _specs(trial))
+        classes = frozenset(type(spec) for spec in specs(trial))
         if classes not in self._found:
             self._found[classes] = {"core": self.core, **self._of_classes(classes)}
         return self._found[classes]
@@ -129,18 +131,18 @@ class Codes:
                 waiting.extend(imported_modules(whole, other))
 
 
-def _specs(value: object) -> Iterator[Spec]:
+def specs(value: object) -> Iterator[Spec]:
     """Every spec inside `value`, itself included."""
     if isinstance(value, Spec):
         yield value
         for name in field_names(type(value)):
-            yield from _specs(value.__dict__[name])
+            yield from specs(value.__dict__[name])
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _specs(each)
+            yield from specs(each)
     elif isinstance(value, Mapping):
         for each in value.values():
-            yield from _specs(each)
+            yield from specs(each)
 
 
 def _with_parents(classes: frozenset[type]) -> set[type]:

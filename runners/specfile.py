@@ -40,14 +40,16 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
     return found
 
 
-def import_spec_file(path: Path | str) -> ModuleType:
+def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     """Run the spec file as the module `spec_module_name(path)`, replacing what an earlier run of it left.
+
+    `source` is its text where another process has read it.
 
     Raises:
         SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
     """
     path = Path(path)
-    source = _source(path)
+    source = _source(path) if source is None else source
     name = spec_module_name(path)
     module = ModuleType(name)
     module.__file__ = str(path.resolve())

@@ -2,24 +2,30 @@
 
 A run is a function of its trial. Data, evaluation sample, initial weights and random numbers drawn inside the model
 follow from the seed and the step, so the state of a run is its step, its parameters and its optimiser's, and a resumed
-run equals the uninterrupted one bit for bit on the CPU, with the same number of threads.
+run equals the uninterrupted one bit for bit on the CPU, with the same number of threads, micro-batches and ranks.
+Parts of a batch, in a row or on several ranks, give the loss and gradient of the whole up to rounding; what a model
+draws (dropout) it draws by part.
 """
 
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem
+from runners.distributed import Silent, World
 from runners.flat import Flat
+from runners.parts import Part, parts
 from runners.probes import learned_numbers
+from runners.ranks import ranks
 from runners.surroundings import Diverged, Finished, Surroundings
-from runners.tasks.task import DIVERGED
+from runners.tasks.task import DIVERGED, Batch
 from runners.trial import Trial, build_model
+from variants.running_means import RunningMeans, Share
 from variants.seeding import generator
 
 
@@ -33,26 +39,42 @@ def train(trial: Trial, surroundings: Surroundings) -> Finished:
         SpecError: the task's files are not what the spec says.
         EnvironmentProblem: the device is not there.
     """
-    device = _device(trial.execution.device)
-    with _own_randomness(device), _threads(trial.execution.threads):
-        return _Run(trial, surroundings, device).result()
+    with ranks(trial) as world:
+        return train_as(world, trial, surroundings)
+
+
+def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished:
+    """Train `trial` as one of the ranks of `world`, all of which call this.
+
+    Of the surroundings of a rank other than 0, whether to stop is all that is asked.
+
+    Raises:
+        PeerLost: another rank is gone; else as `train`.
+    """
+    if world.place.rank:
+        surroundings = Silent(surroundings.stop_requested)
+    with _own_randomness(world.device), _threads(trial.execution.threads):
+        return _Run(trial, surroundings, world).result()
 
 
 @final
 class _Run:
-    def __init__(self, trial: Trial, surroundings: Surroundings, device: torch.device) -> None:
-        self._trial, self._world, self._device = trial, surroundings, device
+    def __init__(self, trial: Trial, surroundings: Surroundings, world: World) -> None:
+        self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
         self._training = trial.training
         self._data = trial.task.open()
         self._bound = DIVERGED * self._data.constant_loss
-        self._model = build_model(trial).to(device)
+        self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model)
+        self._means = RunningMeans(self._model) if trial.execution.parts > 1 else None
+        first = world.place.rank * trial.execution.accumulate
+        self._mine = range(first, first + trial.execution.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.decayed, self._flat.kept)
         self._train_s = self._evaluate_s = 0.0
 
     def result(self) -> Finished:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
-        self._world.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._data.record)
+        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._data.record)
         step, stopped = self._restored(), False
         steps = self._training.steps
         while not stopped:
@@ -62,45 +84,73 @@ class _Run:
                 break
             step += 1
             self._step(step)
-            stopped = self._world.stop_requested()
-            if stopped or self._world.checkpoint_due():
-                self._world.save(step, self._state())
+            stopped = self._world.any(self._surroundings.stop_requested())
+            if stopped or self._surroundings.checkpoint_due():
+                self._surroundings.save(step, self._state())
         return self._finished(step, stopped=stopped)
 
     def _step(self, step: int) -> None:
         began = time.perf_counter()
-        _seed(generator(self._trial.seed, "noise", step).initial_seed(), self._device)
-        batch = self._data.batch(self._trial.seed, step)
+        self._seed(step)
+        mine = self._parts(step)
         rate = self._training.lr(step)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         self._flat.zero_gradients()
-        outputs = self._model(batch.inputs.to(self._device))
-        loss_tensor = self._data.loss(outputs, batch.targets.to(self._device))
-        loss_tensor.backward()  # type: ignore[no-untyped-call]
+        if self._means is not None:
+            shares = [Share(part.batch.inputs, part.sequences, partial(self._seed, step, part.number)) for part in mine]
+            self._means.move(shares, self._world.add)
+        losses = [self._backward(step, part) for part in mine if part.terms]
+        loss_tensor = self._summed(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
         loss = loss_tensor.item()
         self._train_s += time.perf_counter() - began
         self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate})
 
+    def _parts(self, step: int) -> list[Part]:
+        batch = self._data.batch(self._trial.seed, step)
+        split = parts(self._data, batch, self._trial.execution.parts, self._mine)
+        return [part._replace(batch=Batch(*(each.to(self._device) for each in part.batch))) for part in split]
+
+    def _backward(self, step: int, part: Part) -> Tensor:
+        """Add the part's gradient to that of the batch; its share of the loss."""
+        if self._means is not None:
+            self._seed(step, part.number)
+        loss = self._data.loss(self._model(part.batch.inputs), part.batch.targets)
+        loss = loss if part.terms == 1 else loss * part.terms
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _summed(self, losses: list[Tensor]) -> Tensor:
+        """The loss of the whole batch; the gradient becomes that of the whole batch too."""
+        if self._means is None:
+            return losses[0]
+        loss = torch.stack(losses).sum() if losses else torch.zeros((), device=self._device)
+        return self._world.add(self._flat.with_loss(loss))[-1]
+
+    def _seed(self, *place: int) -> None:
+        _seed(generator(self._trial.seed, "noise", *place).initial_seed(), self._device)
+
     def _told(self, step: int, values: Mapping[str, float]) -> None:
         loss, last = values["loss"], step == self._training.steps
         diverged = not loss <= self._bound or (last and not self._flat.finite())
         if diverged or last or step % self._trial.execution.log_every == 0:
-            self._world.metrics(step, values)
-        self._world.progress(step, self._training.steps, loss)
+            self._surroundings.metrics(step, values)
+        self._surroundings.progress(step, self._training.steps, loss)
         if diverged:
             raise Diverged(step, loss if not loss <= self._bound else math.nan)
 
     def _evaluate(self, step: int) -> None:
+        if self._world.place.rank:
+            return
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():
             for name, value, point, items, se in self._data.evaluate(self._predict):
-                self._world.evaluation(step, name, value, point=point, items=items, se_items=se)
+                self._surroundings.evaluation(step, name, value, point=point, items=items, se_items=se)
         for name, value, layer, head in learned_numbers(self._model):
-            self._world.probe(step, name, value, layer=layer, head=head, point={})
+            self._surroundings.probe(step, name, value, layer=layer, head=head, point={})
         self._model.train()
         self._evaluate_s += time.perf_counter() - began
 
@@ -112,7 +162,7 @@ class _Run:
         return {"model": _copied(self._model.state_dict()), "optimiser": _copied(self._optimiser.state_dict())}
 
     def _restored(self) -> int:
-        found = self._world.restore()
+        found = self._world.restored(self._surroundings.restore())
         if found is None:
             return 0
         step, state = found
@@ -139,13 +189,6 @@ def _copied(state: Any) -> Any:
     if isinstance(state, list | tuple):
         return [_copied(value) for value in state]
     return state
-
-
-def _device(name: str) -> torch.device:
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise EnvironmentProblem("execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
 def _seed(seed: int, device: torch.device) -> None:

@@ -25,6 +25,15 @@ class Execution(Spec):
     threads: PositiveInt = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """ "auto" is CUDA where there is one."""
+    accumulate: PositiveInt = 1
+    """Micro-batches per step, of each GPU: less memory for the same batch, loss and gradient up to rounding."""
+    gpus: PositiveInt = 1
+    """GPUs of one node that share each batch; on the CPU, processes."""
+
+    @property
+    def parts(self) -> int:
+        """How many parts the batch of a step is computed in."""
+        return self.accumulate * self.gpus
 
 
 class Trial(Spec):
@@ -42,6 +51,7 @@ class Trial(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         _check_length(self.task.length, self.model)
+        _check_parts(self.execution, self.task.batch)
         if not self.model.causal:  # no task so far hides what it asks for
             raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
         if isinstance(self.task.inputs, Scalars):
@@ -107,6 +117,14 @@ def _check_length(length: int, model: Backbone) -> None:
         raise ValueError(
             f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
             f"{table} positions{sinks}; raise model.positions.count or shorten the task"
+        )
+
+
+def _check_parts(execution: Execution, batch: int) -> None:
+    if execution.parts > batch:
+        raise ValueError(
+            f"every micro-batch has a sequence; execution.accumulate={execution.accumulate} on "
+            f"execution.gpus={execution.gpus} makes {execution.parts} of a task.batch of {batch}; lower one of them"
         )
 
 

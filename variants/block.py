@@ -56,6 +56,10 @@ class Attention(nn.Module):
         joined = attended.sum(1) if self.added else attended.transpose(1, 2).flatten(2)
         return self.out(joined)  # type: ignore[no-any-return]
 
+    def averages(self, x: Tensor) -> list[Tensor]:
+        """What running means would move by if `x` [B, T, width] were the whole batch."""
+        return self.numbers.averages(self._projected(x)[0], x)
+
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q and k [B, H, T, D + G], v [B, H, T, D], without positions."""
         queries, keys = self.heads * self.channels, self.key_heads * self.channels
@@ -95,6 +99,10 @@ class Block(nn.Module):
         attended = x + self._dropped(self.attention(self.attention_norm(x), mask, bias))
         read = x if self.parallel else attended
         return attended + self._dropped(self.feedforward(self.feedforward_norm(read)))
+
+    def averages(self, x: Tensor) -> list[Tensor]:
+        """What the attention's running means would move by if `x` [B, T, width] were the whole batch."""
+        return self.attention.averages(x if self.post else self.attention_norm(x))
 
     def _dropped(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)

@@ -1,6 +1,6 @@
 """Numbers become parameters: tables along their axes, and a projection where they vary by query or token."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ class NumberParameters(nn.Module):
         self._heads = {name: operator.heads_of(name, shape.heads) for name in self.numbers}
         self._several = shape.heads > 1
         self._borrowed = set[str]()
+        self._means = {name: number for name, number in self.numbers.items() if isinstance(number, RunningMean)}
+        self.moving = True
+        """Whether running means move at a forward pass in training; else `move` alone moves them."""
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
@@ -55,10 +58,28 @@ class NumberParameters(nn.Module):
         a running mean moves on.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
-        for name, number in self.numbers.items():
-            if isinstance(number, RunningMean):
-                values[name] = self._mean(name, number, values[f"{name.rpartition('.')[0]}.{number.of}"])
+        if self.training and self.moving:
+            self.move([self._average(name, values[_averaged(name, number)]) for name, number in self._means.items()])
+        for name in self._means:
+            values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
         return values
+
+    @property
+    def averaging(self) -> bool:
+        """Whether a number is a running mean."""
+        return bool(self._means)
+
+    @torch.no_grad()
+    def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
+        """The mean of what each running mean averages, over the examples given; arguments as for `values`."""
+        averaged = [(name, _averaged(name, number)) for name, number in self._means.items()]
+        return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
+
+    @torch.no_grad()
+    def move(self, averages: Sequence[Tensor]) -> None:
+        """Move every running mean on by the mean of one batch, in the order of `averages`."""
+        for (name, number), average in zip(self._means.items(), averages, strict=True):
+            self.get_buffer(_attribute(name)).mul_(number.momentum).add_(average, alpha=1 - number.momentum)
 
     def _value(self, name: str, number: Number, query: Tensor, x: Tensor) -> Tensor:
         attribute = _attribute(name)
@@ -73,13 +94,9 @@ class NumberParameters(nn.Module):
             raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
         return number.value(raw, self.layer)
 
-    @torch.no_grad()
-    def _mean(self, name: str, number: RunningMean, averaged: Tensor) -> Tensor:
+    def _average(self, name: str, averaged: Tensor) -> Tensor:
         mean = self.get_buffer(_attribute(name))
-        if self.training:
-            batch = averaged.to(mean.dtype).mean((0, 2), keepdim=True)
-            mean.mul_(number.momentum).add_(batch.expand_as(mean), alpha=1 - number.momentum)
-        return mean.clone()  # the next step changes it in place
+        return averaged.detach().to(mean.dtype).mean((0, 2), keepdim=True).expand_as(mean)
 
     def weights(self) -> Iterator[nn.Parameter]:
         """What is a weight like any other: a kernel's matrix, and what predicts a number from the layer's input."""
@@ -107,6 +124,10 @@ class NumberParameters(nn.Module):
             apart = self._several and ("head" in number.per or isinstance(number, RunningMean))
             for head, value in enumerate(per_head, start=self._heads[name].start):
                 yield (head if apart else None), name, value
+
+
+def _averaged(name: str, number: RunningMean) -> str:
+    return f"{name.rpartition('.')[0]}.{number.of}"
 
 
 def _attribute(name: str) -> str:

@@ -1,8 +1,8 @@
 """The one host Transformer: any backbone, any operator in any layer, scalars or tokens in and out."""
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import torch
@@ -92,19 +92,22 @@ class Transformer(nn.Module):
         Raises:
             SpecError: the sequence, sink tokens included, is longer than the learned positions.
         """
-        hidden = self._embedded(x)
-        length = hidden.shape[1]
-        mask = None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=hidden.device)
-        biases = self._position_biases(length, hidden.device)
-        for layer, attention in zip(self.layers, self._attentions(), strict=True):
-            hidden = layer(hidden, mask, biases.get(attention.heads))
+        hidden = self.embedded(x)
+        for layer in self.applied(hidden.shape[1], hidden.device):
+            hidden = layer(hidden)
         if self.sink is not None:
             hidden = hidden[:, self.backbone.sink_tokens :]
         for last in (self.norm, self.predictor):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]
 
-    def _embedded(self, x: Tensor) -> Tensor:
+    def applied(self, length: int, device: torch.device) -> list[Callable[[Tensor], Tensor]]:
+        """Every layer, bottom first, as a function of [B, length, width] alone."""
+        mask = None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
+        biases = self._position_biases(length, device)
+        return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
+
+    def embedded(self, x: Tensor) -> Tensor:
         """What the first layer reads, [B, sink tokens + T, width]."""
         hidden = self.read_in(x)
         if self.sink is not None:
@@ -162,8 +165,12 @@ class Transformer(nn.Module):
         """The execution path of every layer, bottom first."""
         return [attention.path.name for attention in self._attentions()]
 
+    def blocks(self) -> list[Block]:
+        """The layers, bottom first."""
+        return [cast(Block, layer) for layer in self.layers]
+
     def _attentions(self) -> list[Attention]:
-        return [cast(Block, layer).attention for layer in self.layers]
+        return [block.attention for block in self.blocks()]
 
     def _tables(self) -> list[NumberParameters]:
         return [attention.numbers for attention in self._attentions()]

@@ -25,7 +25,7 @@ DIVERGED = 1000.0
 
 
 class Batch(NamedTuple):
-    """Inputs, float [B, T, 1] or token ids [B, T], and the targets `Data.loss` compares outputs with."""
+    """Inputs, float [B, T, 1] or token ids [B, T], and the targets [B, ...] `Data.loss` compares outputs with."""
 
     inputs: Tensor
     targets: Tensor
@@ -60,7 +60,11 @@ class Data(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The scalar that training minimises; outputs [B, T, out]."""
+        """The scalar that training minimises, a mean over terms; outputs [B, T, out]."""
+
+    def terms(self, targets: Tensor) -> int:
+        """How many terms `loss` is the mean of: what weighs a part of a batch. By default, one per target."""
+        return targets.numel()
 
     @abstractmethod
     def evaluate(self, predict: Predict) -> Iterator[Measured]:

@@ -348,7 +348,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
 
 def test_embeddings_and_both_parts_of_a_layer_are_dropped() -> None:
     model = build(softmax(), tiny("gpt2").changed(dropout=0.5), inputs=TOKENS)
-    assert 0.4 < (model._embedded(words(63)) == 0).float().mean() < 0.6
+    assert 0.4 < (model.embedded(words(63)) == 0).float().mean() < 0.6
     block, x = model.layers[0], torch.randn(2, 63, 64, generator=torch.Generator().manual_seed(0))
     for part in (block.attention, block.feedforward):
         part.register_forward_hook(lambda *call: torch.zeros_like(call[-1]))
@@ -385,7 +385,7 @@ def test_a_masked_read_out_is_dense_gelu_norm_and_a_tied_projection_with_bias() 
 
 def test_embeddings_are_normalised_where_the_family_does() -> None:
     model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
-    embedded = model._embedded(words())
+    embedded = model.embedded(words())
     torch.testing.assert_close(embedded.std(-1, correction=0), torch.ones(2, 13), rtol=2e-2, atol=0)
 
 

@@ -1,0 +1,194 @@
+"""One trial on several processes: a group of ranks that share every batch, add up their gradients and step alike.
+
+Every rank holds the whole model and draws the whole batch, of which it computes its parts. One all-reduce per step over
+the flat gradient, with the loss as its last entry, does what DistributedDataParallel's hooks do bucket by bucket: the
+gradients lie in one buffer as it is, models here are small, and parts weighed by their terms need a sum, where
+DistributedDataParallel takes the mean over ranks.
+
+Rank 0 alone reads and writes checkpoints, evaluates and records. Backends: NCCL on CUDA, gloo on the CPU.
+"""
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+
+from grid.errors import EnvironmentProblem
+from runners.surroundings import Surroundings
+
+PATIENCE_S = 1800.0
+"""How long a rank waits for the others: as long as rank 0 may evaluate or save. A rank that has died is noticed at
+once by the one that started it."""
+
+_LOOK_EVERY_S = 5e-5
+
+
+class PeerLost(RuntimeError):
+    """Another rank did not take part in an operation: it died, or it waited too long."""
+
+
+class Place(NamedTuple):
+    """Which of the ranks this process is."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+    """Chooses the device among those of the node."""
+
+
+@final
+class World:
+    """The ranks of one trial as one of them sees them; for a trial on one process, nothing at all.
+
+    `look` is called while waiting for the others, and raises where it is in vain. Every operation raises `PeerLost`
+    where another rank is gone.
+    """
+
+    def __init__(self, place: Place, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
+        self.place, self.device, self._look = place, device, look
+
+    def add(self, values: Tensor) -> Tensor:
+        """`values`, in place, summed over the ranks; the same bits on all of them."""
+        if self.place.size > 1:
+            self._wait(lambda: dist.all_reduce(values, async_op=True))
+        return values
+
+    def any(self, flag: bool) -> bool:  # noqa: FBT001
+        """Whether `flag` holds on a rank."""
+        if self.place.size == 1:
+            return flag
+        return bool(self.add(torch.tensor([float(flag)], device=self.device)).item())
+
+    def restored(self, found: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
+        """What rank 0 found; a step and tensors and plain data."""
+        if self.place.size == 1:
+            return found
+        sink = io.BytesIO()
+        if self.place.rank == 0 and found is not None:
+            torch.save({"step": found[0], "state": dict(found[1])}, sink)
+        size = torch.tensor([sink.tell()], device=self.device)
+        self._wait(lambda: dist.broadcast(size, 0, async_op=True))
+        if not int(size):
+            return None
+        data = torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        if self.place.rank == 0:
+            data.copy_(torch.frombuffer(sink.getbuffer(), dtype=torch.uint8))
+        self._wait(lambda: dist.broadcast(data, 0, async_op=True))
+        if self.place.rank == 0:
+            return found
+        read = torch.load(io.BytesIO(data.cpu().numpy().tobytes()), map_location="cpu", weights_only=True)
+        return read["step"], read["state"]
+
+    def _wait(self, begin: Callable[[], "dist.Work | None"]) -> None:
+        rank = self.place.rank
+        with _lost(rank):
+            work = begin()
+        assert work is not None
+        until = time.monotonic() + PATIENCE_S
+        while not work.is_completed():
+            self._look()
+            if time.monotonic() > until:
+                raise PeerLost(f"rank {rank} waited for the others for {PATIENCE_S:.0f} s")
+            time.sleep(_LOOK_EVERY_S)
+        with _lost(rank):
+            work.wait()
+
+
+@contextlib.contextmanager
+def _lost(rank: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # what gloo and NCCL raise when a connection closes
+        raise PeerLost(f"rank {rank} lost another rank: {error}") from error
+
+
+def place_given() -> Place | None:
+    """This process's place where torchrun, or what sets the same variables, started the ranks; else None."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    if any(name not in os.environ for name in names):
+        return None
+    return Place(*(int(os.environ[name]) for name in names[:3]))
+
+
+@contextlib.contextmanager
+def grouped(place: Place, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
+    """While entered, this process is a member of the group of ranks.
+
+    They meet at `store`, or without one at MASTER_ADDR and MASTER_PORT.
+
+    Raises:
+        EnvironmentProblem: this process is in a group already.
+        PeerLost: the others did not come.
+    """
+    if dist.is_initialized():
+        raise EnvironmentProblem(
+            "a trial with execution.gpus > 1 makes a process group of its own and this process has one already; "
+            "call torch.distributed.destroy_process_group() before"
+        )
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    with _on_loopback() if store is not None else contextlib.nullcontext(), _lost(place.rank):
+        dist.init_process_group(
+            backend, store=store, rank=place.rank, world_size=place.size, timeout=timedelta(seconds=PATIENCE_S)
+        )
+    try:
+        yield
+    except BaseException:
+        if backend == "nccl":
+            dist.distributed_c10d._abort_process_group()  # an operation that waits for a dead rank would never end
+        else:
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Ranks of one node need no other address."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    os.environ["GLOO_SOCKET_IFNAME"] = before or "lo"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["GLOO_SOCKET_IFNAME"]
+
+
+@final
+class Silent(Surroundings):
+    """What a rank other than 0 trains in: nothing is recorded, and it may still ask for a stop."""
+
+    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        self._stop_requested = stop_requested
+
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None: ...
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def evaluation(
+        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
+    ) -> None: ...
+
+    def probe(
+        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
+    ) -> None: ...
+
+    def progress(self, step: int, steps: int, loss: float) -> None: ...
+
+    def stop_requested(self) -> bool:
+        return self._stop_requested()
+
+    def checkpoint_due(self) -> bool:
+        return False
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None: ...
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        return None
