@@ -1,0 +1,176 @@
+"""The test cluster does what a real one does: the other tests may believe it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cluster.cluster import Cluster, Shape, wait_for
+
+COUNT = "while true; do echo $SLURMD_NODENAME ${SLURM_RESTART_COUNT:-0} >> $OUT; sleep 0.1; done"
+"""Writes a line every tenth of a second, so that one sees whether it still runs."""
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def job(cluster: Cluster, number: int, field: str) -> str:
+    return cluster.run("squeue", "-h", "-j", str(number), "-o", field, check=False).strip()
+
+
+@pytest.fixture
+def count(cluster: Cluster, tmp_path: Path) -> Callable[..., tuple[int, Path]]:
+    """Submit a job that counts into a file, and wait until it does."""
+
+    def submit(*options: str) -> tuple[int, Path]:
+        out = tmp_path / "count"
+        number = cluster.submit(COUNT.replace("$OUT", str(out)), "-o", "/dev/null", *options)
+        wait_for(lambda: lines(out), "the job to write")
+        return number, out
+
+    return submit
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warned(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, int, Path]]:
+    """A job that asked for USR2 55 s before the end of its minute, on a cluster of its own: slurmctld looks at time
+    limits twice a minute, and meanwhile the other tests run."""
+    folder = tmp_path_factory.mktemp("warned")
+    step, out = folder / "step.py", folder / "out"
+    step.write_text(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGUSR2, lambda *_: sys.exit(print('told', flush=True)))\n"
+        "print('ready', flush=True)\n"
+        "while True: signal.pause()\n",
+        encoding="utf-8",
+    )
+    with Cluster(Shape(nodes=1, gpus=0, accounting=False)) as own:
+        options = ("--time=1", "--signal=USR2@55", "-o", str(out))
+        yield own, own.submit(f"srun {sys.executable} {step}", *options), out
+
+
+def processes_that_know(path: Path) -> list[int]:
+    """Processes of this machine whose environment or command names `path`."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            known = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(path).encode() in known:
+            found.append(int(place.name))
+    return found
+
+
+def test_each_node_has_its_own_name_and_its_own_gpus(cluster: Cluster) -> None:
+    program = "import os, socket; print(socket.gethostname(), os.environ['CUDA_VISIBLE_DEVICES'])"
+    said = cluster.run("srun", "-N2", "-n2", "--gpus-per-node=2", sys.executable, "-c", program).splitlines()
+    assert cluster.own_host_names
+    assert sorted(said) == ["n1 0,1", "n2 0,1"]
+    one = cluster.run("srun", "-w", "n2", "--gpus=1", "printenv", "CUDA_VISIBLE_DEVICES")
+    assert one.split() == ["0"]
+
+
+def test_an_array_runs_each_of_its_tasks_once_and_spreads(cluster: Cluster, tmp_path: Path) -> None:
+    script = f"hostname > {tmp_path}/$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID; sleep 0.5"
+    number = cluster.submit(script, "--array=0-5%4", "-o", "/dev/null")
+    wait_for(lambda: not job(cluster, number, "%i"), "the array to end")
+    assert {path.name for path in tmp_path.iterdir()} == {f"{number}-{task}" for task in range(6)}
+    assert {path.read_text(encoding="utf-8").strip() for path in tmp_path.iterdir()} == {"n1", "n2"}
+
+
+def test_what_ran_on_a_failed_node_is_silent_and_runs_elsewhere(
+    cluster: Cluster, count: Callable[..., tuple[int, Path]]
+) -> None:
+    _, out = count("--requeue")
+    failed = lines(out)[0].split()[0]
+    (other,) = set(cluster.nodes) - {failed}
+    cluster.fail(failed)
+    written = lines(out)
+    assert processes_that_know(out) == []
+    wait_for(lambda: cluster.state(failed).startswith("down"), "the controller to notice")
+    assert lines(out) == written
+    wait_for(lambda: lines(out) != written, "the job to run again")
+    assert set(lines(out)) == {f"{failed} 0", f"{other} 1"}
+    cluster.heal(failed)
+    assert cluster.run("srun", "-w", failed, "hostname").strip() == failed
+
+
+def test_a_controller_that_restarts_loses_nothing(cluster: Cluster, count: Callable[..., tuple[int, Path]]) -> None:
+    number, out = count("-w", "n1", "-c2")
+    waiting = cluster.submit("true", "-w", "n1", "-c2", "--array=0-3", "-o", "/dev/null")
+    cluster.restart_controller()
+    assert job(cluster, number, "%T") == "RUNNING"
+    assert job(cluster, waiting, "%T") == "PENDING"
+    before = len(lines(out))
+    wait_for(lambda: len(lines(out)) > before, "the job to go on")
+    assert set(lines(out)) == {"n1 0"}
+    cluster.run("scancel", str(number))
+    wait_for(lambda: not cluster.run("squeue", "-h"), "what waited to run")
+
+
+def test_an_urgent_job_requeues_a_job_that_may_be_preempted(
+    cluster: Cluster, count: Callable[..., tuple[int, Path]], tmp_path: Path
+) -> None:
+    number, out = count("-p", "preempt", "-w", "n1", "-c2", "--requeue")
+    cluster.submit(f"cp {out} {tmp_path}/seen", "-p", "urgent", "-w", "n1", "-c2", "-o", "/dev/null")
+    wait_for(lambda: (tmp_path / "seen").exists(), "the urgent job")
+    assert set(lines(tmp_path / "seen")) == {"n1 0"}
+    wait_for(lambda: lines(out)[-1] == "n1 1", "the other to run again")
+    assert job(cluster, number, "%T") == "RUNNING"
+
+
+def test_a_job_that_may_not_be_preempted_stays(cluster: Cluster, count: Callable[..., tuple[int, Path]]) -> None:
+    number, _ = count("-p", "debug", "-w", "n1", "-c2")
+    urgent = cluster.submit("true", "-p", "urgent", "-w", "n1", "-c2", "-o", "/dev/null")
+    wait_for(lambda: job(cluster, urgent, "%r") == "Resources", "the scheduler to have tried")
+    assert job(cluster, number, "%T") == "RUNNING"
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_nothing_is_left_of_a_cluster(killed: bool, slurm_installed: None, tmp_path: Path) -> None:
+    root = tmp_path / "c"
+    program = (
+        "import sys, time; from pathlib import Path; from cluster.cluster import Cluster, Shape\n"
+        f"with Cluster(Shape(nodes=1, accounting=False), Path({str(root)!r})) as cluster:\n"
+        "    cluster.submit('setsid sleep 600 & sleep 600', '-o', '/dev/null')\n"
+        "    print('ready', flush=True); sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    wait_for(lambda: len(processes_that_know(root)) > 9, "the job's processes")
+    if killed:
+        holder.send_signal(signal.SIGKILL)
+    else:
+        holder.stdin.close()
+    holder.wait()
+    if killed:
+        wait_for(lambda: not processes_that_know(root), "the death of all")
+    assert processes_that_know(root) == []
+    holder.stdout.close()
+    holder.stdin.close()
+
+
+def test_a_cluster_of_another_shape_without_accounting_runs_beside(cluster: Cluster) -> None:
+    with Cluster(Shape(nodes=1, gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})) as other:
+        assert other.run("srun", "hostname").strip() == "n1"
+        assert "Gres=(null)" in other.run("scontrol", "show", "node", "n1")
+        assert "MaxJobCount             = 7\n" in other.run("scontrol", "show", "config")
+        assert cluster.state("n2") == "idle"
+
+
+def test_usr2_reaches_the_step_before_the_time_limit(warned: tuple[Cluster, int, Path]) -> None:
+    cluster, number, out = warned
+    wait_for(lambda: not job(cluster, number, "%i"), "the job to end")
+    assert lines(out) == ["ready", "told"]
