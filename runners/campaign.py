@@ -1,31 +1,21 @@
-"""An attempt as its worker sees it: claimed once, recorded at start and end, durable in between.
+"""An attempt as its worker sees it: recorded at start and end, durable in between."""
 
-The claim publishes the attempt's directory together with its `start.json` by one rename, so an attempt that exists
-has an owner whose process can be looked up; of two workers that reach for the same number, one gets it.
-"""
-
-import os
-import shutil
-import socket
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from runners.code import made_by, ran_other_code
+from runners.checkpoint import save_checkpoint
+from runners.claims import Claim
+from runners.endings import end_record
 from runners.failure import Failure
 from runners.heartbeat import Heartbeat
 from runners.memory import peak_memory_bytes
 from runners.surroundings import Finished
-from store.files import environment_problem, make_directory, sync_directory, temporary_name, write_json
-from store.layout import FILE_SCHEMA, Layout
+from store.files import write_json
+from store.layout import Layout
 from store.shards import ShardBuffer
-from store.status import TrialState, process_started, trial_state
 
 MOST_ROWS = 200_000
 """Rows kept in memory before they go to a shard without waiting for the next checkpoint."""
@@ -42,117 +32,11 @@ class Watch(NamedTuple):
     stepped: Callable[[int, int, float], None]
 
 
-class Taken(NamedTuple):
-    """Why a trial cannot be claimed: it has ended, or a live process has it."""
+class TakenOver(Exception):
+    """Another process took the trial over, since this one gave no sign of life; what it goes on with is not needed."""
 
-    status: Literal["ok", "failed", "running"]
-
-
-class Claim(NamedTuple):
-    """An attempt that is this process's own."""
-
-    number: int
-    checkpoint: Checkpoint | None
-    start: dict[str, Any]
-
-
-def claim(layout: Layout, trial: str, about: Mapping[str, Any], *, retry: bool, again: bool = False) -> Claim | Taken:
-    """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
-
-    `about` is what `start.json` says beside the trial, the attempt, the process and the time. Among it are `sources`,
-    the code that will run: checkpoints of other code are passed over, and with `again` a trial that other code made is
-    not done. Without sources no code is other code.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
-    while True:
-        number = max(layout.attempts(trial), default=0) + 1  # before looking: who comes in between has taken it
-        state = trial_state(layout, trial)
-        sources = about.get("sources")
-        if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
-            if state.live is not None:
-                return Taken("running")
-        elif state.status in ("ok", "running") or (state.status == "failed" and not retry):
-            return Taken(state.status)
-        found, remarks = _newest_checkpoint(layout, trial, state, sources)
-        start = _start_record(trial, number, found, about)
-        if _publish(layout, start, remarks):
-            return Claim(number, found, start)
-
-
-def _newest_checkpoint(
-    layout: Layout, trial: str, state: TrialState, sources: Mapping[str, str] | None
-) -> tuple[Checkpoint | None, list[str]]:
-    """The furthest sound checkpoint that the same code made, and what to tell of those passed over."""
-    remarks: list[str] = []
-    usable: list[tuple[str, int, Path]] = []
-    for attempt in layout.attempts(trial):
-        paths = list(layout.checkpoint(trial, attempt).glob("step-*.pt"))
-        if sources is None or made_by(state, attempt) == [dict(sources)]:
-            usable.extend((path.name, attempt, path) for path in paths)
-        elif paths:
-            remarks.append(f"other code made the checkpoints of attempt {attempt}; they are not used")
-    for _, attempt, path in sorted(usable, reverse=True):  # names begin with the step, zeros first
-        try:
-            step, checkpointed = load_checkpoint(path, trial)
-        except CheckpointError as error:
-            remarks.append(str(error))
-            continue
-        return Checkpoint(attempt, step, checkpointed), remarks
-    return None, [*remarks, "training starts from the beginning"] if remarks else []
-
-
-def _start_record(trial: str, number: int, found: Checkpoint | None, about: Mapping[str, Any]) -> dict[str, Any]:
-    pid = os.getpid()
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "host": socket.gethostname(),
-        "pid": pid,
-        "pid_started": process_started(pid),
-        "started": time.time(),
-        "resumed_from": {"attempt": found.attempt, "step": found.step} if found else None,
-        "versions": _versions(),
-        "data": None,
-        **about,
-    }
-
-
-@cache
-def _versions() -> dict[str, str | None]:
-    return {"python": sys.version.split()[0], "torch": _version("torch"), "ablate": _version("ablate")}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # a source tree on the path that was never installed
-        return None
-
-
-def _publish(layout: Layout, start: dict[str, Any], remarks: Sequence[str]) -> bool:
-    """Make the attempt's directory, with its first records, appear under its number; False if another was first."""
-    final_place = layout.attempt(start["trial"], start["attempt"])
-    place = final_place.with_name(temporary_name(final_place.name))
-    make_directory(place)
-    try:
-        write_json(place / "start.json", start)
-        (place / "heartbeat").touch()
-        (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
-        try:
-            place.rename(final_place)
-        except OSError:
-            if final_place.exists():
-                return False
-            raise
-        sync_directory(final_place.parent)
-    except OSError as error:
-        raise environment_problem("claim", final_place, error) from error
-    finally:
-        shutil.rmtree(place, ignore_errors=True)  # it is gone after the rename; a leftover is ignored by readers
-    return True
+    def __init__(self) -> None:
+        super().__init__("another worker took this trial over")
 
 
 @final
@@ -173,7 +57,8 @@ class Attempt:
         self._watch = watch
         self._began = self._saved = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
-        self._heartbeat = Heartbeat(layout.heartbeat(self._trial, self.number))
+        path = layout.heartbeat(self._trial, self.number)
+        self._heartbeat = Heartbeat(path, float(mine.start["heartbeat_s"]))
 
     def __enter__(self) -> "Attempt":
         self._heartbeat.start()
@@ -223,6 +108,7 @@ class Attempt:
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Pass on how far training is."""
         self.step = step
+        self._heartbeat.tell(step, steps, loss)
         self._watch.stepped(step, steps, loss)
 
     def stop_requested(self) -> bool:
@@ -237,8 +123,10 @@ class Attempt:
         """Publish the rows logged so far, then the checkpoint.
 
         Raises:
+            TakenOver: another process has the trial now.
             CampaignUnwritable: the disk is full or not writable.
         """
+        self._require_ownership()
         self.flush()
         try:
             save_checkpoint(self._layout.checkpoint(self._trial, self.number), self._trial, step, state)
@@ -264,7 +152,13 @@ class Attempt:
             raise CampaignUnwritable(str(error)) from error
 
     def finish(self, finished: Finished) -> None:
-        """Record that training returned: `ok`, or `stopped` where it was asked to stop."""
+        """Record that training returned: `ok`, or `stopped` where it was asked to stop.
+
+        Raises:
+            TakenOver: another process has the trial now, and will end it.
+            CampaignUnwritable: the disk is full or not writable.
+        """
+        self._require_ownership()
         self.flush()
         self.step = finished.step
         self._end(
@@ -276,13 +170,28 @@ class Attempt:
         )
 
     def fail(self, failure: Failure) -> None:
-        """Record that training failed, after making what it logged durable."""
+        """Record that training failed, after making what it logged durable.
+
+        Raises:
+            TakenOver: another process has the trial now, and will end it.
+            CampaignUnwritable: the disk is full or not writable.
+        """
+        self._require_ownership()
         self.flush()
         self._end(status="failed", **failure._asdict())
 
     def abandon(self, message: str) -> None:
         """Record that this process gives the trial back unfinished."""
         self._end(status="stopped", message=message)
+
+    def _require_ownership(self) -> None:
+        """Only the latest attempt of a trial may end it, so that it ends once.
+
+        Who took it over waited for a lease without a sign of life from here, and goes on from the last checkpoint; the
+        work since then is done twice, and counted once.
+        """
+        if max(self._layout.attempts(self._trial), default=0) > self.number:
+            raise TakenOver
 
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
@@ -291,32 +200,3 @@ class Attempt:
             write_json(self._layout.end(self._trial, self.number), {**record, **outcome})
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
-
-
-def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:
-    """An `end.json` of an attempt of which nothing else is known."""
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "status": "failed",
-        "reason": None,
-        "message": None,
-        "traceback": None,
-        "fingerprint": None,
-        "step": step,
-        "wall_s": wall_s,
-        "train_s": None,
-        "evaluate_s": None,
-        "ended": time.time(),
-        "parameters": None,
-        "operator_parameters": None,
-        "memory_bytes": None,
-    }
-
-
-def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:
-    """Write the `end.json` that the owner of the attempt, which is dead, can no longer write."""
-    state = next((found for found in trial_state(layout, trial).attempts if found.attempt == number), None)
-    wall_s = time.time() - float(state.start["started"]) if state else 0.0
-    write_json(layout.end(trial, number), {**end_record(trial, number, step, wall_s), **failure._asdict()})

@@ -9,13 +9,13 @@ used instead. The state is tensors and plain data; loading never runs code from 
 import io
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files import environment_problem, is_temporary, write_atomic
+from store.files import environment_problem, is_temporary, read_bytes, write_atomic
 from store.layout import Layout
 
 CHECKPOINT_SCHEMA = 1
@@ -79,22 +79,31 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
     return int(found["step"]), dict(found["state"])
 
 
-def newest_checkpoint(layout: Layout, trial: str) -> tuple[Checkpoint | None, list[CheckpointError]]:
-    """The sound checkpoint of `trial` that is furthest, of any attempt; and what was wrong with those passed over."""
-    refused: list[CheckpointError] = []
-    for step, attempt, path in sorted(_candidates(layout, trial), reverse=True):
+def newest_checkpoint(
+    layout: Layout, trial: str, same_code: Callable[[int], bool] = lambda _: True
+) -> tuple[Checkpoint | None, list[str]]:
+    """The sound checkpoint of `trial` that is furthest, of any attempt, and what to tell of those passed over.
+
+    `same_code` says of an attempt whether the code that will run made its checkpoints; others are not used.
+    """
+    candidates = _candidates(layout, trial)
+    strange = sorted({attempt for _, attempt, _ in candidates if not same_code(attempt)})
+    remarks = [f"other code made the checkpoints of attempt {attempt}; they are not used" for attempt in strange]
+    for step, attempt, path in sorted(candidates, reverse=True):
+        if attempt in strange:
+            continue
         try:
             _, state = load_checkpoint(path, trial)
         except CheckpointError as error:
-            refused.append(error)
+            remarks.append(str(error))
             continue
-        return Checkpoint(attempt, step, state), refused
-    return None, refused
+        return Checkpoint(attempt, step, state), remarks
+    return None, [*remarks, "training starts from the beginning"] if remarks else []
 
 
-def checkpointed_step(layout: Layout, trial: str) -> int:
-    """The furthest step any checkpoint of `trial` claims, or 0; nothing is loaded."""
-    return max((step for step, _, _ in _candidates(layout, trial)), default=0)
+def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], bool] = lambda _: True) -> int:
+    """The furthest step any checkpoint of `trial` by the same code claims, or 0; nothing is loaded."""
+    return max((step for step, attempt, _ in _candidates(layout, trial) if same_code(attempt)), default=0)
 
 
 def discard_checkpoints(layout: Layout, trial: str) -> None:
@@ -133,7 +142,7 @@ def _verified_bytes(path: Path) -> bytes:
     if named is None:
         raise CheckpointError(f"{path} is not named step-<step>.<blake2b>.pt; it is not used")
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} has gone; the one before it is used") from error
     except OSError as error:

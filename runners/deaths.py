@@ -4,10 +4,12 @@ import socket
 from typing import final
 
 from grid.errors import EnvironmentProblem
-from runners.campaign import Taken, claim, record_death
 from runners.checkpoint import checkpointed_step
-from runners.failure import killed
+from runners.claims import Taken, by_code, claim
+from runners.endings import record_death
+from runners.failure import killed, out_of_memory
 from runners.manifest import Manifest
+from runners.memory import oom_kills
 from runners.worker import Job, Outcome
 from store.layout import Layout
 from store.status import trial_state
@@ -26,6 +28,7 @@ class Deaths:
         self._manifest = Manifest(self._layout, job.submission)
         self._at_start = 0
         self._at_work: dict[int, tuple[int, int]] = {}
+        self._oom_kills = oom_kills()
 
     def at_start(self, how: str) -> None:
         """A worker died before it could take a row.
@@ -40,18 +43,30 @@ class Deaths:
     def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
         """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again."""
         trial = self._manifest.line(row)["trial"]
-        step = checkpointed_step(self._layout, trial)
+        for_memory = how == "SIGKILL" and self._killed_for_memory()
+        step = self._step(trial)
         furthest, times = self._at_work.get(row, (step, 0))
         times = times + 1 if step <= furthest else 1
         self._at_work[row] = (step, times)
         if times < MOST_DEATHS:
             return None
-        failure = killed(times, how)
+        failure = out_of_memory(times) if for_memory else killed(times, how)
         number = self._attempt(trial, pid)
         if number is None:  # somebody else has it now, or has done it
             return Outcome(row, "held")
         record_death(self._layout, trial, number, step, failure)
         return Outcome(row, "failed", number, failure)
+
+    def _killed_for_memory(self) -> bool:
+        """Whether the system has killed for memory since the last time this was asked."""
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return before is not None and self._oom_kills is not None and self._oom_kills > before
+
+    def _step(self, trial: str) -> int:
+        """The furthest checkpoint by the code that runs now; those of other code are no step that it gained."""
+        state = trial_state(self._layout, trial)
+        sources = state.attempts[-1].start.get("sources") if state.attempts else None
+        return checkpointed_step(self._layout, trial, by_code(state, sources))
 
     def _attempt(self, trial: str, pid: int) -> int | None:
         """The attempt that the dead worker left without an end; if it left none, one made for the record."""

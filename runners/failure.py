@@ -46,6 +46,21 @@ def killed(times: int, how: str) -> Failure:
     return Failure("killed", message, None, _fingerprint("killed", how, ""))
 
 
+def out_of_memory(times: int) -> Failure:
+    """The failure of a trial whose process the system killed `times` times, as the memory of its job was used up."""
+    message = f"the system killed its process {times} times, because the memory of the job was used up; give it more"
+    return Failure("out_of_memory", message, None, _fingerprint("killed", "out_of_memory", ""))
+
+
+def lost(times: int) -> Failure:
+    """The failure of a trial that `times` workers in a row vanished over."""
+    message = (
+        f"{times} workers in a row vanished over it without a word and without a checkpoint: killed, or their nodes "
+        "failed; it may need more memory than there is, or a shorter checkpoint interval"
+    )
+    return Failure("killed", message, None, _fingerprint("killed", "lost", ""))
+
+
 def _reason(error: Exception) -> Reason:
     if isinstance(error, Diverged):
         return "diverged"

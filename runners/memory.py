@@ -30,6 +30,37 @@ def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def release_cached_memory() -> None:
+    """Give back to the accelerator what this process keeps of it for later."""
+    cuda = _cuda()
+    if cuda is not None:
+        cuda.empty_cache()
+
+
+def oom_kills(proc: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Processes of this process's control group that the system killed for want of memory; None where it cannot tell.
+
+    A control group is what SLURM, a container or systemd gives a job; `memory.events` is of version 2, and
+    `memory.oom_control` of version 1.
+    """
+    try:
+        groups = dict(line.split(":", 2)[1:] for line in proc.read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    v1 = next((path for names, path in groups.items() if "memory" in names.split(",")), None)
+    mount, file = (mounts, "memory.events") if v1 is None else (mounts / "memory", "memory.oom_control")
+    group = mount / (groups.get("", "") if v1 is None else v1).lstrip("/")
+    return _kills(group / file if group.is_dir() else mount / file)  # a container may see its own group as the root
+
+
+def _kills(file: Path) -> int | None:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
 def _cuda() -> ModuleType | None:
     """`torch.cuda` where this process has loaded and uses it."""
     torch = sys.modules.get("torch")

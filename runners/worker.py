@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
-from grid.errors import SpecError
-from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim
+from grid.errors import EnvironmentProblem, SpecError
+from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
 from runners.checkpoint import discard_checkpoints
+from runners.claims import Claim, Taken, claim
 from runners.code import Codes
 from runners.failure import Failure, failure_of
+from runners.heartbeat import EVERY_S
+from runners.leases import Leases
 from runners.manifest import Manifest
-from runners.memory import reset_peak_memory
+from runners.memory import release_cached_memory, reset_peak_memory
+from runners.micro_batches import micro_batches, split, written_micro_batches
 from runners.specfile import import_spec_file
 from runners.surroundings import Finished, Surroundings
 from store.layout import Layout
 from store.shards import ShardBuffer
+from store.status import trial_state
 
 
 @final
@@ -56,6 +61,12 @@ class Job:
     """Whether trials that other code has finished are trained again."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the project's modules as the run began: what workers have loaded, whatever was edited since."""
+    heartbeat_s: float = EVERY_S
+    """Seconds between signs of life of an attempt."""
+    oom: Literal["fail", "halve", "bigger"] = "fail"
+    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
+    place: Mapping[str, Any] | None = None
+    """Where the scheduler runs this, as `start.json` has it."""
 
     @property
     def code(self) -> str | None:
@@ -128,6 +139,7 @@ class Worker:
         self._manifest = Manifest(self._layout, job.submission)
         self._codes = Codes(job.modules)
         self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
+        self._leases = Leases(job.place)
         if own_process:  # else this process has loaded them already, and classes must not be made twice
             for file in job.files:
                 import_spec_file(file)
@@ -137,16 +149,46 @@ class Worker:
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless somebody else has it or it is done.
 
+        A trial that is out of memory is tried again in smaller pieces where the job wants that, until it can be cut no
+        smaller; the outcome is that of the last attempt.
+
         Raises:
             CampaignUnwritable: a record could not be written.
         """
-        line = self._manifest.line(row)
-        trial = self._trial(line)
-        about = self._about(line["spec"], trial)
-        mine = claim(self._layout, line["trial"], about, retry=self._job.retry, again=self._job.again)
+        outcome = self._tried(row)
+        while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+            release_cached_memory()
+            following = self._tried(row)
+            if following.status == "was_failed":  # it cannot be cut any smaller
+                break
+            outcome = following
+        return outcome
+
+    def _tried(self, row: int) -> Outcome:
+        try:
+            line = self._manifest.line(row)
+            spec = self._cut(line)
+            trial = self._trial(line["trial"], spec)
+            about = self._about(spec, trial)
+            retry, again = self._job.retry, self._job.again
+            mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
+        except EnvironmentProblem as error:
+            raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
             return Outcome(row, _FOUND[mine.status])
         return self._attempt(row, line, mine, trial)
+
+    def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
+        """The spec of a line, in as many micro-batches as its attempts so far call for."""
+        spec: dict[str, Any] = line["spec"]
+        written = written_micro_batches(spec)
+        if self._job.oom != "halve" or written is None:
+            return spec
+        count = micro_batches(trial_state(self._layout, line["trial"], self._leases.alive), written)
+        smaller = split(spec, count)
+        if count > written and isinstance(self._trial(line["trial"], smaller), Exception):
+            return split(spec, count // 2)
+        return smaller
 
     def _about(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
         execution = spec.get("execution") or {}
@@ -156,6 +198,9 @@ class Worker:
             "path": execution.get("path"),
             "device": execution.get("device"),
             "threads": execution.get("threads"),
+            "accumulate": written_micro_batches(spec),
+            "heartbeat_s": self._job.heartbeat_s,
+            "place": None if self._job.place is None else dict(self._job.place),
             "code": self._codes.core,
             "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
         }
@@ -169,7 +214,11 @@ class Worker:
         del mine  # with it goes the checkpoint, once training has taken it
         reset_peak_memory()
         with attempt, self._logged(attempt):
-            return self._outcome(row, line, attempt, trial)
+            try:
+                return self._outcome(row, line, attempt, trial)
+            except TakenOver as error:
+                attempt.abandon(str(error))
+                return Outcome(row, "held", attempt.number)
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
@@ -178,6 +227,8 @@ class Worker:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable):
                 attempt.abandon("the campaign directory could not be written")
+            raise
+        except TakenOver:
             raise
         except Edited as error:
             attempt.abandon(str(error))
@@ -208,15 +259,15 @@ class Worker:
         gc.collect()  # the tensors of a failed trial hang on its traceback
         return Outcome(row, "failed", attempt.number, failure)
 
-    def _trial(self, line: dict[str, Any]) -> Spec | Exception:
-        """The trial of a line, or why it cannot be made: that is for its attempt to record."""
+    def _trial(self, key: str, spec: Mapping[str, Any]) -> Spec | Exception:
+        """The trial of a spec, or why it cannot be made: that is for its attempt to record."""
         try:
-            trial = self._trial_class.model_validate(line["spec"])
+            trial = self._trial_class.model_validate(spec)
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
             return error
-        if trial.key != line["trial"]:
+        if trial.key != key:
             return Edited(
-                f"the manifest calls this trial {line['trial']} and its spec has the key {trial.key} here: the code or "
+                f"the manifest calls this trial {key} and its spec has the key {trial.key} here: the code or "
                 "the spec file was edited after the run began; run the same command again"
             )
         return trial

@@ -4,14 +4,25 @@ import errno
 import json
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 
+T = TypeVar("T")
+
+PAUSES_S = (0.05, 0.2, 0.8, 2.0)
+"""Waits before what a network file system refused for the moment is tried again."""
+
+_LOST_TOUCH = (
+    "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
+)
+_MOMENTARY = (errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN)
 _REMEDIES = {
+    **dict.fromkeys(_MOMENTARY, _LOST_TOUCH),
     errno.ENOSPC: "free some space and run the same command again; what has landed is kept",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again; what has landed is kept",
     errno.EACCES: "choose a directory you may write to, or change its permissions",
@@ -27,6 +38,24 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
     why = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
     return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
+
+
+def retried(action: Callable[[], T]) -> T:
+    """What `action` returns; where it fails as network file systems do for a moment, it is called again, afresh.
+
+    It must open what it needs itself: a stale handle stays stale. NFS says ESTALE, Lustre also the others.
+
+    Raises:
+        OSError: that of the last of five tries, or at once one that does not pass by itself.
+    """
+    for pause_s in PAUSES_S:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in _MOMENTARY:
+                raise
+        time.sleep(pause_s)
+    return action()
 
 
 def temporary_name(name: str) -> str:
@@ -46,7 +75,7 @@ def make_directory(path: Path) -> Path:
         EnvironmentProblem: it cannot be created.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        retried(lambda: path.mkdir(parents=True, exist_ok=True))
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
@@ -59,17 +88,26 @@ def write_atomic(path: Path, data: bytes) -> Path:
         EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
     """
     make_directory(path.parent)
-    temporary = path.with_name(temporary_name(path.name))
     try:
-        try:
-            _write_through(temporary, data)
-            temporary.rename(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_directory(path.parent)
+        retried(lambda: _publish(path, data))
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
+
+
+def _publish(path: Path, data: bytes) -> None:
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        _write_through(temporary, data)
+        try:
+            temporary.rename(path)
+        except FileNotFoundError:
+            # NFS: the answer to a rename was lost, and the rename that was sent again found nothing left to do
+            if not path.is_file() or path.read_bytes() != data:
+                raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def _write_through(path: Path, data: bytes) -> None:
@@ -94,6 +132,15 @@ def write_json(path: Path, data: Mapping[str, Any]) -> Path:
     return write_atomic(path, text.encode("ascii") + b"\n")
 
 
+def read_bytes(path: Path) -> bytes:
+    """What the file `path` holds.
+
+    Raises:
+        OSError: it cannot be read, also after some tries.
+    """
+    return retried(path.read_bytes)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`.
 
@@ -102,7 +149,7 @@ def read_json(path: Path) -> dict[str, Any]:
         StoreError: it is torn or altered: not one JSON object, or not even a file.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no file {path}") from error
     except IsADirectoryError as error:

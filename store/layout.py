@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import SpecError
-from store.files import is_temporary
+from store.files import is_temporary, retried
 
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 2
+STORE_SCHEMA = 3
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -50,6 +50,11 @@ class Layout:
     def spool(self) -> Path:
         """Directory of shards."""
         return self.root / "spool"
+
+    @property
+    def snapshots(self) -> Path:
+        """Directory of the trees that were submitted."""
+        return self.root / "snapshots"
 
     @property
     def store(self) -> Path:
@@ -98,6 +103,10 @@ class Layout:
     def submission_record(self, submission: str) -> Path:
         """`submission.json`: what was asked for, and which jobs it became."""
         return self.submission(submission) / "submission.json"
+
+    def snapshot_tar(self, content: str) -> Path:
+        """`snapshots/<blake2b-128 of the file>.tar`: code, spec file and what it imports, as they were submitted."""
+        return self.snapshots / f"{_checked(_KEY, content, 'a tree is named by 32 hexadecimal digits')}.tar"
 
     def trial(self, key: str) -> Path:
         """Directory of one trial's attempts."""
@@ -163,6 +172,6 @@ def _named(path: Path) -> bool:
 
 def _entries(directory: Path) -> list[Path]:
     try:
-        return list(directory.iterdir())
+        return retried(lambda: list(directory.iterdir()))
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -18,7 +18,7 @@ _START = {
     "trial": Field("key"),
     "attempt": Field("int32"),
     "submission": _TEXT,
-    "worker": Field("int32"),
+    "worker": Field("int64"),
     "host": _TEXT,
     "pid": Field("int64"),
     "pid_started": _FLOAT,

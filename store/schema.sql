@@ -68,7 +68,7 @@ CREATE TABLE attempt (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
     submission VARCHAR,
-    worker INTEGER,
+    worker BIGINT,
     host VARCHAR,
     pid BIGINT,
     started DOUBLE,                 -- seconds since the epoch
@@ -147,7 +147,7 @@ CREATE TABLE shard (
     bytes BIGINT NOT NULL,
     schema INTEGER NOT NULL,
     submission VARCHAR NOT NULL,
-    worker INTEGER NOT NULL,
+    worker BIGINT NOT NULL,
     sequence INTEGER NOT NULL,
     signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
     ingested DOUBLE NOT NULL

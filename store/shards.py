@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.errors import SpecError, StoreError
-from store.files import write_atomic
+from store.files import read_bytes, write_atomic
 from store.layout import FILE_SCHEMA, Layout
 
 POINT = pa.map_(pa.string(), pa.float64())
@@ -244,7 +244,7 @@ def verify_shard(path: Path) -> ShardInfo:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise BadShard(path, f"it cannot be read ({error.strerror})") from error
 

@@ -1,20 +1,25 @@
 """How far a trial is, from the files of its attempts alone; no database and no scheduler is asked."""
 
+import math
 import os
 import socket
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files import read_json
+from store.files import environment_problem, parse_object, read_bytes, read_json, retried
 from store.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
 
-HEARTBEAT_S = 90.0
-"""An attempt on another host is alive while its heartbeat is younger than this."""
+MISSED_BEATS = 6
+"""An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
+
+HEARTBEAT_S = 15.0
+"""Seconds between signs of life of an attempt that does not say."""
 
 
 @final
@@ -46,6 +51,15 @@ class TrialState:
     def ended(self) -> AttemptState | None:
         """The latest attempt that has ended."""
         return next((found for found in reversed(self.attempts) if found.end is not None), None)
+
+
+class Progress(NamedTuple):
+    """How far an attempt said it was, with its last sign of life."""
+
+    step: int
+    steps: int
+    loss: float | None
+    """None where it is no finite number."""
 
 
 def process_started(pid: int) -> int | None:
@@ -80,15 +94,82 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
-    """Seconds since the attempt last touched its heartbeat; None if it never did."""
+def lease_s(start: Mapping[str, Any]) -> float:
+    """Seconds without a sign of life after which an attempt with this start record is taken for dead."""
+    every: Any = start.get("heartbeat_s")
+    sound = isinstance(every, int | float) and math.isfinite(every) and every > 0
+    return MISSED_BEATS * (every if sound else HEARTBEAT_S)
+
+
+def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
+    """When the attempt gave its last sign of life, in nanoseconds by whichever clock stamps files; None if never.
+
+    Raises:
+        EnvironmentProblem: the file system does not answer.
+    """
+    path = layout.heartbeat(key, attempt)
     try:
-        return time.time() - layout.heartbeat(key, attempt).stat().st_mtime
+        return retried(lambda: _modified_ns(path))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
 
 
-def attempt_state(layout: Layout, key: str, attempt: int) -> AttemptState | None:
+def _modified_ns(path: Path) -> int:
+    """Opened for it: NFS asks the server at an open, and answers a plain stat from what it knew a minute ago."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
+
+
+def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
+    """Seconds since the attempt's last sign of life, below 0 where clocks differ; None if it never gave one."""
+    beat = last_beat_ns(layout, key, attempt)
+    return None if beat is None else time.time() - beat / 1e9
+
+
+def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
+    """How far the attempt was at its last sign of life; None where it has not said, or it cannot be read."""
+    path = layout.heartbeat(key, attempt)
+    try:
+        found = parse_object(read_bytes(path), str(path))
+    except (OSError, StoreError):
+        return None
+    step, steps, loss = found.get("step"), found.get("steps"), found.get("loss")
+    if type(step) is not int or type(steps) is not int:
+        return None
+    return Progress(step, steps, float(loss) if type(loss) in (int, float) else None)
+
+
+def local_process(start: Mapping[str, Any]) -> bool | None:
+    """Whether the process of an attempt of this host is there; None for an attempt of another host."""
+    pid = start.get("pid")
+    if start.get("host") != socket.gethostname() or not isinstance(pid, int):
+        return None
+    return process_alive(pid, start.get("pid_started"))
+
+
+def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
+    """Whether the process of an attempt that wrote `start` and no end is at work, for displays.
+
+    Of another host it compares clocks, so it can be wrong by as much as they differ; a sign of life from the future is
+    a young one. Who wants to take a trial over asks `runners.leases`.
+    """
+    here = local_process(start)
+    if here is not None:
+        return here
+    age = heartbeat_age(layout, key, attempt)
+    return age is not None and age < lease_s(start)
+
+
+Alive = Callable[[Layout, str, int, Mapping[str, Any]], bool]
+"""Decides whether an attempt without an end is at work, from its start record."""
+
+
+def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_alive) -> AttemptState | None:
     """The state of one attempt; None while its `start.json` is missing or damaged.
 
     A damaged `end.json` counts as none: what it said is lost, so the trial is done again.
@@ -97,7 +178,7 @@ def attempt_state(layout: Layout, key: str, attempt: int) -> AttemptState | None
     if start is None:
         return None
     end = _sound(layout.end(key, attempt))
-    return AttemptState(attempt, start, end, alive=end is None and is_alive(layout, key, attempt, start))
+    return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
 
 
 def _sound(path: Path) -> dict[str, Any] | None:
@@ -107,18 +188,9 @@ def _sound(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def is_alive(layout: Layout, key: str, attempt: int, start: dict[str, Any]) -> bool:
-    """Whether the process of an attempt that wrote `start` and no end is at work."""
-    pid = start.get("pid")
-    if start.get("host") == socket.gethostname() and isinstance(pid, int):
-        return process_alive(pid, start.get("pid_started"))
-    age = heartbeat_age(layout, key, attempt)
-    return age is not None and age < HEARTBEAT_S
-
-
-def trial_state(layout: Layout, key: str) -> TrialState:
+def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState:
     """The state of the trial `key`; a trial without a directory is pending."""
-    found = (attempt_state(layout, key, attempt) for attempt in layout.attempts(key))
+    found = (attempt_state(layout, key, attempt, alive) for attempt in layout.attempts(key))
     attempts = tuple(state for state in found if state is not None)
     return TrialState(_status(attempts), attempts)
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from runners.campaign import Attempt, CampaignUnwritable, Claim, Taken, Watch, claim, record_death
+from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.claims import Claim, Taken, claim
+from runners.endings import record_death
 from runners.failure import Failure, killed
 from runners.surroundings import Finished
 from store.layout import Layout
 from store.shards import ShardBuffer, verify_shard
-from store.status import process_started, trial_state
+from store.status import process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -85,13 +87,13 @@ def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
 def test_who_looks_while_another_claims_does_not_get_the_next_number(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look(layout: Layout, trial: str) -> Any:
+    def look(layout: Layout, trial: str, *how: Any) -> Any:
         monkeypatch.undo()
-        found = trial_state(layout, trial)
+        found = trial_state(layout, trial, *how)
         claimed(layout)  # by another, right after the look
         return found
 
-    monkeypatch.setattr("runners.campaign.trial_state", look)
+    monkeypatch.setattr("runners.claims.trial_state", look)
     assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("running")
     assert layout.attempts(TRIAL) == [1]
 
@@ -109,8 +111,12 @@ def test_a_trial_that_is_done_is_not_claimed_again(layout: Layout) -> None:
 
 def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:
     begin(layout).fail(Failure("error", "m", None, "f"))
-    assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("failed")
-    assert claimed(layout, retry=True).number == 2
+    later = {**ABOUT, "submission": "20260102T000000-abcdef"}
+    assert claim(layout, TRIAL, later, retry=False) == Taken("failed")
+    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken("failed")  # by the very submission: not again and again
+    mine = claim(layout, TRIAL, later, retry=True)
+    assert isinstance(mine, Claim)
+    assert mine.number == 2
 
 
 def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: Layout) -> None:
@@ -277,16 +283,40 @@ def test_a_full_disk_at_a_checkpoint_says_that_the_campaign_is_unwritable(
         attempt.save(1, {"x": 1})
 
 
-def test_a_heartbeat_goes_on_while_training_is_busy(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.heartbeat.EVERY_S", 0.01)
-    attempt = begin(layout)
+def test_a_heartbeat_goes_on_while_training_is_busy_and_says_how_far_it_was(layout: Layout) -> None:
+    mine = claim(layout, TRIAL, {**ABOUT, "heartbeat_s": 0.01}, retry=False)
+    assert isinstance(mine, Claim)
     path = layout.heartbeat(TRIAL, 1)
     os.utime(path, (0, 0))
-    with attempt:
+    with attempt_of(layout, mine) as attempt:
+        attempt.progress(3, 9, 1.5)
         deadline = time.monotonic() + 10
-        while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+        while progress_of(layout, TRIAL, 1) is None and time.monotonic() < deadline:
             time.sleep(0.01)
+    assert progress_of(layout, TRIAL, 1) == (3, 9, 1.5)
     assert path.stat().st_mtime > 0
+
+
+@pytest.mark.parametrize("way", ["save", "finish", "fail"])
+def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(layout: Layout, way: str) -> None:
+    first = begin(layout)
+    start = layout.start(TRIAL, 1)
+    kept = read(start)
+    start.write_text(json.dumps({**kept, "pid_started": 1}))  # as if its process had gone
+    second = begin(layout)
+    start.write_text(json.dumps(kept))
+    failure = Failure("error", "m", None, "f")
+    ways = {
+        "save": lambda: first.save(1, {}),
+        "finish": lambda: first.finish(DONE),
+        "fail": lambda: first.fail(failure),
+    }
+    with pytest.raises(TakenOver, match="another worker took this trial over"):
+        ways[way]()
+    assert not layout.end(TRIAL, 1).exists()
+    assert not layout.checkpoint(TRIAL, 1).exists()
+    second.finish(DONE)
+    assert trial_state(layout, TRIAL).status == "ok"
 
 
 def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> None:

@@ -14,7 +14,7 @@ import pytest
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.campaign import Claim, claim
+from runners.claims import Claim, claim
 from runners.machines import Inline
 from runners.run import RunOptions, RunResult, run_campaign
 from store.layout import Layout

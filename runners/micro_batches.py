@@ -1,0 +1,27 @@
+"""In how many micro-batches a trial is computed: more of them after it was out of memory, for the same global batch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from store.status import TrialState
+
+
+def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
+    """What the spec of a trial asks for; None where such trials have no micro-batches."""
+    found = (spec.get("execution") or {}).get("accumulate")
+    return found if isinstance(found, int) else None
+
+
+def micro_batches(state: TrialState, written: int) -> int:
+    """As many as the trial was last tried with, and twice as many if that was out of memory."""
+    tried = [found for found in state.attempts if isinstance(found.start.get("accumulate"), int)]
+    most: int = max([written, *(found.start["accumulate"] for found in tried)])
+    full = any(
+        found.start["accumulate"] == most and (found.end or {}).get("reason") == "out_of_memory" for found in tried
+    )
+    return 2 * most if full else most
+
+
+def split(spec: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """The spec computed in `count` micro-batches; the trial may refuse it."""
+    return {**spec, "execution": {**spec["execution"], "accumulate": count}}
