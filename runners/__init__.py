@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from runners.schedules import Constant as Constant
     from runners.schedules import Cosine as Cosine
     from runners.schedules import Schedule as Schedule
+    from runners.slurm.spec import Needs as Needs
+    from runners.slurm.spec import Slurm as Slurm
     from runners.tasks.linear_functions import Curriculum as Curriculum
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
@@ -33,11 +35,13 @@ _HOMES = {
     "Curriculum": "runners.tasks.linear_functions",
     "Execution": "runners.trial",
     "LinearFunctions": "runners.tasks.linear_functions",
+    "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
     "RunOptions": "runners.run",
     "RunResult": "runners.run",
     "Schedule": "runners.schedules",
     "ShiftGrid": "runners.tasks.linear_functions",
+    "Slurm": "runners.slurm.spec",
     "Task": "runners.tasks.task",
     "Text": "runners.tasks.text",
     "Training": "runners.optimisers",
@@ -62,11 +66,13 @@ __all__ = [
     "Curriculum",
     "Execution",
     "LinearFunctions",
+    "Needs",
     "Optimiser",
     "RunOptions",
     "RunResult",
     "Schedule",
     "ShiftGrid",
+    "Slurm",
     "Task",
     "Text",
     "Training",

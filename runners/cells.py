@@ -4,11 +4,11 @@ What is learned on the way: which operator each has, which code would train it, 
 that its trials record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from grid import Grid, Spec
+from grid import Grid, Planned, Spec
 from grid.errors import SpecError
 from runners.code import Codes
 from runners.measured import check_measure
@@ -35,8 +35,8 @@ class Cells:
     """The first trial of each operator, by grid and the operator's key."""
 
 
-def walk(grids: Sequence[Grid]) -> Cells:
-    """Look at every cell of `grids`, and write nothing.
+def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None) -> Cells:
+    """Look at every cell of `grids`, and write nothing; `look` is told the grid's name and the cell's first trial.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
@@ -52,6 +52,8 @@ def walk(grids: Sequence[Grid]) -> Cells:
             key = operator.key if isinstance(operator, Spec) else planned.operator
             about[grid.name, planned.cell] = About(key, codes.sources(planned.trial))
             examples.setdefault((grid.name, key), planned.trial)
+            if look is not None:
+                look(grid.name, planned)
             task = getattr(planned.trial, "task", None)
             if isinstance(task, Spec):
                 tasks.setdefault(task.key, task)

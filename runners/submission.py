@@ -4,11 +4,16 @@ It is written before any job exists, and once more when the jobs are known; a cr
 the submission's, so they can still be found.
 """
 
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from store.files import read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
+
+if TYPE_CHECKING:
+    from runners.worker import Job
 
 
 @final
@@ -30,7 +35,7 @@ class ResourceClass:
     name: str
     rows: tuple[int, int]
     resources: dict[str, Any]
-    """partition, time (minutes), gpus, gpu_type, cpus, mem, per_gpu."""
+    """partition, time (minutes), gpus, gpu_type, cpus, mem (MiB), per_gpu, per_trial (GPUs of one trial)."""
     workers: int
     arrays: tuple[Array, ...] = ()
 
@@ -55,7 +60,7 @@ class Submission:
     """{"hours": float, "unit": "gpuh" | "cpuh"}."""
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
-    """By class name, what sbatch was given."""
+    """What sbatch was given: by class name, and where a class has several arrays, `<class> from <first worker>`."""
     schema: int = FILE_SCHEMA
 
     @property
@@ -88,3 +93,36 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
         for each in data.pop("classes")
     )
     return Submission(**data, classes=classes)
+
+
+def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`job` as the record has it; with a snapshot, the spec files are those inside of it."""
+    return {
+        "entry": asdict(job.entry),
+        "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
+        "retry": job.retry,
+        "again": job.again,
+        "modules": dict(job.modules),
+        "heartbeat_s": job.heartbeat_s,
+        "oom": job.oom,
+    }
+
+
+def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) -> Submission:
+    """Write the record of a run on this machine: its code as a snapshot, and its environment.
+
+    To be called when the manifest is there and before the first trial.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
+    """
+    from runners.environment import record
+    from runners.snapshot import take
+    from runners.snapshot_modules import user_imports
+
+    snapshot = take(layout, job.files).data() if job.files else None
+    found = Submission(
+        job.submission, machine, time.time(), job_data(job, snapshot), None, snapshot, record(user_imports())
+    )
+    write_submission_record(layout, found)
+    return found

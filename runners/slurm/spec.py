@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal, Self, final
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from grid.frozen import FROZEN
 from grid.spec import Spec
 
 _TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
-_CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d+)(?::(?P<s>\d+))?")
+_CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
 _MEMORY = re.compile(r"(?P<count>\d+)(?P<unit>[MGT])B?")
+_WORD = re.compile(r"[^\s'\"]+")
 _MEGABYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _OURS = frozenset({
     "account", "array", "comment", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres",
@@ -59,8 +61,17 @@ def _checked_memory(text: str) -> str:
 
 Time = Annotated[str, AfterValidator(_checked_time)]
 Memory = Annotated[str, AfterValidator(_checked_memory)]
-Word = Annotated[str, Field(pattern=r"\A[^\s'\"]+\Z")]
+
+
+def _checked_word(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise ValueError(f"SLURM's names are one word without quotes; got {text!r}")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_checked_word)]
 """One word, as SLURM's names are."""
+Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
 
 
 @final
@@ -70,7 +81,7 @@ class Needs(Spec):
     Given fields replace those of the `Slurm` spec.
     """
 
-    where: Mapping[str, Any]
+    where: Annotated[Mapping[str, Any], FROZEN]
     partition: Word | None = None
     time: Time | None = None
     gpus: NonNegativeInt | None = None
@@ -117,13 +128,13 @@ class Slurm(Spec):
     """Workers that run at the same time; None: as many as the cluster allows."""
     setup: tuple[str, ...] = ()
     """Shell lines before Python starts: modules, environment variables."""
-    signal_s: PositiveInt = 120
+    signal_s: Annotated[int, Field(ge=1, le=65535)] = 120
     """Seconds before the time limit at which workers save and leave."""
     heartbeat_s: PositiveFloat = 15.0
     """Seconds between signs of life of an attempt; after six without one, others take the trial over."""
     oom: Literal["fail", "halve", "bigger"] = "fail"
     """A trial out of memory: has failed; is tried with half the micro-batch; or with twice the memory of its class."""
-    extra: Mapping[Word, str] = {}
+    extra: Annotated[Mapping[Word, Line], FROZEN] = {}
     """Further options of sbatch, by their long names: {"reservation": "course"}."""
     needs: tuple[Needs, ...] = ()
     """Trials that need something else; the first whose `where` fits counts."""

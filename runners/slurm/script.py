@@ -1,0 +1,115 @@
+"""The shell around a worker: what runs before it on the node, and what becomes of the task when it has left.
+
+`ABLATE_END` decides by the exit status of the worker (the codes are those of `runners.slurm.node`), whatever line the
+script ends at. It is plain bash and needs scontrol and squeue only.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+MOST_RESTARTS = 10
+"""Of a worker that dies; one that leaves in good order is queued again up to 999 times."""
+
+MOST_REFUSALS = 3
+"""Nodes that may refuse a worker, each of which is kept away from it."""
+
+_ORDERLY_RESTARTS = 999
+
+_END = r"""
+# The worker is this task. TERM and USR2 are for Python: bash waits for it, and then decides below.
+trap : TERM USR2
+ablate_task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}
+ablate_task=${ablate_task:-$SLURM_JOB_ID}
+ablate_began=
+ablate_say() { printf '%s ablate: %s\n' "$(date '+%F %T')" "$*" >&2; }
+
+# 0: the task is running, or SLURM ended it at its time limit; 1: it was cancelled, or SLURM queues it again by itself.
+# Asks again while the controller is away, for an hour at most.
+ablate_mine() {
+  local found attempt
+  for attempt in $(seq 360); do
+    if found=$(squeue --noheader --array --jobs="$ablate_task" --format='%T %r' 2>&1); then
+      case $found in
+        *RUNNING*|*TIMEOUT*|*COMPLETING*TimeLimit*) return 0 ;;
+        *) return 1 ;;
+      esac
+    fi
+    case $found in *'Invalid job id'*) return 1 ;; esac
+    [ "$attempt" -gt 1 ] || ablate_say "the controller does not answer; asking again: $found"
+    sleep "$ablate_pause"
+  done
+  return 1
+}
+
+ablate_requeue() {
+  local attempt
+  for attempt in $(seq 360); do
+    ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
+    ablate_say "queued again: $1"
+    scontrol requeue "$ablate_task" && return 0
+    sleep "$ablate_pause"
+  done
+  return 1
+}
+
+# SLURM excludes nodes only of a task that waits, so first it is queued again; TERM follows, and KILL seconds later.
+ablate_elsewhere() {
+  local nodes attempt
+  nodes=$(scontrol --oneliner show job "$ablate_task" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')
+  [ "$nodes" != '(null)' ] || nodes=
+  if [ "$(( $(ablate_count "$nodes") - $(ablate_count "$ablate_excluded") ))" -ge "$ablate_refusals" ]; then
+    ablate_say "not queued again: $ablate_refusals other nodes have refused it before"
+    return 1
+  fi
+  ablate_requeue "node $SLURMD_NODENAME refuses the worker, which is kept away from it" || return 1
+  for attempt in $(seq 20); do
+    scontrol update JobId="$ablate_task" ExcNodeList="${nodes:+$nodes,}$SLURMD_NODENAME" && return 0
+    sleep 0.2
+  done
+  ablate_say "node $SLURMD_NODENAME could not be excluded"
+}
+
+ablate_count() { [ -z "$1" ] && echo 0 || scontrol show hostnames "$1" | wc -l; }
+
+ablate_end() {
+  trap - EXIT
+  local status=$1 restarts=${SLURM_RESTART_COUNT:-0}
+  if [ -z "$ablate_began" ] && [ "$status" -ne 0 ]; then
+    ablate_say "the lines before the worker ended with $status on $SLURMD_NODENAME"
+    status=87
+  fi
+  case $status in
+    0|86) ;;
+    85)
+      if [ "$restarts" -lt "$ablate_orderly" ]; then ablate_requeue "it has saved, and rows are left"
+      else ablate_say "not queued again: that was restart $restarts"; fi ;;
+    87) ablate_elsewhere ;;
+    *)
+      if [ "$restarts" -lt "$ablate_restarts" ]; then ablate_requeue "the worker died with status $status"
+      else ablate_say "not queued again: it died with status $status at restart $restarts"; fi ;;
+  esac
+  exit "$status"
+}
+trap 'ablate_end $?' EXIT"""
+
+
+def setup_lines(user: Sequence[str], tree: Sequence[str], *, exclude: str | None, pause_s: float = 10.0) -> list[str]:
+    """What runs before the worker: the end is arranged first, then the user's lines, then those that lay out the tree.
+
+    `exclude` are the nodes that the user keeps the worker away from; `pause_s` is between questions to a controller
+    that is away.
+    """
+    constants = {
+        "ablate_pause": f"{pause_s:g}",
+        "ablate_restarts": str(MOST_RESTARTS),
+        "ablate_refusals": str(MOST_REFUSALS),
+        "ablate_orderly": str(_ORDERLY_RESTARTS),
+        "ablate_excluded": exclude or "",
+    }
+    first = [f"{name}={shlex.quote(value)}" for name, value in constants.items()]
+    return [*first, *_END.strip().splitlines(), "", *user, *tree, "ablate_began=yes"]
+
+
+def teardown_lines() -> list[str]:
+    """What runs after the worker; the comment and the empty line before keep its status."""
+    return ["exit $?"]
