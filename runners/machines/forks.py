@@ -40,6 +40,14 @@ class Exit(NamedTuple):
         return f"exit status {os.WEXITSTATUS(self.status)}"
 
 
+class CannotStart(EnvironmentProblem):
+    """What workers need cannot be imported here."""
+
+
+class ServerDied(EnvironmentProblem):
+    """The process that starts workers is gone, and they with it."""
+
+
 class ServerProcess(Protocol):
     """The process a fork server runs in, as `subprocess.Popen` has it."""
 
@@ -72,7 +80,8 @@ class Forks:
     """A running fork server, which dies with this process at the latest.
 
     Raises:
-        EnvironmentProblem: it cannot import what workers need; also from every method once it has died.
+        CannotStart: it cannot import what workers need.
+        ServerDied: from every method, once it has died.
     """
 
     def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
@@ -90,7 +99,7 @@ class Forks:
     def _await_ready(self) -> None:
         message = self._next("ready", "failed")
         if "failed" in message:
-            raise EnvironmentProblem(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
+            raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
     @property
     def news(self) -> socket.socket:
@@ -145,10 +154,10 @@ class Forks:
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._pending.extend(json.loads(line) for line in lines)
 
-    def _died(self) -> EnvironmentProblem:
+    def _died(self) -> ServerDied:
         status = self._process.wait()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return EnvironmentProblem(f"the process that starts workers died ({how}); run the same command to go on")
+        return ServerDied(f"the process that starts workers died ({how}); run the same command to go on")
 
 
 def _environment() -> dict[str, str]:

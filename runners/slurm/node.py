@@ -1,0 +1,30 @@
+"""A worker task on its node: `python -u -m runners.slurm.node ROOT SUBMISSION CLASS_INDEX FIRST`.
+
+Its exit status is what the batch script acts on:
+
+    0   nothing is left for it
+    86  the same, and some trials failed in it
+    85  rows are left, and its time is over: queue it again
+    87  this node's environment cannot run the submission: queue it again, elsewhere
+    1   something unexpected, told on stderr
+
+The signals that end its time are heard from here on, before anything that takes time to import.
+"""
+
+import sys
+
+from runners.slurm.signals import listen
+
+
+def main() -> int:
+    """Work as the arguments say."""
+    heard = listen()
+    from runners.slurm.assignment import Task
+    from runners.slurm.supervisor import supervise
+
+    root, submission, index, first = sys.argv[1:]
+    return supervise(Task(root, submission, int(index), int(first)), heard)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""How many trials fit side by side on one device, by the memory that the first one needed."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import final
+
+MOST_SIDE_BY_SIDE = 16
+USED_OF_DEVICE = 0.9
+CONTEXT_BYTES = 600 << 20
+"""What a process needs on a GPU before its first tensor, which its own count leaves out."""
+
+
+def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:
+    """Trials of `trial_bytes` each that a device of `device_bytes` holds with a tenth to spare, `cpus` to share.
+
+    At least one, which may then not fit; at most one per CPU, and `MOST_SIDE_BY_SIDE`.
+    """
+    fits = int(USED_OF_DEVICE * device_bytes) // max(1, trial_bytes)
+    return max(1, min(fits, cpus, MOST_SIDE_BY_SIDE))
+
+
+def slots(groups: Sequence[str | None], per_group: int) -> list[str | None]:
+    """The CUDA_VISIBLE_DEVICES of each worker: every group of devices `per_group` times, in turn."""
+    return list(groups) * per_group
+
+
+def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:
+    """The devices of a task, cut into groups for trials that need `per_trial` each; one None where it has none."""
+    if not devices:
+        return [None]
+    whole = range(0, len(devices) - per_trial + 1, per_trial)
+    return [",".join(devices[first : first + per_trial]) for first in whole] or [",".join(devices)]
+
+
+@final
+class Packing:
+    """`auto`: one trial per group of devices first, then as many as the first one's memory allows."""
+
+    def __init__(self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None) -> None:
+        self._groups = groups
+        self._cpus = max(1, cpus // len(groups))
+        self._memory_bytes = memory_bytes
+        self._decided = False
+
+    def grows(self, trial_bytes: int | None) -> list[str | None]:
+        """A trial of the class needed so much: the slots that are added, once; none where it did not say."""
+        if self._decided or not trial_bytes:
+            return []
+        self._decided = True
+        device = self._groups[0]
+        if device is None:
+            room = side_by_side(trial_bytes, self._memory_bytes or _host_bytes(), self._cpus)
+        else:
+            room = side_by_side(trial_bytes + CONTEXT_BYTES, _gpu_bytes() or 0, self._cpus)
+        return slots(self._groups, room - 1)
+
+
+def _host_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _gpu_bytes() -> int | None:
+    """Memory of the smallest GPU of this task, as nvidia-smi tells it; None where it does not."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    sizes = [int(word) << 20 for word in answer.stdout.split() if word.isdecimal()]
+    return min(sizes, default=None) if answer.returncode == 0 else None
