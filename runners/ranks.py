@@ -266,7 +266,8 @@ def main(job: dict[str, Any]) -> None:
             say("lost", str(error))
             raise SystemExit(1) from None
         except Exception as error:
-            say("failed", f"{type(error).__name__}: {error}")
+            words = f"{type(error).__name__}: {error}"
+            say("failed", f"out of memory ({words})" if isinstance(error, MemoryError) else words)
             raise
 
 

@@ -1,0 +1,28 @@
+"""Training in float64, where what rounding does is told from what a wrong formula does."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import runners.training
+from runners.tasks import Batch
+from runners.tasks.linear_functions import LinearFunctionsData
+from runners.trial import Trial, build_model
+from variants import Transformer
+
+
+def in_double(patch: pytest.MonkeyPatch) -> None:
+    """Models of linear functions are trained and judged in float64, on the same data."""
+    patch.setattr(runners.training, "build_model", _build)
+    patch.setattr(LinearFunctionsData, "batch", _doubled(LinearFunctionsData.batch))
+
+
+def _build(trial: Trial) -> Transformer:
+    model = build_model(trial).double()
+    model.register_forward_pre_hook(lambda _, given: (given[0].double(),))
+    return model
+
+
+def _doubled(batch: Callable[..., Batch]) -> Callable[..., Batch]:
+    return lambda *given: Batch(*(each.to(torch.float64) for each in batch(*given)))

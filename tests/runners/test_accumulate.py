@@ -1,0 +1,138 @@
+"""A batch in micro-batches: the loss, the gradient and the running means of the whole."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pytest
+import torch
+from batch_in_parts import GENTLE, OPERATORS, ROUNDINGS, apart, dropping, numbers, split
+from double_precision import in_double
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners.optimisers import AdamW, Training
+from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict
+from runners.training import train
+from runners.trial import Trial
+from variants import Operator
+from variants.parameters import NumberParameters
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_micro_batches_train_as_the_whole_batch_does(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator, dtype: torch.dtype
+) -> None:
+    if dtype == torch.float64:
+        in_double(monkeypatch)
+    trial, whole = tiny.changed(operator=operator, training=GENTLE), memory()
+    train(trial, whole)
+    for accumulate in (2, 3, 8):
+        world = memory()
+        train(split(trial, accumulate), world)
+        assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(dtype).eps
+
+
+class HalfHidden(LinearFunctions):
+    """Points whose value is negative are not asked for, and of the last three sequences none is."""
+
+    kind: Literal["half_hidden"] = "half_hidden"
+
+    def open(self) -> "HalfHiddenData":
+        return HalfHiddenData(super().open())
+
+
+class HalfHiddenData(Data):
+    def __init__(self, whole: Data) -> None:
+        self._whole = whole
+
+    @property
+    def constant_loss(self) -> float:
+        return self._whole.constant_loss
+
+    def batch(self, seed: int, step: int) -> Batch:
+        inputs, targets = self._whole.batch(seed, step)
+        hidden = targets.masked_fill(targets < 0, torch.nan)
+        hidden[-3:] = torch.nan
+        return Batch(inputs, hidden)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        asked = ~targets.isnan()
+        return (outputs[:, ::2, 0][asked] - targets[asked]).square().mean()
+
+    def terms(self, targets: Tensor) -> int:
+        return int((~targets.isnan()).sum())
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        return self._whole.evaluate(predict)
+
+
+def test_a_part_counts_by_what_is_asked_in_it(tiny: Trial, memory: Callable) -> None:
+    task = HalfHidden.model_validate({**tiny.task.data(), "kind": "half_hidden"})
+    trial, whole = tiny.changed(task=task, training=GENTLE), memory()
+    train(trial, whole)
+    for accumulate in (2, 8):
+        world = memory()
+        train(split(trial, accumulate), world)
+        assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(torch.float32).eps
+
+
+def test_running_means_move_by_what_the_parts_then_see(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout as well: a part draws the same where its means are taken and where it is trained on."""
+    used: list[tuple[Tensor, Tensor]] = []
+    original = NumberParameters.values
+
+    def remember(layer: NumberParameters, query: Tensor, x: Tensor) -> dict[str, Tensor]:
+        found = original(layer, query, x)
+        if layer.training and query.requires_grad and layer.layer == 2:
+            used.append((found["rescale.scale"].detach().mean((0, 2)), found["rescale.mean"].flatten()))
+        return found
+
+    monkeypatch.setattr(NumberParameters, "values", remember)
+    fast = Training(steps=20, optimiser=AdamW(lr=0.05))  # the scales must come to differ from token to token
+    train(split(dropping(tiny.changed(training=fast), OPERATORS[2]), 4), memory())
+    steps = [used[first : first + 4] for first in range(0, len(used), 4)]
+    assert len(steps) == fast.steps
+    before = torch.zeros(2)
+    for parts in steps:
+        assert all(torch.equal(mean, parts[0][1]) for _, mean in parts)
+        average = torch.stack([scale.flatten() for scale, _ in parts]).mean(0)
+        torch.testing.assert_close(parts[0][1], 0.9 * before + 0.1 * average, rtol=1e-6, atol=0)
+        before = parts[0][1]
+
+
+@pytest.mark.parametrize("operator", [OPERATORS[0], OPERATORS[2]], ids=lambda operator: operator.label)
+def test_micro_batches_resume_exactly_with_dropout(tiny: Trial, memory: Callable, operator: Operator) -> None:
+    trial, whole, parts = split(dropping(tiny, operator), 3), memory(), memory(stop_at=[4, 7])
+    train(trial, whole)
+    for stop in (4, 7):
+        assert train(trial, parts).step == stop
+        parts.stop_at.remove(stop)
+    train(trial, parts)
+    assert numbers(parts) == numbers(whole)
+
+
+def test_parts_of_a_step_draw_different_random_numbers(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr("runners.training._seed", lambda seed, _: seeds.append(seed))
+    train(split(tiny, 4), memory())
+    assert len(seeds) == 12 * (1 + 4)
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_how_a_batch_is_split_is_recorded_and_is_not_identity(tiny: Trial) -> None:
+    trial = split(tiny, 2, gpus=3)
+    assert trial.key == tiny.key
+    execution = trial.data()["execution"]
+    assert (execution["accumulate"], execution["gpus"]) == (2, 3)
+
+
+def test_more_micro_batches_than_sequences_are_refused(tiny: Trial) -> None:
+    assert split(tiny, 2, gpus=4).execution.parts == 8
+    words = "accumulate=3 on execution.gpus=3 makes 9 of a task.batch of 8; lower one of them"
+    with pytest.raises(SpecError, match=words):
+        split(tiny, 3, gpus=3)

@@ -1,0 +1,211 @@
+"""One trial on several processes, real ones: the numbers of one process, and an end whatever happens to a rank."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from batch_in_parts import GENTLE, OPERATORS, ROUNDINGS, apart, dropping, numbers, split
+from rank_failures import FailsOnRankOne
+from rank_process import children
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.failure import failure_of
+from runners.ranks import RankFailed
+from runners.specfile import import_spec_file
+from runners.surroundings import Diverged
+from runners.training import train
+from runners.trial import Execution, Trial
+from variants import Operator
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _no_rank_is_left() -> None:
+    before = children()
+    yield
+    assert set(children()) <= set(before)
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_ranks_train_as_one_process_does(tiny: Trial, memory: Callable, operator: Operator) -> None:
+    """Two parts are added in one order only, so on two ranks they give the bits that they give in a row."""
+    trial, whole, row, two = tiny.changed(operator=operator, training=GENTLE), memory(), memory(), memory()
+    train(trial, whole)
+    train(split(trial, 2), row)
+    train(split(trial, 1, gpus=2), two)
+    assert numbers(two) == numbers(row)
+    assert apart(numbers(whole), numbers(two)) < ROUNDINGS * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize(("accumulate", "gpus"), [(1, 3), (2, 2)])
+def test_uneven_shares_train_as_the_whole_batch_does(tiny: Trial, memory: Callable, accumulate: int, gpus: int) -> None:
+    trial, whole, shared = tiny.changed(operator=OPERATORS[2], training=GENTLE), memory(), memory()
+    train(trial, whole)
+    train(split(trial, accumulate, gpus), shared)
+    assert apart(numbers(whole), numbers(shared)) < ROUNDINGS * torch.finfo(torch.float32).eps
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(tiny: Trial, memory: Callable) -> None:
+    """Bit for bit, also with dropout: two ranks, one rank, two ranks; and two ranks throughout."""
+    trial = dropping(tiny, OPERATORS[2])
+    whole, parts, two = memory(), memory(stop_at=[4, 7]), split(trial, 1, gpus=2)
+    train(two, whole)
+    for stop, each in ((4, two), (7, split(trial, 2))):
+        finished = train(each, parts)
+        assert (finished.step, finished.stopped) == (stop, True)
+        parts.stop_at.remove(stop)
+    assert train(two, parts).step == 12
+    assert numbers(parts) == numbers(whole)
+    assert [step for step, _ in parts.checkpoints] == [4, 7]
+
+
+def launched(trial: Trial, folder: Path, ranks: int, **job: object) -> list[dict]:
+    """What every rank has to say that torchrun started."""
+    at = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+    told = json.dumps({"trial": trial.data(), "out": str(folder), **job})
+    command = [sys.executable, "-m", "torch.distributed.run", *at, "--local-addr=127.0.0.1"]
+    subprocess.run([*command, str(TESTS / "rank_process.py"), told], env=environment(), check=True)
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS))), "OMP_NUM_THREADS": "1"}
+
+
+def alone(trial: Trial, folder: Path, **job: object) -> subprocess.Popen[bytes]:
+    told = json.dumps({"trial": trial.data(), "out": str(folder), **job})
+    return subprocess.Popen([sys.executable, str(TESTS / "rank_process.py"), told], env=environment())
+
+
+def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny: Trial, tmp_path: Path) -> None:
+    trial = tiny.changed(operator=OPERATORS[2], training=GENTLE)
+    zero, one = launched(split(trial, 1, gpus=2), tmp_path, 2, double=True)
+    assert alone(trial, tmp_path, double=True).wait() == 0
+    whole = json.loads((tmp_path / "rank-0.json").read_text())
+    assert apart(whole["numbers"], zero["numbers"]) < ROUNDINGS * torch.finfo(torch.float64).eps
+    assert (one["step"], one["numbers"]) == (20, {})
+
+
+def test_a_stop_that_one_rank_is_asked_for_stops_all_at_the_same_step(tiny: Trial, tmp_path: Path) -> None:
+    found = launched(split(tiny, 1, gpus=2), tmp_path, 2, stop_at={"1": [7]})
+    assert [(rank["step"], rank["stopped"]) for rank in found] == [(7, True), (7, True)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("gpus", [2, 3])
+def test_a_killed_rank_ends_the_trial(tiny: Trial, memory: Callable, gpus: int) -> None:
+    world, before = memory(), children()
+
+    def kill(step: int, steps: int, loss: float) -> None:
+        if step == 5:
+            os.kill(min(set(children()) - set(before)), signal.SIGKILL)
+
+    world.progress = kill
+    with pytest.raises(RankFailed, match=rf"rank 1 of {gpus} failed: its process ended \(SIGKILL\)"):
+        train(split(tiny, 1, gpus=gpus), world)
+    assert 5 in world.logged
+
+
+@pytest.mark.timeout(120)
+def test_ranks_die_with_the_process_that_started_them(tiny: Trial, tmp_path: Path) -> None:
+    with alone(split(tiny, 1, gpus=3), tmp_path, pause_at=5) as process:
+        try:
+            while not (tmp_path / "children.json").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+        finally:
+            process.kill()
+    ranks = json.loads((tmp_path / "children.json").read_text() or "[]")
+    assert len(ranks) == 2
+    while any(runs(pid) for pid in ranks):
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_rank_that_fails_says_why_and_memory_is_told_from_errors(tiny: Trial, memory: Callable) -> None:
+    trial = tiny.changed(task=FailsOnRankOne(points=5, batch=8, evaluation=tiny.task.evaluation))
+    with pytest.raises(RankFailed, match=r"rank 1 of 3 failed: out of memory \(MemoryError") as caught:
+        train(split(trial, 1, gpus=3), memory())
+    assert failure_of(caught.value).reason == "out_of_memory"
+
+
+def test_divergence_is_divergence_on_every_rank(tiny: Trial, memory: Callable) -> None:
+    optimiser = tiny.training.optimiser.changed(lr=1e4)
+    trial = tiny.changed(training=tiny.training.changed(optimiser=optimiser))
+    row, two = memory(), memory()
+    for each, world in ((split(trial, 2), row), (split(trial, 1, gpus=2), two)):
+        with pytest.raises(Diverged):
+            train(each, world)
+    assert repr(numbers(two)) == repr(numbers(row))  # as text, where NaN is NaN
+
+
+OWN = """
+from typing import Literal
+from variants import Operator
+from variants.scores.exponential import Exponential
+
+class Doubled(Exponential):
+    kind: Literal["doubled"] = "doubled"
+
+    def log_score(self, a):
+        return 2 * a
+"""
+
+
+def test_ranks_run_the_spec_file_as_it_was_loaded(tiny: Trial, memory: Callable, tmp_path: Path) -> None:
+    """It may have been edited since, or be gone."""
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    own = import_spec_file(file)
+    file.write_text("raise RuntimeError")
+    trial, row, two = tiny.changed(operator=Operator(score=own.Doubled())), memory(), memory()
+    train(split(trial, 2), row)
+    train(split(trial, 1, gpus=2), two)
+    assert numbers(two) == numbers(row)
+
+
+def test_a_class_of_the_running_program_is_refused(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(tiny.task), "__module__", "__main__")
+    with pytest.raises(SpecError, match="defined in the program that runs; define it in a spec file or a module"):
+        train(split(tiny, 1, gpus=2), memory())
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_fewer_devices_than_ranks_are_refused(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(
+        EnvironmentProblem, match="gpus=2 needs that many CUDA devices on one node and this one shows 1"
+    ):
+        train(tiny.changed(execution=Execution(gpus=2, device=device)), memory())
+
+
+def test_a_launcher_with_another_number_of_ranks_is_refused(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(EnvironmentProblem, match=r"execution.gpus is 2 and WORLD_SIZE is 4"):
+        train(split(tiny, 1, gpus=2), memory())
+    train(tiny, memory())
