@@ -96,9 +96,10 @@ def _exists(pid: int) -> bool:
 
 def lease_s(start: Mapping[str, Any]) -> float:
     """Seconds without a sign of life after which an attempt with this start record is taken for dead."""
-    every: Any = start.get("heartbeat_s")
-    sound = isinstance(every, int | float) and math.isfinite(every) and every > 0
-    return MISSED_BEATS * (every if sound else HEARTBEAT_S)
+    every = start.get("heartbeat_s")
+    if isinstance(every, int | float) and math.isfinite(every) and every > 0:
+        return MISSED_BEATS * float(every)
+    return MISSED_BEATS * HEARTBEAT_S
 
 
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:

@@ -1,0 +1,44 @@
+"""A worker of a pretended host that reaches for trials, as a process: `reaching.py root host seed heartbeat_s`.
+
+A line on stdin is a round: it reaches for every trial named there, in an order of its own, and answers with a line
+{trial: attempt} of those it got. With "until" it goes on until every trial has a live owner.
+"""
+
+import json
+import random
+import socket
+import sys
+import time
+from pathlib import Path
+
+from runners.claims import Claim, claim
+from runners.leases import Leases
+from store.layout import Layout
+
+ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
+
+
+def main(root: str, host: str, seed: str, heartbeat_s: str) -> None:
+    """Serve rounds until stdin closes."""
+    socket.gethostname = lambda: host
+    layout, order = Layout(Path(root)), random.Random(seed)
+    leases = Leases(shared=lambda: None)
+    about = {**ABOUT, "heartbeat_s": float(heartbeat_s)}
+    print("ready", flush=True)  # noqa: T201
+    for line in sys.stdin:
+        asked = json.loads(line)
+        open_, got = list(asked["trials"]), {}
+        while open_:
+            order.shuffle(open_)
+            for trial in open_:
+                time.sleep(order.random() * 2e-4)
+                found = claim(layout, trial, about, retry=False, leases=leases)
+                if isinstance(found, Claim):
+                    got[trial] = found.number
+            done = [trial for trial in open_ if not asked["until"] or len(layout.attempts(trial)) == asked["until"]]
+            open_ = [trial for trial in open_ if trial not in done]
+        print(json.dumps(got), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

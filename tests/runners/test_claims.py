@@ -1,0 +1,300 @@
+"""A trial has one owner at a time, whichever hosts, file systems and deaths come between."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reaching import ABOUT
+from synthetic import write_end, write_start
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from runners.checkpoint import save_checkpoint
+from runners.claims import MOST_LOST, Claim, Taken, claim
+from runners.deaths import MOST_DEATHS, Deaths
+from runners.leases import Leases
+from runners.manifest import submission_id, trial_lines, write_submission
+from runners.memory import oom_kills
+from runners.worker import Job
+from store.layout import Layout
+from store.status import trial_state
+
+TRIAL = "ab" * 16
+TRIALS = [f"{number:032x}" for number in range(200)]
+GONE = {"pid": 2**22 + 1, "pid_started": 1}
+OLD, NEW = {"core": "01"}, {"core": "02"}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+Ask = Callable[..., None]
+Answer = Callable[[], dict[str, int]]
+
+
+@contextmanager
+def reaching(layout: Layout, host: str, heartbeat_s: float) -> Iterator[tuple[subprocess.Popen[str], Ask, Answer]]:
+    """A worker on `host`: the process, a function that begins a round, and one that waits for its answer."""
+    script = Path(__file__).parent.parent / "reaching.py"
+    arguments = [str(layout.root), host, host, str(heartbeat_s)]
+    process = subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(script.parent.parent)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def ask(until: int | None = None) -> None:
+        stdin.write(json.dumps({"trials": TRIALS, "until": until}) + "\n")
+        stdin.flush()
+
+    def answer() -> dict[str, int]:
+        found: dict[str, int] = json.loads(stdout.readline())
+        return found
+
+    try:
+        assert stdout.readline() == "ready\n"
+        yield process, ask, answer
+    finally:
+        process.kill()
+        process.wait()
+        stdin.close()
+        stdout.close()
+
+
+@pytest.mark.parametrize("hosts", [("n1", "n2"), ("n1", "n1")], ids=["two hosts", "one host"])
+def test_of_two_processes_that_reach_for_200_trials_in_any_order_each_trial_has_one(
+    layout: Layout, hosts: tuple[str, str]
+) -> None:
+    with reaching(layout, hosts[0], 100) as (_, ask, answer), reaching(layout, hosts[1], 100) as (_, ask_2, answer_2):
+        ask()
+        ask_2()
+        first, second = answer(), answer_2()
+        assert sorted([*first, *second]) == TRIALS
+        assert first
+        assert second
+        assert {number for found in (first, second) for number in found.values()} == {1}
+        assert all(layout.attempts(trial) == [1] for trial in TRIALS)
+
+
+def test_the_trials_of_a_dead_host_are_taken_over_once_each(layout: Layout) -> None:
+    with reaching(layout, "n1", 0.05) as (owner, ask, answer):
+        ask()
+        assert len(answer()) == len(TRIALS)
+        owner.kill()
+    with reaching(layout, "n2", 100) as (_, ask, answer), reaching(layout, "n3", 100) as (_, ask_2, answer_2):
+        ask(until=2)
+        ask_2(until=2)
+        first, second = answer(), answer_2()
+    assert sorted([*first, *second]) == TRIALS
+    assert {number for found in (first, second) for number in found.values()} == {2}
+    assert all(layout.attempts(trial) == [1, 2] for trial in TRIALS)
+
+
+def claimed(layout: Layout, **about: Any) -> Claim | Taken:
+    return claim(layout, TRIAL, {**ABOUT, **about}, retry=False)
+
+
+def test_a_rename_that_was_done_and_reported_as_failed_is_a_claim(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.rename
+
+    def twice(self: Path, target: Path) -> Path:
+        found = plain(self, target)
+        if target.name == "001":
+            raise FileNotFoundError(2, "No such file or directory")  # what the second try of the client met
+        return found
+
+    monkeypatch.setattr(Path, "rename", twice)
+    mine = claimed(layout)
+    assert isinstance(mine, Claim)
+    assert mine.number == 1
+
+
+def test_a_directory_that_is_listed_late_does_not_give_the_trial_to_two(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = claimed(layout)
+    assert isinstance(first, Claim)
+    plain, waits = Layout.attempts, []
+    monkeypatch.setattr(Layout, "attempts", lambda self, key: plain(self, key) if len(waits) > 2 else [])
+    monkeypatch.setattr(time, "sleep", waits.append)
+    assert claimed(layout) == Taken("running")
+    assert len(waits) == 3
+    assert plain(layout, TRIAL) == [1]
+
+
+def vanish(layout: Layout, *numbers: int, **start: Any) -> None:
+    for number in numbers:
+        write_start(layout, TRIAL, number, **{**GONE, "sources": OLD, **start})
+
+
+def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> None:
+    vanish(layout, *range(1, MOST_LOST))
+    mine = claimed(layout, sources=OLD)
+    assert isinstance(mine, Claim)
+    vanish(layout, MOST_LOST)
+    assert claimed(layout, sources=OLD) == Taken("failed")
+    end = json.loads(layout.end(TRIAL, MOST_LOST).read_bytes())
+    assert (end["status"], end["reason"]) == ("failed", "killed")
+    assert "5 workers in a row vanished over it" in end["message"]
+    assert layout.attempts(TRIAL) == list(range(1, MOST_LOST + 1))
+    assert claimed(layout, sources=OLD) == Taken("failed")
+    later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
+    assert isinstance(claim(layout, TRIAL, later, retry=True), Claim)
+
+
+def test_a_retry_does_not_outweigh_five_workers_that_vanish_now(layout: Layout) -> None:
+    write_start(layout, TRIAL, 1)
+    write_end(layout, TRIAL, 1, status="failed")
+    vanish(layout, *range(2, 2 + MOST_LOST))
+    later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
+    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")
+    assert layout.end(TRIAL, 1 + MOST_LOST).exists()
+
+
+@pytest.mark.parametrize("why", ["a checkpoint", "an end", "other code", "a life"])
+def test_a_trial_that_got_on_has_not_failed_however_often_its_workers_vanish(layout: Layout, why: str) -> None:
+    vanish(layout, *range(1, MOST_LOST + 1))
+    if why == "a checkpoint":
+        save_checkpoint(layout.checkpoint(TRIAL, 2), TRIAL, 7, {})
+    elif why == "an end":
+        write_end(layout, TRIAL, 3, status="stopped")
+    elif why == "other code":
+        vanish(layout, 1, sources=NEW)
+    else:
+        write_start(layout, TRIAL, MOST_LOST)
+        assert claimed(layout, sources=OLD) == Taken("running")
+        return
+    mine = claimed(layout, sources=OLD)
+    assert isinstance(mine, Claim)
+    assert mine.number == MOST_LOST + 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "now", "again"),
+    [
+        ("out_of_memory", 1, 2, True),
+        ("out_of_memory", None, 2, True),
+        ("out_of_memory", 2, 2, False),
+        ("out_of_memory", 1, None, False),
+        ("error", 1, 2, False),
+    ],
+)
+def test_a_failed_trial_is_tried_again_by_the_same_submission_only_in_smaller_pieces(
+    layout: Layout, reason: str, before: int | None, now: int | None, again: bool
+) -> None:
+    write_start(layout, TRIAL, 1, submission=ABOUT["submission"], accumulate=before)
+    write_end(layout, TRIAL, 1, status="failed", reason=reason)
+    found = claimed(layout, accumulate=now)
+    assert isinstance(found, Claim) if again else found == Taken("failed")
+
+
+def deaths_over(layout: Layout) -> tuple[Deaths, str]:
+    lines = list(trial_lines(toy_grid(seeds=[0])))
+    submission = submission_id()
+    write_submission(layout, submission, lines)
+    return Deaths(Job(layout.root, submission, ENTRY)), lines[0]["trial"]
+
+
+def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:
+    """An attempt of a process that is gone, after it saved at `step`."""
+    number = max(layout.attempts(trial), default=0) + 1
+    write_start(layout, trial, number, **GONE, sources=sources)
+    if step is not None:
+        save_checkpoint(layout.checkpoint(trial, number), trial, step, {})
+
+
+def test_checkpoints_of_other_code_are_no_reason_to_give_up_on_a_trial_that_gets_on(layout: Layout) -> None:
+    deaths, trial = deaths_over(layout)
+    dies_over(layout, trial, OLD, 800)
+    for step in range(10, 100, 10):
+        dies_over(layout, trial, NEW, step)
+        assert deaths.at_work(0, GONE["pid"], "SIGKILL") is None
+    for _ in range(MOST_DEATHS - 2):
+        dies_over(layout, trial, NEW)
+        assert deaths.at_work(0, GONE["pid"], "SIGKILL") is None
+    dies_over(layout, trial, NEW)
+    failed = deaths.at_work(0, GONE["pid"], "SIGKILL")
+    assert failed is not None
+    assert failed.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("how", "counts", "reason"),
+    [
+        ("SIGKILL", [3, 3, 3, 4], "out_of_memory"),
+        ("SIGKILL", [3, 4, 5, 5], "killed"),
+        ("SIGSEGV", [3, 4, 5, 6], "killed"),
+        ("SIGKILL", [None, None, None, None], "killed"),
+        ("SIGKILL", [None, 4, None, 5], "killed"),
+    ],
+)
+def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, how: str, counts: list[int | None], reason: str
+) -> None:
+    told = iter(counts)
+    monkeypatch.setattr("runners.deaths.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
+    deaths, trial = deaths_over(layout)
+    found = None
+    for _ in range(MOST_DEATHS):
+        dies_over(layout, trial, NEW)
+        found = deaths.at_work(0, GONE["pid"], how)
+    assert found is not None
+    assert found.failure is not None
+    assert found.failure.reason == reason
+    assert trial_state(layout, trial).status == "failed"
+
+
+V2 = "0::/job_7/step_0\n"
+V1 = "5:devices:/job_7\n4:cpu,memory:/job_7/step_0\n0::/\n"
+EVENTS = "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n"
+CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "file", "text", "kills"),
+    [
+        (V2, "job_7/step_0/memory.events", EVENTS, 2),
+        (V2, "memory.events", EVENTS, 2),  # a container that sees its own group as the root
+        (V1, "memory/job_7/step_0/memory.oom_control", CONTROL, 3),
+        (V1, "memory/memory.oom_control", CONTROL, 3),
+        (V1, "memory/job_7/step_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", None),  # an old kernel
+        (V2, "elsewhere", EVENTS, None),
+        ("", "memory.events", EVENTS, 2),
+        ("nonsense\n", "memory.events", EVENTS, None),
+    ],
+)
+def test_the_system_says_how_many_it_killed_for_want_of_memory(
+    tmp_path: Path, groups: str, file: str, text: str, kills: int | None
+) -> None:
+    (tmp_path / "cgroup").write_text(groups)
+    (tmp_path / "mounts" / file).parent.mkdir(parents=True)
+    (tmp_path / "mounts" / file).write_text(text)
+    assert oom_kills(tmp_path / "cgroup", tmp_path / "mounts") == kills
+    assert oom_kills(tmp_path / "nothing", tmp_path / "mounts") is None
+
+
+def test_a_claim_in_the_earlier_life_of_the_own_task_is_taken_over_at_once(layout: Layout) -> None:
+    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": "0"}
+    write_start(layout, TRIAL, 1, host="n1", heartbeat_s=1000.0, place=place)
+    neighbour = {**place, "job": "12_4", "restarts": 1}
+    assert claim(layout, TRIAL, ABOUT, retry=False, leases=Leases(neighbour)) == Taken("running")
+    restarted = {**place, "node": "n2", "restarts": 1}
+    mine = claim(layout, TRIAL, {**ABOUT, "place": restarted}, retry=False, leases=Leases(restarted))
+    assert isinstance(mine, Claim)
+    assert mine.start["place"] == restarted

@@ -1,0 +1,372 @@
+"""An observer's own clock decides who is alive; no other clock can make it take a live trial, or wait for ever."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from synthetic import write_start
+
+from runners.claims import Claim, Taken, claim
+from runners.heartbeat import Heartbeat
+from runners.leases import Leases, host_memory
+from store.layout import Layout
+from store.status import is_alive, lease_s, process_started, progress_of, trial_state
+
+TRIAL = "ab" * 16
+ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
+BEAT_S = 10.0
+LEASE_S = 60.0
+ELSEWHERE = {"host": "another host", "heartbeat_s": BEAT_S}
+HOUR_S = 3600
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "campaign")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def leases(clock: Clock, tmp_path: Path) -> Leases:
+    return observer(clock, tmp_path)
+
+
+def observer(clock: Callable[[], float], shared: Path | None, place: dict[str, Any] | None = None) -> Leases:
+    return Leases(place, clock=clock, shared=lambda: shared)
+
+
+def alive(leases: Leases, layout: Layout) -> bool:
+    return leases.alive(layout, TRIAL, 1, json.loads(layout.start(TRIAL, 1).read_bytes()))
+
+
+def beat(layout: Layout, at_s: float) -> None:
+    os.utime(layout.heartbeat(TRIAL, 1), (at_s, at_s))
+
+
+def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_first_seen(
+    layout: Layout, leases: Leases, clock: Clock
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    beat(layout, 0)  # half a century ago, by that clock
+    assert alive(leases, layout)
+    clock.now += LEASE_S - 0.1
+    assert alive(leases, layout)
+    clock.now += 0.2
+    assert not alive(leases, layout)
+
+
+@pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
+def test_any_change_of_the_sign_of_life_is_one_wherever_the_clock_jumped(
+    layout: Layout, leases: Leases, clock: Clock, jump_s: float
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    stamped = time.time()
+    for beats in range(20):
+        beat(layout, stamped + jump_s * beats)
+        assert alive(leases, layout)
+        clock.now += LEASE_S - 1
+
+
+@pytest.mark.parametrize("ahead_s", [-10 * HOUR_S, 10 * HOUR_S])
+def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
+    layout: Layout, leases: Leases, clock: Clock, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    beat(layout, time.time() + ahead_s)
+    monkeypatch.setattr(time, "time", lambda: ahead_s)
+    assert alive(leases, layout)
+    clock.now += LEASE_S + 1
+    monkeypatch.setattr(time, "time", lambda: -ahead_s)
+    assert not alive(leases, layout)
+
+
+def test_an_attempt_without_any_sign_of_life_is_dead_after_a_lease(
+    layout: Layout, leases: Leases, clock: Clock
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    layout.heartbeat(TRIAL, 1).unlink()
+    assert alive(leases, layout)
+    clock.now += LEASE_S
+    assert not alive(leases, layout)
+
+
+def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
+    write_start(layout, TRIAL, 1)
+    clock.now += 10 * LEASE_S
+    assert alive(leases, layout)
+    write_start(layout, TRIAL, 1, pid_started=1)
+    assert not alive(leases, layout)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "dead"),
+    [
+        ({"restarts": 0}, True),
+        ({"restarts": 1}, True),
+        ({"restarts": 2}, False),  # its neighbour in the same task
+        ({"restarts": 3}, False),
+        ({"restarts": 0, "job": "77_4"}, False),
+        ({"restarts": 0, "scheduler": "another"}, False),
+        ({"restarts": None}, False),
+        (None, False),
+    ],
+)
+def test_an_earlier_life_of_the_own_task_is_dead_at_once(
+    layout: Layout, clock: Clock, theirs: dict[str, Any] | None, dead: bool
+) -> None:
+    ours = {"scheduler": "slurm", "job": "77_3", "restarts": 2, "node": "n2", "devices": "0"}
+    place = None if theirs is None else {**ours, "node": "n1", **theirs}
+    write_start(layout, TRIAL, 1, **ELSEWHERE, place=place)
+    assert alive(observer(clock, None, ours), layout) == (not dead)
+    assert alive(observer(clock, None), layout)
+
+
+def test_a_place_that_names_no_job_is_nobodys_earlier_life(layout: Layout, clock: Clock) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE, place={"restarts": 0})
+    assert alive(observer(clock, None, {"restarts": 1}), layout)
+
+
+def test_observers_of_one_host_share_what_they_saw(layout: Layout, clock: Clock, tmp_path: Path) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    assert alive(observer(clock, tmp_path), layout)
+    clock.now += LEASE_S + 1
+    assert not alive(observer(clock, tmp_path), layout)
+    assert alive(observer(clock, None), layout)
+    beat(layout, 5)
+    assert alive(observer(clock, tmp_path), layout)
+    clock.now -= 2 * LEASE_S  # another boot
+    assert alive(observer(clock, tmp_path), layout)
+
+
+@pytest.mark.parametrize("text", ["", "12", "x y", "1 2 3", "\0"])
+def test_what_an_observer_was_writing_when_it_was_killed_is_not_believed(
+    layout: Layout, clock: Clock, tmp_path: Path, text: str
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    alive(observer(clock, tmp_path), layout)
+    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
+    file.write_text(text)
+    clock.now += LEASE_S + 1
+    assert alive(observer(clock, tmp_path), layout)
+
+
+def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    host_memory.cache_clear()
+    ours = host_memory()
+    assert ours is not None
+    assert ours.stat().st_mode & 0o777 == 0o700
+    ours.chmod(0o777)
+    host_memory.cache_clear()
+    assert host_memory() is None
+    ours.rmdir()
+    ours.symlink_to(tmp_path)
+    host_memory.cache_clear()
+    assert host_memory() is None
+    monkeypatch.undo()
+    host_memory.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("every", "lease"),
+    [(2, 12), (0.5, 3), (None, 90), ("5", 90), (0, 90), (-1, 90), (float("inf"), 90), (float("nan"), 90), ([], 90)],
+)
+def test_a_lease_is_six_beats_of_what_the_attempt_said(every: Any, lease: float) -> None:
+    assert lease_s({"heartbeat_s": every}) == lease
+
+
+def test_displays_take_a_sign_of_life_from_the_future_for_a_young_one(layout: Layout) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    for age_s, shown in ((-10 * HOUR_S, True), (0, True), (LEASE_S - 5, True), (LEASE_S + 5, False)):
+        beat(layout, time.time() - age_s)
+        start = json.loads(layout.start(TRIAL, 1).read_bytes())
+        assert is_alive(layout, TRIAL, 1, start) == shown
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_start(layout, TRIAL, 1)
+    tried: list[Path] = []
+    plain = os.open
+
+    def stale(path: Any, *how: Any, **more: Any) -> int:
+        if Path(path).name == "heartbeat":
+            tried.append(Path(path))
+            if len(tried) <= 20:
+                raise OSError([116, 5, 2][len(tried) % 3], "Stale file handle")  # ESTALE, EIO, ENOENT
+        return plain(path, *how, **more)
+
+    heart = Heartbeat(layout.heartbeat(TRIAL, 1), 0.001)
+    monkeypatch.setattr(os, "open", stale)
+    heart.start()
+    heart.tell(7, 9, float("nan"))
+    until(lambda: len(tried) > 20)
+    monkeypatch.undo()
+    until(lambda: progress_of(layout, TRIAL, 1) is not None)
+    heart.stop()
+    assert progress_of(layout, TRIAL, 1) == (7, 9, None)
+
+
+def test_a_sign_of_life_has_one_width_whatever_it_says(layout: Layout) -> None:
+    write_start(layout, TRIAL, 1)
+    path = layout.heartbeat(TRIAL, 1)
+    heart = Heartbeat(path, 0.001)
+    heart.start()
+    until(lambda: path.stat().st_size > 0)
+    assert progress_of(layout, TRIAL, 1) is None
+    for step, steps, loss in ((2**62, 2**62, -1.2345678901234567e-300), (1, 2, 0.5)):
+        heart.tell(step, steps, loss)
+        until(lambda said=(step, steps, loss): progress_of(layout, TRIAL, 1) == said)
+        assert path.stat().st_size == 97
+    heart.stop()
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff", b"{", b"[1]", b'{"step": 1}', b'{"step": true, "steps": 2}'])
+def test_an_unreadable_sign_of_life_says_nothing_of_progress(layout: Layout, text: bytes) -> None:
+    write_start(layout, TRIAL, 1)
+    layout.heartbeat(TRIAL, 1).write_bytes(text)
+    assert progress_of(layout, TRIAL, 1) is None
+    layout.heartbeat(TRIAL, 1).unlink()
+    assert progress_of(layout, TRIAL, 1) is None
+
+
+HOSTS = ("a", "b", "c")
+
+
+class Hosts(RuleBasedStateMachine):
+    """Three hosts and one trial: any order of claims, signs of life, deaths, passing time and jumping clocks."""
+
+    root: Path
+
+    @initialize()
+    def empty(self) -> None:
+        Hosts.root = Hosts.root.with_name(f"{int(Hosts.root.name) + 1}")
+        self.layout = Layout(self.root)
+        self.clock = Clock()
+        self.stamp = 1.8e9
+        self.leases = {host: observer(lambda at=at: self.clock.now + 1e4 * at, None) for at, host in enumerate(HOSTS)}
+        self.owner: tuple[str, int] | None = None
+        self.died_at: float | None = None
+        self.looked_at: dict[str, float] = {}
+
+    @rule(host=st.sampled_from(HOSTS))
+    def reach(self, host: str) -> None:
+        """A worker of `host` reaches for the trial."""
+        if self.owner is not None and self.owner[0] == host and self.died_at is None:
+            return
+        plain, socket.gethostname = socket.gethostname, lambda: host
+        try:
+            about = {**ABOUT, "heartbeat_s": BEAT_S}
+            found = claim(self.layout, TRIAL, about, retry=False, leases=self.leases[host])
+        finally:
+            socket.gethostname = plain
+        if isinstance(found, Claim):
+            assert self.owner is None or self.died_at is not None, "a live owner lost its trial"
+            self.owner, self.died_at = (host, found.number), None
+            self.looked_at = {}
+            self.give_a_sign()
+        else:
+            assert found == Taken("running")
+            gone_here = self.died_at is not None and self.owner is not None and self.owner[0] == host
+            assert not gone_here, "a process of this host that is gone keeps its trial"
+            first = self.looked_at.setdefault(host, self.clock.now)
+            assert self.clock.now - first < LEASE_S or self.died_at is None, "a dead owner keeps its trial"
+
+    @precondition(lambda self: self.owner is not None and self.died_at is None)
+    @rule()
+    def give_a_sign(self) -> None:
+        """The owner's heartbeat thread has its turn."""
+        assert self.owner is not None
+        path = self.layout.heartbeat(TRIAL, self.owner[1])
+        self.stamp += 0.001
+        os.utime(path, (self.stamp, self.stamp))
+        self.looked_at = {}
+
+    @precondition(lambda self: self.owner is not None and self.died_at is None)
+    @rule()
+    def die(self) -> None:
+        """The owner's node fails."""
+        assert self.owner is not None
+        start = self.layout.start(TRIAL, self.owner[1])
+        start.write_text(json.dumps({**json.loads(start.read_bytes()), "pid_started": 1}))
+        self.died_at = self.clock.now
+        self.looked_at = {}
+
+    @rule(seconds=st.sampled_from([0.5, 9.0, 25.0, 100.0]))
+    def wait(self, seconds: float) -> None:
+        """Time passes; a live owner gives its signs in it."""
+        if self.owner is not None and self.died_at is None:
+            self.clock.now += min(seconds, LEASE_S / 3)
+            self.give_a_sign()
+        else:
+            self.clock.now += seconds
+
+    @rule(seconds=st.sampled_from([-1e5, -10.0, 10.0, 1e5]))
+    def jump(self, seconds: float) -> None:
+        """The clock that stamps files is set."""
+        self.stamp += seconds
+
+    @invariant()
+    def attempts_are_numbered_without_a_gap(self) -> None:
+        """Every claim got the number after the last."""
+        numbers = self.layout.attempts(TRIAL)
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert (self.owner[1] if self.owner else 0) == len(numbers)
+
+
+def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.claims.MOST_LOST", 10**6)
+    Hosts.root = tmp_path / "0"
+    how = settings(
+        max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
+    run_state_machine_as_test(Hosts, settings=how)
+
+
+def test_a_zombie_on_this_host_is_dead_to_an_observer(layout: Layout, leases: Leases) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    write_start(layout, TRIAL, 1, pid=child.pid, pid_started=process_started(child.pid))
+    assert trial_state(layout, TRIAL, leases.alive).status == "running"
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert trial_state(layout, TRIAL, leases.alive).status == "pending"
+    child.communicate()
