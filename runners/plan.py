@@ -1,4 +1,4 @@
-"""What a run would do, before it does: counts, what the rules left out, parameters, and how long it takes."""
+"""What a run would do, before it does: counts, what rules left out, parameters, how long it takes, what it can show."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, final
 
 from grid import Grid
 from runners.cells import walk
-from runners.estimate import Durations, Estimate, estimate
+from runners.estimate import Estimate, Means, estimate
+from runners.resolution import Resolution, resolutions
+from runners.roofline import Place, Prior
 from runners.survey import Survey, Surveyed, survey
 from store.layout import Layout
 
@@ -59,14 +61,21 @@ class Plan:
     pending: int
     to_do: int
     estimate: Estimate
+    resolutions: tuple[Resolution, ...]
 
 
 @final
 @dataclass(frozen=True)
 class PlanOptions:
-    """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long a trial takes."""
+    """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long its training takes."""
 
     workers: int = 1
+    """Trials at work at once."""
+    gpus_per_worker: float | None = None
+    """Of a cluster, the GPUs that each of these occupies: those of a worker by the trials side by side on it. None: the
+    trials run on this machine."""
+    gpu: str | None = None
+    """Which GPU, such as "h100"; None: this machine's."""
     retry: bool = False
     again: bool = False
     parameters: Callable[[Any], tuple[int, int]] | None = None
@@ -75,6 +84,13 @@ class PlanOptions:
 
     What it raises is told with the plan.
     """
+    prior: Callable[[Any, Place, str | None], Prior | None] | None = None
+    """What a trial should take at a place with such a GPU, before any has run; None: the roofline of its work."""
+
+    @property
+    def means(self) -> Means:
+        """What an estimate goes by."""
+        return Means(self.workers, self.gpus_per_worker, self.gpu, self.seconds, self.prior)
 
 
 def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
@@ -98,7 +114,8 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         running=found.count("running"),
         pending=found.count("pending"),
         to_do=len(found.to_do),
-        estimate=estimate(found.to_do, Durations(found), cells.examples, options.seconds).shared_by(options.workers),
+        estimate=estimate(found, grids, options.means),
+        resolutions=resolutions(layout, grids),
     )
 
 

@@ -1,10 +1,13 @@
 """A plan for people and for programs."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from runners.estimate import Estimate, Interval
 from runners.plan import OperatorPlan, Plan
+from runners.resolution import Resolution
 from runners.tally import duration
 
 SHOWN_TRIALS = 3
@@ -20,6 +23,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         widest = max((len(each.operator) for each in operators), default=0)
         for each in operators:
             yield f"  {each.operator:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
+        yield from (f"  {resolution_line(each)}" for each in plan.resolutions if each.grid == grid.name)
     yield f"campaign {plan.root}"
     counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
@@ -44,7 +48,8 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "operators": [each._asdict() for each in plan.operators],
         "trials": [each._asdict() for each in plan.trials],
         "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
-        "estimate": plan.estimate._asdict(),
+        "estimate": _estimate(plan.estimate),
+        "resolutions": [each.data() for each in plan.resolutions],
     }
 
 
@@ -55,5 +60,49 @@ def _parameters(plan: OperatorPlan) -> str:
 
 
 def _time(plan: Plan) -> str:
-    seconds, basis, _ = plan.estimate
-    return f"time {basis}" if seconds is None else f"about {duration(seconds)} ({basis})" if plan.to_do else basis
+    found = plan.estimate
+    if found.hours is None or found.wall_s is None:
+        return f"time {found.basis}"
+    if not plan.to_do:
+        return found.basis
+    figures = _figures(found.hours)
+    hours = f"{figures[0]} {found.unit} (80 %: {figures[1]} to {figures[2]})"
+    many = f"{found.workers} worker{'s' * (found.workers > 1)}"
+    return f"{hours}, {duration(found.wall_s.median)} on {many}, {found.basis}"
+
+
+def _figures(hours: Interval) -> list[str]:
+    """Hours with the digits that the smallest of them needs."""
+    digits = max(0, 1 - math.floor(math.log10(hours.low))) if 0 < hours.low < 10 else 0
+    return [f"{each:,.{min(digits, 6)}f}" for each in hours]
+
+
+def resolution_line(found: Resolution) -> str:
+    """What the seeds of a grid can tell apart, in one line."""
+    said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
+    more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
+    if found.in_sd is None:
+        return f"{said} tell nothing apart, a verdict needs 3; {more}"
+    basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
+    return f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
+
+
+def _size(found: Resolution, size: float) -> str:
+    if found.sd is None:
+        return f"{size:.2g} SD"
+    return f"{100 * math.expm1(size * found.sd):.2g} %" if found.scale == "log" else f"{size * found.sd:.2g}"
+
+
+def _spread(found: Resolution) -> str:
+    if found.sd is not None:
+        return f"SD of a pair {found.sd:.2g} from {found.pairs} pairs"
+    if found.remark:
+        return f"SD of a pair unknown: {found.remark}"
+    if found.scale == "log" and found.in_sd is not None:
+        return f"SD of a pair unknown: were it 10 %, above {100 * math.expm1(0.1 * found.in_sd):.2g} %"
+    return "SD of a pair unknown"
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    plain = found._asdict()
+    return {name: value._asdict() if isinstance(value, Interval) else value for name, value in plain.items()}

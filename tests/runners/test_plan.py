@@ -11,7 +11,7 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners.cells import walk
-from runners.estimate import MOST_TIMED, Durations
+from runners.estimate import MOST_TIMED, Interval, finished_trials
 from runners.plan import Plan, PlanOptions, plan_campaign
 from runners.plan_text import plan_lines
 from runners.stopwatch import seconds_of
@@ -65,9 +65,10 @@ def test_a_plan_counts_the_parameters_of_every_operator(tmp_path: Path) -> None:
 
 
 def test_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
-    estimate = plan_campaign(tmp_path, [toy_grid()]).estimate
-    assert estimate.seconds is None
-    assert estimate.basis.startswith("unknown")
+    plan = plan_campaign(tmp_path, [toy_grid()])
+    assert plan.estimate.trial_s is plan.estimate.hours is plan.estimate.wall_s is None
+    assert plan.estimate.basis.startswith("unknown")
+    assert "  to do: 6 trials, time unknown: no trial like these has finished in this campaign" in plan_lines(plan)
 
 
 def test_the_time_comes_from_a_few_timed_operators_shared_by_the_workers(tmp_path: Path) -> None:
@@ -79,7 +80,11 @@ def test_the_time_comes_from_a_few_timed_operators_shared_by_the_workers(tmp_pat
         return 10.0 if trial.operator.label == "falling" else 30.0
 
     estimate = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds)).estimate
-    assert estimate.seconds == (3 * 10 + 3 * 30) / 2
+    assert estimate.trial_s is not None
+    assert estimate.wall_s == estimate.trial_s.times(1 / 2)
+    assert estimate.trial_s.low < 3 * 10 + 3 * 30 < estimate.trial_s.high
+    assert estimate.trial_s.median == pytest.approx(3 * 10 + 3 * 30, rel=0.15)
+    assert estimate.basis == "from a few steps of 2 of 2 operators (without evaluation)"
     assert sorted(asked) == ["falling", "rising"]
     assert len(asked) <= MOST_TIMED
 
@@ -88,11 +93,14 @@ def test_finished_trials_are_a_better_guide_than_a_stopwatch(tmp_path: Path) -> 
     run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     grid = toy_grid(step_s=0.002)
     estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
-    assert estimate.basis == "from 2 finished trials of this campaign"
-    assert estimate.seconds is not None
-    assert 4 * 20 * 0.002 <= estimate.seconds < 1e6
+    assert estimate.basis == "from 2 finished trials"
+    assert estimate.finished == 2
+    assert estimate.trial_s is not None
+    assert 4 * 20 * 0.002 <= estimate.trial_s.high < 1e6
     run_quietly(tmp_path, grid)
-    assert plan_campaign(tmp_path, [grid]).estimate == (0.0, "nothing is left to do", ())
+    done = plan_campaign(tmp_path, [grid]).estimate
+    assert done.trial_s == done.wall_s == Interval(0.0, 0.0, 0.0)
+    assert done.basis == "nothing is left to do"
 
 
 def test_the_stopwatch_stops_and_scales_to_all_steps() -> None:
@@ -119,7 +127,8 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
 
     plan = plan_campaign(tmp_path, [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
     assert plan.estimate.problems == ("falling: ValueError: seed 0 met its fate",)
-    assert plan.estimate.seconds == 10.0
+    assert plan.estimate.trial_s is not None
+    assert plan.estimate.trial_s.low < 10.0 < plan.estimate.trial_s.high
     assert "  could not be timed: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
 
 
@@ -130,7 +139,7 @@ def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> Non
     for seed, said in ((0, "RuntimeError: shapes differ"), (1, "KeyError")):
         plan = plan_campaign(tmp_path, [toy_grid(seeds=[seed])], PlanOptions(seconds=seconds))
         assert sorted(plan.estimate.problems) == [f"falling: {said}", f"rising: {said}"]
-        assert plan.estimate.seconds is None
+        assert plan.estimate.trial_s is None
 
 
 def twins() -> Grid:
@@ -147,7 +156,8 @@ def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_th
     plan = plan_campaign(tmp_path, [twins()], options)
     assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # what their cells are called
     assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
-    assert plan.estimate.seconds == pytest.approx(0.9 + 0.5)
+    assert plan.estimate.trial_s is not None
+    assert plan.estimate.trial_s.median == pytest.approx(0.9 + 0.5, rel=0.15)
 
 
 def test_operators_of_one_label_and_several_cells_are_told_apart_by_their_keys(tmp_path: Path) -> None:
@@ -160,16 +170,15 @@ def test_operators_of_one_label_and_several_cells_are_told_apart_by_their_keys(t
     assert {each.operator for each in plan.operators if each.grid == "toy"} == {"falling", "rising"}
 
 
-def test_finished_trials_of_one_operator_say_nothing_of_the_other_that_has_its_label(tmp_path: Path) -> None:
+def test_finished_trials_are_told_with_where_they_ran_and_what_they_took(tmp_path: Path) -> None:
     grid = twins()
     run_quietly(tmp_path, grid)
-    keys = {planned.trial.operator.rate: planned.trial.operator.key for planned in grid.trials()}  # type: ignore[attr-defined]
-    cells = walk([grid])
-    durations = Durations(survey(Layout(tmp_path), [grid], cells))
-    for rate, key in keys.items():
-        found = next(each for each in survey(Layout(tmp_path), [grid], cells).trials if each.operator_key == key)
-        (end,) = Layout(tmp_path).trial(found.key).glob("001/end.json")
-        assert durations.of(found._replace(cell="another")) == json.loads(end.read_bytes())["wall_s"], rate
+    found = finished_trials(survey(Layout(tmp_path), [grid], walk([grid])))
+    assert {each.trial.key for each in found} == {planned.key for planned in grid.trials()}
+    for each in found:
+        (end,) = Layout(tmp_path).trial(each.trial.key).glob("001/end.json")
+        assert each.seconds == json.loads(end.read_bytes())["wall_s"]
+        assert each.place == ("cpu", 1)
 
 
 def test_a_plan_of_a_campaign_with_failures_says_how_they_are_tried_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The posterior of the remaining time: it is the prior without trials, their mean with many, and covers what it says."""
+"""The posterior of the remaining time: the prior without trials, their mean with many, and what it promises between."""
 
 import math
 import random
