@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from grid import Spec
 from grid.spec import Choice, OutsideKey
 from runners.surroundings import Diverged, Finished, Surroundings
@@ -25,6 +27,9 @@ class Execution(Spec):
     step_s: float = 0.0
     deaths: str = ""
     """A file of single characters: one is eaten at every death that is due."""
+    accumulate: int = Field(1, ge=1, le=6)
+    fits: int = 0
+    """The fate "too_big" spares a trial in so many micro-batches."""
 
 
 class Toy(Choice):
@@ -44,7 +49,7 @@ class Rising(Toy):
 class ToyTrial(Spec):
     operator: Toy = Falling()
     steps: int = 20
-    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "dies"] = "ok"
+    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies"] = "ok"
     fate_at: int = 10
     seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
@@ -88,6 +93,8 @@ def _meet(trial: ToyTrial, step: int, value: float) -> None:
     if trial.fate == "raises":
         raise ValueError(f"seed {trial.seed} met its fate")
     if trial.fate == "needs_memory":
+        raise MemoryError
+    if trial.fate == "too_big" and trial.execution.accumulate < trial.execution.fits:
         raise MemoryError
     if trial.fate == "cannot_allocate":
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes")

@@ -1,11 +1,13 @@
 """Whatever a trial does, its worker records it and goes on with the next."""
 
+import errno
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
 
@@ -16,8 +18,11 @@ from runners.failure import failure_of
 from runners.manifest import submission_id, trial_lines, write_submission
 from runners.surroundings import Diverged, Finished, Surroundings
 from runners.worker import Entry, Job, Worker, resolve
+from store.ingest import ingest
 from store.layout import Layout
 from store.shards import verify_shard
+from store.status import trial_state
+from store.store import Store
 
 
 class Silent:
@@ -31,10 +36,10 @@ class Silent:
     def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
-def worker_for(root: Path, lines: list[dict[str, Any]], entry: Entry = ENTRY) -> Worker:
+def worker_for(root: Path, lines: list[dict[str, Any]], entry: Entry = ENTRY, **job: Any) -> Worker:
     submission = submission_id()
     write_submission(Layout(root), submission, lines)
-    return Worker(Job(root, submission, entry), 0, Silent(), own_process=False)
+    return Worker(Job(root, submission, entry, **job), 0, Silent(), own_process=False)
 
 
 def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
@@ -163,3 +168,125 @@ def test_a_trial_that_is_done_keeps_no_checkpoints(tmp_path: Path) -> None:
 def test_an_entry_that_cannot_be_imported_is_refused(reference: str) -> None:
     with pytest.raises(SpecError, match="an entry is written 'module:name'"):
         resolve(reference)
+
+
+def too_big(fits: int, **execution: Any) -> list[dict[str, Any]]:
+    """A trial that is out of memory, unless it is computed in so many micro-batches; it can be in six at most."""
+    grid = toy_grid(seeds=[0], fates=["too_big"], fits=fits, checkpoint_s=0.0, **execution)
+    return list(trial_lines(grid))[:1]
+
+
+def attempts_of(root: Path, key: str) -> list[tuple[int, str, str | None, int | None]]:
+    """Micro-batches, status, reason and the step it went on from, of every attempt."""
+    return [
+        (
+            found.start["accumulate"],
+            (found.end or {})["status"],
+            (found.end or {})["reason"],
+            (found.start["resumed_from"] or {}).get("step"),
+        )
+        for found in trial_state(Layout(root), key).attempts
+    ]
+
+
+OUT = ("failed", "out_of_memory")
+
+
+def test_a_trial_out_of_memory_goes_on_at_once_in_smaller_pieces(tmp_path: Path) -> None:
+    lines = too_big(4)
+    outcome = worker_for(tmp_path, lines, oom="halve").run(0)
+    assert (outcome.status, outcome.attempt, outcome.failure) == ("ok", 3, None)
+    assert attempts_of(tmp_path, lines[0]["trial"]) == [(1, *OUT, None), (2, *OUT, 10), (4, "ok", None, 20)]
+
+
+def test_a_trial_that_is_out_of_memory_in_its_smallest_pieces_has_failed_so(tmp_path: Path) -> None:
+    lines = too_big(7, steps=100)
+    outcome = worker_for(tmp_path, lines, oom="halve").run(0)
+    assert outcome.failure is not None
+    assert (outcome.status, outcome.attempt, outcome.failure.reason) == ("failed", 3, "out_of_memory")
+    assert [found[:3] for found in attempts_of(tmp_path, lines[0]["trial"])] == [(1, *OUT), (2, *OUT), (4, *OUT)]
+    retried = worker_for(tmp_path, lines, oom="halve", retry=True).run(0)
+    assert (retried.status, retried.attempt) == ("failed", 4)
+    assert attempts_of(tmp_path, lines[0]["trial"])[3][:3] == (4, *OUT)
+
+
+def test_a_trial_in_smaller_pieces_stays_in_them_when_it_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = too_big(2, steps=30)
+    monkeypatch.setattr(Silent, "stop_requested", lambda _: attempts_made(tmp_path) > 1)
+    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "stopped"
+    monkeypatch.undo()
+    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "ok"
+    made = [found[:2] for found in attempts_of(tmp_path, lines[0]["trial"])]
+    assert made == [(1, "failed"), (2, "stopped"), (2, "ok")]
+
+
+def attempts_made(root: Path) -> int:
+    (key,) = Layout(root).trial_keys()
+    return len(Layout(root).attempts(key))
+
+
+@pytest.mark.parametrize("oom", ["fail", "bigger"])
+def test_a_trial_out_of_memory_is_not_tried_again_where_that_was_not_asked_for(tmp_path: Path, oom: str) -> None:
+    lines = too_big(2)
+    assert worker_for(tmp_path, lines, oom=oom).run(0).status == "failed"
+    assert attempts_of(tmp_path, lines[0]["trial"]) == [(1, *OUT, None)]
+    assert worker_for(tmp_path, lines, oom=oom).run(0).status == "was_failed"
+
+
+def test_trials_without_micro_batches_are_not_cut(tmp_path: Path) -> None:
+    (line,) = too_big(2)
+    del line["spec"]["execution"]["accumulate"]
+    assert worker_for(tmp_path, [line], oom="halve").run(0).status == "failed"
+    assert attempts_of(tmp_path, line["trial"]) == [(None, *OUT, None)]
+
+
+def test_other_failures_are_not_tried_again_in_smaller_pieces(tmp_path: Path) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0], fates=["raises"])))
+    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "failed"
+    assert attempts_made(tmp_path) == 1
+
+
+@pytest.mark.parametrize("fate", ["ok", "raises"])
+def test_a_worker_whose_trial_was_taken_over_leaves_it_to_the_other(tmp_path: Path, fate: str) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0], fates=[fate])))[:1]
+    key = lines[0]["trial"]
+    worker = worker_for(tmp_path, lines)
+    listener = worker._listener
+    listener.stepped = lambda *_: write_start(Layout(tmp_path), key, 2, host="elsewhere")  # type: ignore[method-assign]
+    assert worker.run(0) == (0, "held", 1, None)
+    assert end_of(tmp_path, key)["message"] == "another worker took this trial over"
+    assert trial_state(Layout(tmp_path), key).status == "running"
+
+
+def test_an_attempt_says_where_it_runs_and_how_often_it_gives_a_sign_of_life(tmp_path: Path) -> None:
+    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": None}
+    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    worker_for(tmp_path, lines, place=place, heartbeat_s=2.5).run(0)
+    (found,) = trial_state(Layout(tmp_path), lines[0]["trial"]).attempts
+    assert (found.start["place"], found.start["heartbeat_s"], found.start["accumulate"]) == (place, 2.5, 1)
+
+
+def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
+    write_submission(Layout(tmp_path), submission, lines)
+    assert Worker(Job(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).status == "ok"
+    ingest(tmp_path, threads=1)
+    with Store.open(tmp_path, refresh=False) as store:
+        assert store.sql("SELECT worker FROM attempt").rows() == [(number,)]
+        assert {row[0] for row in store.sql("SELECT DISTINCT worker FROM shard").rows()} == {number}
+
+
+def test_a_worker_that_cannot_claim_says_that_the_campaign_is_unwritable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0]))))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CampaignUnwritable, match="free some space"):
+        worker.run(0)

@@ -1,12 +1,15 @@
 import errno
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import is_temporary, make_directory, read_json, temporary_name, write_atomic, write_json
+from store.files import PAUSES_S, is_temporary, make_directory, read_json, temporary_name, write_atomic, write_json
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -37,6 +40,96 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between tries, which take no time."""
+    found: list[float] = []
+    monkeypatch.setattr("store.files.time.sleep", found.append)
+    return found
+
+
+class Failing:
+    """A function that raises `number` at its first `times` calls."""
+
+    def __init__(self, plain: Callable[..., Any], number: int, times: int) -> None:
+        self.plain, self.number, self.left = plain, number, times
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise OSError(self.number, os.strerror(self.number))
+        return self.plain(*arguments, **named)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else partial(self, instance)
+
+
+MOMENTARY = [errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN]
+PLACES = [(os, "fsync"), (Path, "rename"), (Path, "mkdir"), (Path, "open"), (Path, "read_bytes"), (os, "open")]
+Place = tuple[Any, str]
+
+
+@pytest.mark.parametrize("times", [1, len(PAUSES_S)])
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0].__name__}.{place[1]}")
+@pytest.mark.parametrize("number", MOMENTARY, ids=errno.errorcode.get)
+def test_what_a_network_file_system_refuses_for_a_moment_is_done_after_some_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], place: Place, number: int, times: int
+) -> None:
+    faulty = Failing(getattr(*place), number, times)
+    monkeypatch.setattr(*place, faulty)
+    assert read_json(write_json(tmp_path / "deep" / "r.json", {"a": 1})) == {"a": 1}
+    assert faulty.left == 0
+    assert pauses == list(PAUSES_S[:times])
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["r.json"]
+
+
+@pytest.mark.parametrize("name", ["rename", "read_bytes", "mkdir"])
+def test_a_handle_that_stays_stale_is_an_environment_problem_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], name: str
+) -> None:
+    path = write_json(tmp_path / "r.json", {"a": 1})
+    monkeypatch.setattr(Path, name, Failing(getattr(Path, name), errno.ESTALE, 10**6))
+    with pytest.raises(EnvironmentProblem, match=r"cannot \w+ .*: Stale file handle; .*mounted here"):
+        read_json(path) if name == "read_bytes" else write_json(path, {"a": 2})
+    assert pauses == list(PAUSES_S)
+    monkeypatch.undo()
+    assert read_json(path) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+    monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.ENOSPC, 1))
+    with pytest.raises(EnvironmentProblem, match="free some space"):
+        write_atomic(tmp_path / "f", b"new")
+    assert pauses == []
+
+
+def test_a_rename_that_was_done_and_reported_as_failed_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Path.rename
+
+    def twice(self: Path, target: Path) -> Path:
+        plain(self, target)
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "rename", twice)
+    assert write_atomic(tmp_path / "f", b"new").read_bytes() == b"new"
+
+
+def test_a_rename_that_lost_its_file_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_atomic(tmp_path / "f", b"old")
+    plain = Path.rename
+
+    def lost(self: Path, target: Path) -> Path:
+        self.unlink()
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "rename", lost)
+    with pytest.raises(EnvironmentProblem, match="cannot write"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
 
 
 def test_a_directory_below_a_file_cannot_be_made_and_the_error_says_so(tmp_path: Path) -> None:
