@@ -8,6 +8,9 @@ from types import ModuleType
 PROJECT = Path(__file__).resolve().parent.parent
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+"""Also those that `sysconfig` does not name: of the user, of the system below a virtual environment, of a module."""
+
 
 def room_of(module: ModuleType) -> str | None:
     """The project's room that `module` belongs to; None where it is not the project's."""
@@ -29,7 +32,7 @@ def is_installed(file: str) -> bool:
     path = Path(file)
     if is_project(file):
         return False
-    return not path.is_file() or any(path.is_relative_to(place) for place in _places())
+    return not path.is_file() or not _PACKAGES.isdisjoint(path.parts) or any(map(path.is_relative_to, _places()))
 
 
 @cache

@@ -1,0 +1,75 @@
+"""Every value that counts of a trial, and where two results of it are not the same bits."""
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, final
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_QUERIES = {
+    "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial",
+    "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation WHERE trial = $trial",
+    "standard error": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), se_items FROM v_evaluation "
+    "WHERE trial = $trial AND se_items IS NOT NULL",
+    "probe": "SELECT step, name, layer, head, CAST(point AS VARCHAR), value FROM v_probe WHERE trial = $trial",
+}
+
+
+@final
+class Where(NamedTuple):
+    """What a value is of."""
+
+    kind: str
+    step: int
+    name: str
+    layer: int | None = None
+    head: int | None = None
+    point: str | None = None
+
+    def __str__(self) -> str:
+        place = [f"layer {self.layer}"] if self.layer is not None else []
+        place += [f"head {self.head}"] if self.head is not None else []
+        place += [self.point] if self.point not in (None, "{}") else []
+        return " ".join(map(str, (self.kind, self.name, *place, "at step", self.step)))
+
+
+@final
+class Difference(NamedTuple):
+    """A value that is not the same bits; None: that result does not have it."""
+
+    where: Where
+    recorded: float | None
+    again: float | None
+
+    @property
+    def size(self) -> float:
+        """The absolute difference; infinite where it is no number."""
+        if self.recorded is None or self.again is None:
+            return math.inf
+        size = abs(self.again - self.recorded)
+        return math.inf if math.isnan(size) else size
+
+
+def values_of(store: "Store", trial: str) -> dict[Where, float]:
+    """Every metric, evaluation and probe of `trial` that counts."""
+    return {
+        Where(kind, *row[:-1]): row[-1]
+        for kind, query in _QUERIES.items()
+        for row in store.sql(query, {"trial": trial}).rows()
+    }
+
+
+def differences(recorded: Mapping[Where, float], again: Mapping[Where, float]) -> list[Difference]:
+    """Where two results differ, largest first; NaN equals NaN, and 0.0 is not -0.0."""
+    found = [
+        Difference(where, recorded.get(where), again.get(where))
+        for where in {**recorded, **again}
+        if _bits(recorded.get(where)) != _bits(again.get(where))
+    ]
+    return sorted(found, key=lambda each: (-each.size, each.where.step, str(each.where)))
+
+
+def _bits(value: float | None) -> bytes | None:
+    return None if value is None else b"nan" if math.isnan(value) else struct.pack("<d", value)

@@ -1,0 +1,95 @@
+"""A git work tree as it is on disk now: what was committed, what was edited since, what is not tracked yet."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from grid.errors import EnvironmentProblem
+
+_PATIENCE_S = 60.0
+
+
+class WorkTree(NamedTuple):
+    """The files of a work tree, as paths below `top`; ignored ones are not among them."""
+
+    top: Path
+    head: str | None
+    """The commit; None before the first."""
+    tracked: tuple[str, ...]
+    """Those in the index; some may be gone."""
+    untracked: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Tracked files that are not as in `head`: edited, staged, or deleted."""
+
+
+def work_tree(place: Path) -> WorkTree | None:
+    """The work tree that the directory `place` lies in; None where there is none, or no git to ask.
+
+    Raises:
+        EnvironmentProblem: git refuses, or takes longer than a minute.
+    """
+    above = (place, *place.parents)
+    if not any((each / ".git").exists() for each in above) or shutil.which("git") is None:
+        return None
+    top = Path(os.fsdecode(_git(place, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
+    head, changed = _status(top)
+    tracked = _listed(top, "--cached")
+    return WorkTree(top, head, tracked, _listed(top, "--others", "--exclude-standard"), changed)
+
+
+def _listed(top: Path, *options: str) -> tuple[str, ...]:
+    """Files below `top`, those of submodules and of other work trees inside it included."""
+    found: set[str] = set()
+    for name in _names(_git(top, "ls-files", "-z", *options)):
+        path = top / name
+        if path.is_symlink() or not path.is_dir():
+            found.add(name)
+        elif (path / ".git").exists():
+            inner = _listed(path, "--cached") + _listed(path, "--others", "--exclude-standard")
+            found.update(f"{name.rstrip('/')}/{each}" for each in inner)
+    return tuple(sorted(found))
+
+
+def _status(top: Path) -> tuple[str | None, tuple[str, ...]]:
+    """The commit and the tracked files that differ from it."""
+    head: str | None = None
+    changed: list[str] = []
+    for line in _names(_git(top, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--no-renames")):
+        if line.startswith("# branch.oid "):
+            oid = line.removeprefix("# branch.oid ")
+            head = None if oid == "(initial)" else oid
+        elif line.startswith(("1 ", "u ")):
+            changed.append(line.split(" ", 8 if line[0] == "1" else 10)[-1])
+    return head, tuple(sorted(changed))
+
+
+def _names(answer: bytes) -> list[str]:
+    return [os.fsdecode(each) for each in answer.split(b"\0") if each]
+
+
+def _git(place: Path, *arguments: str) -> bytes:
+    """What git prints; it looks at `place` whatever the caller's environment says, and takes no lock."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(place), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentProblem(
+            f"git takes longer than {_PATIENCE_S:.0f} s to list {place}; put the spec file into a work tree of its own"
+        ) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise EnvironmentProblem(
+            f"git cannot say which files {place} has ({said}); make `git -C {place} status` work, or move the spec "
+            "file out of the work tree"
+        )
+    return done.stdout

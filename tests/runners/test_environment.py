@@ -1,0 +1,110 @@
+"""The environment as a record, and which of its differences forbid to train."""
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.environment import NOT_IN_TRIALS, differences, record
+
+
+def changed(recorded: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {**recorded, **fields}
+
+
+def with_packages(recorded: dict[str, Any], **versions: str | None) -> dict[str, Any]:
+    found = {**recorded["distributions"], **versions}
+    return changed(recorded, distributions={name: each for name, each in found.items() if each is not None})
+
+
+def test_the_record_has_every_installed_distribution_and_is_small() -> None:
+    found = record()
+    expected = {
+        re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower(): each.version
+        for each in reversed(list(importlib.metadata.distributions()))
+    }
+    assert found["distributions"] == expected
+    assert list(found["distributions"]) == sorted(expected)
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert len(json.dumps(found)) < 10_000
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_an_environment_does_not_differ_from_itself() -> None:
+    assert differences(record(), json.loads(json.dumps(record()))) == ((), ())
+
+
+def test_another_python_or_a_package_that_trials_import_forbids_to_train() -> None:
+    here = record()
+    told = differences(changed(here, python="3.9.2"), here).forbidding
+    assert told == (f"Python is {here['python']} here and 3.9.2 where it was submitted",)
+    before = with_packages(here, torch="2.1.0", numpy=None)
+    assert differences(before, here).forbidding == (
+        f"numpy is {here['distributions']['numpy']} here and not installed where it was submitted",
+        f"torch is {here['distributions']['torch']} here and 2.1.0 where it was submitted",
+    )
+    told = differences(here, with_packages(here, torch=None)).forbidding
+    assert told == (f"torch is not installed here and is {here['distributions']['torch']} where it was submitted",)
+    assert "PyPy" in differences(changed(here, implementation="PyPy"), here).forbidding[0]
+
+
+def test_the_node_s_own_properties_are_only_told() -> None:
+    here = changed(record(), python="3.11.2", gpus=["NVIDIA A100, 550.54"], cpu="AMD EPYC", threads={})
+    there = with_packages(
+        changed(here, python="3.11.9", gpus=[], cpu="Xeon", threads={"OMP_NUM_THREADS": "4"}, glibc="glibc 2.28"),
+        duckdb="0.1",
+    )
+    found = differences(here, there)
+    assert found.forbidding == ()
+    assert found.remarks == (
+        "Python is 3.11.9 here and 3.11.2 where it was submitted",
+        f"duckdb is 0.1 here and {here['distributions']['duckdb']} where it was submitted",
+        f"the C library is glibc 2.28 here and {here['glibc']} where it was submitted",
+        "the processor is Xeon here and AMD EPYC where it was submitted",
+        "thread settings are OMP_NUM_THREADS=4 here and none where it was submitted",
+        "GPUs are none here and NVIDIA A100, 550.54 where it was submitted",
+    )
+
+
+def test_what_the_user_s_code_imports_must_not_differ_either() -> None:
+    here = record(imports=("networkx", "json", "grid", "not_there"))
+    assert set(here["needed"]) - set(record()["needed"]) == {"networkx"}
+    assert len(differences(with_packages(here, networkx="1.0"), here).forbidding) == 1
+    assert len(differences(with_packages(record(), networkx="1.0"), record()).remarks) == 1
+
+
+def test_a_process_that_trains_imports_nothing_of_what_may_differ() -> None:
+    program = (
+        "import sys, json, runners.worker, runners.training, runners.rerun, runners.environment\n"
+        "runners.environment.record()\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert NOT_IN_TRIALS & loaded == set()
+    assert {"torch", "numpy", "pydantic"} <= loaded
+
+
+def test_the_record_is_taken_without_torch() -> None:
+    program = "import sys, runners.environment as e; e.record(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gpus"),
+    [("echo 'NVIDIA H200, 570.1'\necho 'NVIDIA H200, 570.1'", ["NVIDIA H200, 570.1"] * 2), ("exit 9", [])],
+)
+def test_gpus_are_what_nvidia_smi_tells(
+    answer: str, gpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{answer}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert record()["gpus"] == gpus

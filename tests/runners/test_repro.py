@@ -1,0 +1,210 @@
+"""A finished trial run again: equal bits from its snapshot, and words for what differs without one."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from submitted import copied_rooms, git
+from toy_campaign import run_quietly, toy_grid
+
+from grid.errors import NotFoundError
+from runners.repro import recorded
+from runners.repro_values import Where, differences
+from store.layout import Layout
+
+SPEC = """
+from typing import ClassVar, Literal
+from grid import Grid, Measure
+from helper import power
+from runners import LinearFunctions, ShiftGrid, Training, Trial
+from variants import LogScore, Operator, gpt2
+
+class Mine(LogScore):
+    source: ClassVar[str] = "mine"
+    kind: Literal["mine"] = "mine"
+
+    def log_score(self, a):
+        return power(a)
+
+    def oracle(self, a):
+        import math
+        return math.exp(power(a))
+
+task = LinearFunctions(
+    points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1, 2), functions=3, sequences=2, points=5)
+)
+model = gpt2(layers=1, heads=1, width=8, max_positions=16)
+base = Trial(task=task, model=model, operator=Operator(score=Mine()), training=Training(steps=4))
+grid = Grid(name="mine", base=base, seeds=[7], measure=Measure(name="mse", point={"sigma_f": 1}))
+"""
+
+SUBMIT = """
+import sys, time
+from pathlib import Path
+from runners.cli import execute
+from runners.environment import record
+from runners.snapshot import take
+from runners.submission import Submission, write_submission_record
+from store.layout import Layout
+campaign, spec = map(Path, sys.argv[1:])
+assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
+layout = Layout(campaign)
+(submission,) = layout.submission_ids()
+snapshot = take(layout, [spec]).data()
+environment = {**record(), "cpu": "an abacus"}
+about = Submission(submission, "inline", time.time(), {"files": [str(spec)]}, None, snapshot, environment)
+write_submission_record(layout, about)
+"""
+
+
+def process(*arguments: str | Path, path: str) -> "subprocess.CompletedProcess[str]":
+    variables = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-P", *arguments], env=variables, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign `c` of one trial, submitted from the dirty work tree `user` with an untracked module."""
+    place = tmp_path_factory.mktemp("submitted")
+    rooms, user = copied_rooms(place / "rooms"), place / "user"
+    user.mkdir()
+    (user / "my.py").write_text(SPEC.replace("1, 2", "1"))
+    git(user, "init", "-q")
+    git(user, "add", ".")
+    git(user, "commit", "-qm", "first")
+    (user / "my.py").write_text(SPEC)
+    (user / "helper.py").write_text("def power(a):\n    return 1.5 * a\n")
+    done = process("-c", SUBMIT, place / "c", user / "my.py", path=f"{rooms}:{user}")
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture
+def place(submitted: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    shutil.copytree(submitted, tmp_path / "s")
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def repro(place: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    def act(*flags: str | Path, key: str | None = None) -> "subprocess.CompletedProcess[str]":
+        (found,) = Layout(place / "c").trial_keys()
+        command = ["-m", "runners", "repro", key or found[:9], "--campaign", place / "c", *flags]
+        return process(*command, path=f"{place / 'rooms'}:{place / 'user'}")
+
+    return act
+
+
+def equal(place: Path) -> str:
+    """What is said where every value in the shards is the same."""
+    tables = [pq.read_table(path) for path in Layout(place / "c").shards()]
+    errors = sum(len(table["se_items"].drop_null()) for table in tables if "se_items" in table.column_names)
+    return f"equal: {sum(len(table) for table in tables) + errors} values\n"
+
+
+def forget_snapshot(place: Path) -> None:
+    layout = Layout(place / "c")
+    path = layout.submission_record(layout.submission_ids()[0])
+    data = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**data, "snapshot": None, "job": {"files": [str(place / "user" / "my.py")]}}))
+
+
+def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(
+    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
+    (place / "user" / "my.py").unlink()
+    training = place / "rooms" / "runners" / "training.py"
+    training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
+    done = repro("--keep", tmp_path / "kept")
+    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
+    assert "was submitted with (commit " in done.stderr
+    assert ", 1 file changed, 1 untracked)" in done.stderr
+    assert "the processor is " in done.stderr
+    assert "here and an abacus where it was submitted" in done.stderr
+    assert "code is not what" not in done.stderr
+    assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
+    assert repro("--keep", tmp_path / "kept").returncode == 2
+
+
+def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named(
+    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    forget_snapshot(place)
+    done = repro()
+    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
+    assert "kept no snapshot, so the code is what is installed now" in done.stderr
+    (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
+    done = repro()
+    assert done.returncode == 4
+    assert "the code is not what the trial ran: helper changed since" in done.stderr
+    assert "values differ; the largest 10 are shown" in done.stderr
+    assert "metric loss at step" in done.stdout
+    (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
+    done = repro()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "another key, so it is another trial" in done.stderr
+
+
+def test_a_spec_file_that_nothing_names_is_asked_for(
+    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    layout = Layout(place / "c")
+    layout.submission_record(layout.submission_ids()[0]).unlink()
+    done = repro()
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "Score has no kind 'mine'" in done.stderr
+    assert "name the spec file that defines its classes with --spec" in done.stderr
+    assert len(done.stderr.splitlines()) == 4
+    done = repro("--spec", place / "user" / "my.py")
+    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
+
+
+def test_a_damaged_snapshot_is_refused_and_nothing_is_run(
+    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    (tar,) = Layout(place / "c").snapshots.iterdir()
+    data = tar.read_bytes()
+    tar.unlink()
+    tar.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
+    done = repro()
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "do not have the hash in its name" in done.stderr
+    assert "training" not in done.stderr
+    assert repro(key="f" * 32).returncode == 3
+
+
+def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
+    run_quietly(tmp_path, toy_grid(seeds=[0], fates=["raises"]))
+    layout = Layout(tmp_path)
+    with pytest.raises(NotFoundError, match="is failed; run it first"):
+        recorded(layout, next(layout.trial_keys()))
+    with pytest.raises(NotFoundError, match="is pending; run it first"):
+        recorded(layout, "0" * 32)
+
+
+def test_every_bit_counts_and_nan_is_nan() -> None:
+    loss = [Where("metric", step, "loss") for step in range(6)]
+    before = dict(zip(loss, (math.nan, 0.0, 1.0, 2.0, 3.0, math.inf), strict=True))
+    now = dict(zip(loss[:-1], (math.nan, -0.0, math.nextafter(1.0, 2), 2.5, math.nan), strict=True))
+    found = differences(before, {**now, Where("probe", 0, "extra", 1, 2): 1.0})
+    assert [(each.where.kind, each.where.step) for each in found] == [
+        ("probe", 0),
+        ("metric", 4),
+        ("metric", 5),
+        ("metric", 3),
+        ("metric", 2),
+        ("metric", 1),
+    ]
+    assert str(found[0].where) == "probe extra layer 1 head 2 at step 0"
+    assert differences(before, before) == []

@@ -1,0 +1,207 @@
+"""The tree that was submitted: what is in it, and that equal trees are one file."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from submitted import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
+
+from grid.errors import EnvironmentProblem
+from runners.snapshot import Snapshot
+from runners.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
+from runners.snapshot_git import work_tree
+from store.layout import Layout
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Path:
+    return copied_rooms(tmp_path / "installed")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return dirty_repository(tmp_path / "repository")
+
+
+def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignore(
+    repository: Path, rooms: Path, tmp_path: Path
+) -> None:
+    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    assert snapshot.head == git(repository, "rev-parse", "HEAD")
+    assert (snapshot.changed, snapshot.untracked, snapshot.left_out) == (
+        ("gone.txt", "lib/helper.py"),
+        ("lib/extra.py",),
+        (),
+    )
+    assert snapshot.dirty
+    assert (snapshot.spec, snapshot.paths) == (("user/specs/my.py",), ("code", "user/lib"))
+    found = members(tmp_path / "c", snapshot, tmp_path / "tree")
+    names = ("extra.py", "helper.py", "package/__init__.py", "package/later.py")
+    assert users(found) == {
+        "user/.gitignore",
+        "user/specs/my.py",
+        "user/tool.sh",
+        *(f"user/lib/{name}" for name in names),
+    }
+    assert {"code/grid/key.py", "code/store/schema.sql", "code/runners/py.typed"} <= found
+    assert not any("__pycache__" in name for name in found)
+    assert os.access(tmp_path / "tree" / "user" / "tool.sh", os.X_OK)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "second")
+    assert not of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")).dirty
+
+
+def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tree(
+    repository: Path, rooms: Path, tmp_path: Path
+) -> None:
+    campaign, other = tmp_path / "c", tmp_path / "elsewhere"
+    first = of(take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    path = Layout(campaign).snapshot_tar(first.tar)
+    before = path.stat()
+    shutil.copytree(repository, other)
+    for file in other.rglob("*.py"):
+        os.utime(file, (1, 1))
+    second = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
+    assert second.tar == first.tar
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert before.st_mode & 0o777 == 0o444
+    (other / "lib" / "extra.py").write_text("value = 4.0\n")
+    third = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
+    assert third.tar != first.tar
+    assert len(list(Layout(campaign).snapshots.iterdir())) == 2
+
+
+def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(rooms: Path, tmp_path: Path) -> None:
+    for place in ("plain", "lib/package", "more"):
+        (tmp_path / place).mkdir(parents=True)
+    spec = tmp_path / "plain" / "my.py"
+    spec.write_text(SPEC)
+    (tmp_path / "plain" / "unrelated.py").write_text("")
+    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
+    (tmp_path / "lib" / "package" / "later.py").write_text("late = 1\n")
+    (tmp_path / "lib" / "unrelated.py").write_text("")
+    (tmp_path / "more" / "helper.py").write_text("def factor():\n    return 2.0\n")
+    told = take(tmp_path / "c", spec, path=f"{rooms}:{tmp_path / 'lib'}:{tmp_path / 'more'}")
+    snapshot = of(told)
+    assert (snapshot.head, snapshot.dirty) == (None, False)
+    found = users(members(tmp_path / "c", snapshot, tmp_path / "tree"))
+    names = {name.rpartition("user")[2].partition("/")[2] for name in found}
+    assert names == {"my.py", "helper.py", "package/__init__.py", "package/later.py"}
+    shutil.rmtree(tmp_path / "lib")
+    shutil.rmtree(tmp_path / "more")
+    path = ":".join(str(tmp_path / "tree" / each) for each in snapshot.paths)
+    again = json.loads(
+        run(sys.executable, "-P", "-c", TAKE, "", *snapshot.files(tmp_path / "tree"), cwd=tmp_path, PYTHONPATH=path)
+    )
+    assert again["trials"] == told["trials"]
+
+
+def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(rooms: Path, tmp_path: Path) -> None:
+    (rooms / "specs").mkdir()
+    (rooms / "specs" / "my.py").write_text(SPEC)
+    (rooms / "helper.py").write_text("def factor():\n    return 2.0\n")
+    (rooms / "package.py").write_text("")
+    git(rooms, "init", "-q")
+    snapshot = of(take(tmp_path / "c", rooms / "specs" / "my.py", path=str(rooms)))
+    assert snapshot.paths == ("code", "user")
+    found = members(tmp_path / "c", snapshot, tmp_path / "tree")
+    assert users(found) == {"user/specs/my.py", "user/helper.py", "user/package.py"}
+    assert "code/grid/key.py" in found
+
+
+def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, rooms: Path, tmp_path: Path) -> None:
+    campaign, lib = repository / "campaigns" / "c", repository / "lib"
+    (repository / "big.bin").write_bytes(b"x" * (MOST_BYTES_OF_A_FILE + 1))
+    lib.joinpath("extra.py").write_text("value = 3.0\n#" + "x" * MOST_BYTES_OF_A_FILE)  # large, and imported
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data.txt").write_text("data")
+    (repository / "inner").symlink_to("lib/package")
+    (repository / "away").symlink_to(outside)
+    (repository / "data.txt").symlink_to(outside / "data.txt")
+    (repository / "dangling").symlink_to("nowhere")
+    (repository / "two\nlines").write_text("")
+    os.mkfifo(repository / "pipe")
+    git(repository, "init", "-q", "nested")
+    (repository / "nested" / "deep.py").write_text("")
+    (campaign / "grids").mkdir(parents=True)
+    (campaign / "grids" / "g.trials.jsonl").write_text("")
+    path = f"{rooms}:{lib}"
+    snapshot = of(take(campaign, repository / "specs" / "my.py", path=path))
+    found = members(campaign, snapshot, tmp_path / "tree")
+    added = {"user/lib/extra.py", "user/inner", "user/data.txt", "user/nested/deep.py"}
+    assert added <= found
+    assert not {"user/big.bin", "user/away", "user/dangling", "user/pipe"} & found
+    assert not any("campaigns" in name or "\n" in name for name in found)
+    assert (tmp_path / "tree" / "user" / "data.txt").read_text() == "data"
+    assert (tmp_path / "tree" / "user" / "inner" / "later.py").is_file()
+    reasons = dict(each.rsplit(": ", 1) for each in snapshot.left_out)
+    assert reasons == {
+        "big.bin": "5.0 MB, and the most is 5",
+        "away": "a link to a directory elsewhere",
+        "two\nlines": "a line break or backslash in its name",
+        "campaigns/c": "a campaign",
+    }
+    assert of(take(campaign, repository / "specs" / "my.py", path=path)).tar == snapshot.tar
+
+
+def test_all_files_together_have_a_limit() -> None:
+    assert objection("a", 10, MOST_BYTES - 10) is None
+    assert "all files together would be more than 64" in str(objection("a", 11, MOST_BYTES - 10))
+
+
+def test_who_may_not_read_a_file_may_not_read_the_snapshot(repository: Path, rooms: Path, tmp_path: Path) -> None:
+    (repository / "token").write_text("secret")
+    (repository / "token").chmod(0o600)
+    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    assert Layout(tmp_path / "c").snapshot_tar(snapshot.tar).stat().st_mode & 0o777 == 0o400
+
+
+def test_a_damaged_snapshot_is_written_anew_by_the_next_submission(
+    repository: Path, rooms: Path, tmp_path: Path
+) -> None:
+    spec, path = repository / "specs" / "my.py", f"{rooms}:{repository / 'lib'}"
+    snapshot = of(take(tmp_path / "c", spec, path=path))
+    tar = Layout(tmp_path / "c").snapshot_tar(snapshot.tar)
+    whole = tar.read_bytes()
+    tar.chmod(0o644)
+    tar.write_bytes(whole[:-1] + b"x")
+    take(tmp_path / "c", spec, path=path)
+    assert tar.read_bytes() == whole
+
+
+def test_a_git_that_refuses_is_told_and_none_at_all_is_no_work_tree(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = work_tree(repository / "lib")
+    assert found is not None
+    assert found.top == repository
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))  # as in a hook; it is not asked for
+    assert work_tree(repository / "lib") == found
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert work_tree(repository) is None
+    (tmp_path / "bin" / "git").write_text("#!/bin/sh\necho 'fatal: dubious ownership' >&2\nexit 128\n")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    with pytest.raises(EnvironmentProblem, match=r"git cannot say which files .* \(fatal: dubious ownership\); make"):
+        work_tree(repository)
+
+
+def test_a_work_tree_without_a_commit_has_no_head(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a b.py").write_text("")
+    found = work_tree(tmp_path)
+    assert found is not None
+    assert (found.head, found.tracked, found.untracked, found.changed) == (None, (), ("a b.py",), ())
+    git(tmp_path, "add", ".")
+    found = work_tree(tmp_path)
+    assert found is not None
+    assert (found.tracked, found.changed) == (("a b.py",), ("a b.py",))
+
+
+def test_a_snapshot_survives_its_record(repository: Path, rooms: Path, tmp_path: Path) -> None:
+    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot

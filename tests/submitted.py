@@ -1,0 +1,112 @@
+"""A user's dirty work tree, the project where nobody edits it, and processes that take snapshots of both."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from runners.snapshot import Snapshot
+from runners.snapshot_extract import extract
+from store.layout import Layout
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+
+SPEC = """
+from typing import Literal
+from grid import Choice, Grid, Spec, over
+from helper import factor
+import package
+
+class Toy(Choice):
+    pass
+
+class Mine(Toy):
+    kind: Literal["mine"] = "mine"
+    rate: float = factor()
+
+class Trial(Spec):
+    operator: Toy = Mine()
+    seed: int = 0
+
+grid = Grid(name="g", base=Trial(), axes=[over("operator.rate", [1.0, 2.0])], seeds=range(2))
+"""
+
+TAKE = """
+import json, sys
+from pathlib import Path
+from runners.code import Codes
+from runners.snapshot import take
+from runners.specfile import load_spec_file
+from store.layout import Layout
+campaign, *files = sys.argv[1:]
+planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]
+told = {"trials": {each.key: Codes().sources(each.trial) for each in planned}}
+if campaign:
+    told["snapshot"] = take(Layout(campaign), [Path(file) for file in files]).data()
+told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in ("grid", "runners", "helper")}
+print(json.dumps(told))
+"""
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def git(top: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false")
+    return run("git", *who, *arguments, cwd=top).strip()
+
+
+def take(campaign: Path, *files: Path, path: str) -> dict[str, Any]:
+    """Load the files and take a snapshot in a process whose import path is `path`."""
+    told = run(sys.executable, "-P", "-c", TAKE, campaign, *files, cwd=campaign.parent, PYTHONPATH=path)
+    found: dict[str, Any] = json.loads(told)
+    return found
+
+
+def of(told: dict[str, Any]) -> Snapshot:
+    return Snapshot.of(told["snapshot"])
+
+
+def members(campaign: Path, snapshot: Snapshot, place: Path) -> set[str]:
+    tree = extract(Layout(campaign).snapshot_tar(snapshot.tar), place)
+    return {path.relative_to(tree).as_posix() for path in tree.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+def users(found: set[str]) -> set[str]:
+    return {name for name in found if not name.startswith("code/") and name != "files.b2"}
+
+
+def copied_rooms(place: Path) -> Path:
+    """The project, small and where nobody else edits it: rooms that the spec file above needs."""
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, place / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+def dirty_repository(top: Path) -> Path:
+    """A dirty work tree: committed, edited, deleted, untracked and ignored files."""
+    (top / "specs").mkdir(parents=True)
+    (top / "lib" / "package").mkdir(parents=True)
+    (top / "specs" / "my.py").write_text(SPEC)
+    (top / "lib" / "helper.py").write_text("from extra import value\ndef factor():\n    return 1.0\n")
+    (top / "lib" / "package" / "__init__.py").write_text("")
+    (top / "lib" / "package" / "later.py").write_text("late = 1\n")
+    (top / "gone.txt").write_text("x")
+    (top / "tool.sh").write_text("#!/bin/sh\n")
+    (top / "tool.sh").chmod(0o755)
+    (top / ".gitignore").write_text("*.log\n__pycache__\n")
+    git(top, "init", "-q")
+    git(top, "add", ".")
+    git(top, "commit", "-qm", "first")
+    (top / "lib" / "helper.py").write_text("from extra import value\ndef factor():\n    return value\n")
+    (top / "lib" / "extra.py").write_text("value = 3.0\n")
+    (top / "noise.log").write_text("ignored")
+    (top / "gone.txt").unlink()
+    return top
