@@ -166,17 +166,10 @@ def read_limits() -> Limits:
     """
     config = settings(_need("scontrol", "show", "config"))
     shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G|%f"))
-    me, problems = user(), []
+    me = user()
     listed = ask("squeue", "-r", "-h", "-o", "%u|%a|%q|%P")
-    if listed.problem:
-        problems.append(f"what is queued is not known: {listed.problem}")
-    rights, qualities, default = None, {}, None
-    if {"associations", "limits", "safe", "qos", "all"} & set(config.get("AccountingStorageEnforce", "").split(",")):
-        rows, levels = ask("sacctmgr", *_RIGHTS.format(user=me).split()), ask("sacctmgr", *_QUALITIES.split())
-        problems += [f"accounts and QOS are not known: {said.problem}" for said in (rows, levels) if said.problem][:1]
-        if not rows.problem:
-            rights, default = associations(rows.text, config.get("ClusterName", ""))
-        qualities = {} if levels.problem else qos_levels(levels.text)
+    permission = _permission(config, me)
+    problems = [f"what is queued is not known: {listed.problem}"] if listed.problem else []
     return Limits(
         cluster=config.get("ClusterName", ""),
         max_array_size=_number(config.get("MaxArraySize")) or 0,
@@ -184,11 +177,34 @@ def read_limits() -> Limits:
         max_jobs=_number(config.get("MaxJobCount")) or 10_000,
         partitions=shown,
         queued=counted(listed.text, me),
-        associations=rights,
-        qualities=qualities,
-        default_account=default,
-        problems=tuple(problems),
+        associations=permission.rights,
+        qualities=permission.qualities,
+        default_account=permission.account,
+        problems=(*problems, *permission.problems),
     )
+
+
+class _Permission(NamedTuple):
+    rights: tuple[Association, ...] | None = None
+    account: str | None = None
+    qualities: Mapping[str, Quality] = {}
+    problems: tuple[str, ...] = ()
+
+
+def _permission(config: Mapping[str, str], me: str) -> _Permission:
+    """What accounting lets this user do, as far as the cluster asks it."""
+    enforced = set(config.get("AccountingStorageEnforce", "").split(","))
+    if not enforced & {"associations", "limits", "safe", "qos", "all"}:
+        return _Permission()
+    rows, levels = ask("sacctmgr", *_RIGHTS.format(user=me).split()), ask("sacctmgr", *_QUALITIES.split())
+    if problem := rows.problem or levels.problem:
+        return _Permission(problems=(f"accounts and QOS are not known: {problem}",))
+    rights, account = associations(rows.text, config.get("ClusterName", ""))
+    qualities = qos_levels(levels.text)
+    if not enforced & {"limits", "safe", "all"}:  # names are checked, numbers are not
+        rights = tuple(right._replace(max_submit=None) for right in rights)
+        qualities = {name: level._replace(max_submit=None) for name, level in qualities.items()}
+    return _Permission(rights, account, qualities)
 
 
 _RIGHTS = "-nP show user {user} withassoc format=DefaultAccount,Cluster,Account,Partition,MaxSubmitJobs,QOS,DefaultQOS"
