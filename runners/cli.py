@@ -13,7 +13,9 @@ from cyclopts.exceptions import CycloptsError
 
 from runners.commands.explaining import operators, prove
 from runners.commands.reading import compare, sql, status, table
+from runners.commands.reproducing import repro
 from runners.commands.running import plan, run
+from runners.commands.tending import cancel, failures, logs, watch
 from runners.commands.upkeep import doctor, rebuild
 from runners.output import say, write
 
@@ -24,9 +26,31 @@ broken law; 5 the environment lacks something; 6 stored data cannot be read; 130
 Results go to stdout, progress to stderr. --debug shows the traceback of an error.
 """
 
-app = App(name="ablate", help=HELP, version=lambda: version("ablate"), result_action="return_value")
+app = App(
+    name="ablate",
+    help=HELP,
+    version=lambda: version("ablate"),
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
 
-for _command in (plan, run, status, table, sql, compare, rebuild, doctor, operators, prove):
+for _command in (
+    plan,
+    run,
+    status,
+    table,
+    sql,
+    compare,
+    rebuild,
+    doctor,
+    operators,
+    prove,
+    repro,
+    logs,
+    cancel,
+    failures,
+    watch,
+):
     app.command(_command)
 
 

@@ -7,7 +7,7 @@ from runners.output import say, write, write_frame, write_json, write_table
 
 
 def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
-    """How far a campaign is, cell by cell, and what failed.
+    """How far a campaign is, cell by cell, who is at work, and what failed. Files are asked first, then the scheduler.
 
     Parameters
     ----------
@@ -19,12 +19,14 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
         Print JSON.
     """
     from runners.finding import choose_grid, find_campaign
+    from runners.scheduler_news import Slurm
     from runners.status_text import read_status, write_status
+    from runners.whereabouts import whereabouts
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, names, grid)
+        found = read_status(store, whereabouts(store, Slurm()), names, grid)
     if as_json:
         write_json("status", found.data(), found.warnings)
     else:

@@ -1,0 +1,175 @@
+"""Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from runners.commands.options import Json
+from runners.output import say, write, write_json
+from runners.repeat import Flag
+
+Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
+
+
+def logs(
+    key: str,
+    /,
+    *,
+    follow: Follow = False,
+    attempt: int | None = None,
+    worker: Flag = False,
+    campaign: Path | None = None,
+) -> int:
+    """Show the log of a trial: of its latest attempt, of all as they come, or of the worker that ran it.
+
+    Parameters
+    ----------
+    key
+        The trial's key, or the beginning of one.
+    follow
+        Go on as it grows, from attempt to attempt, until the trial has ended.
+    attempt
+        One of its attempts; default the latest.
+    worker
+        The output of the cluster's task that ran the attempt instead.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    import sys
+
+    from grid.errors import SpecError
+    from runners.finding import find_campaign, find_trial
+    from runners.logs import Tail, find_attempt, in_words, worker_output
+    from runners.logs import follow as followed
+    from store.store import Store
+
+    if follow and worker:
+        raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
+    with Store.open(find_campaign(campaign)) as store:
+        layout, trial = store.layout, find_trial(store, key)
+    if follow:
+        for announced, text in followed(layout, trial, attempt):
+            if announced is not None:
+                say(f"ablate: {in_words(announced)}")
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        return 0
+    found = find_attempt(layout, trial, attempt)
+    path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
+    say(f"ablate: {in_words(found)}")
+    for text in Tail(path).more():
+        sys.stdout.write(text)
+    return 0
+
+
+def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Call off what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
+        too. Conditions on different fields must all hold; of several on one field, either.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.cancelling import Cancelling
+    from runners.finding import find_campaign
+    from runners.scheduler_news import Slurm
+    from runners.selection import select
+    from runners.whereabouts import whereabouts
+    from store.store import Store
+
+    scheduler = Slurm()
+    with Store.open(find_campaign(campaign)) as store:
+        where = whereabouts(store, scheduler)
+        cancelling = Cancelling(store.layout, where, scheduler.cancel)
+        if query:
+            cancelling.trials(select(store, query))
+        else:
+            cancelling.everything()
+    if as_json:
+        write_json("cancel", {"done": cancelling.done}, [*where.notes, *cancelling.problems])
+    else:
+        for line in cancelling.done or ["nothing of that is queued or running"]:
+            write(line)
+        for note in (*where.notes, *cancelling.problems):
+            say(f"ablate: {note}")
+        if cancelling.done:
+            say("ablate: nothing is lost: `ablate run` goes on with these trials where they were saved")
+    return 5 if cancelling.problems else 0
+
+
+def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
+    """What failed, by kind: how many trials, where, since when, and what to do about it.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    as_json
+        Print JSON.
+    """
+    from runners.finding import choose_grid, find_campaign
+    from runners.refusals import refusals
+    from runners.triage import failures as triaged
+    from runners.triage_text import write_clusters, write_refusals
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = triaged(store, None if grid is None else choose_grid(store, grid))
+        refused = refusals(store.layout)
+    if as_json:
+        data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
+        write_json("failures", data)
+        return 0
+    write_clusters(found)
+    write_refusals(refused)
+    if not found and not refused:
+        write("nothing failed")
+    return 0
+
+
+def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Watch a campaign live: cells, workers, running trials and their pace, failures, hours used, time left.
+
+    It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
+    the last trial. Without a terminal it prints a line per change.
+
+    Parameters
+    ----------
+    every
+        Seconds between looks at the files; the scheduler is asked once a minute.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print a JSON object per look.
+    """
+    import sys
+
+    from rich.console import Console
+
+    from grid.errors import SpecError
+    from runners.finding import find_campaign
+    from runners.scheduler_news import Slurm
+    from runners.watch_text import show
+    from runners.watching import views
+
+    if not every > 0:
+        raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
+    found = views(find_campaign(campaign), Slurm(), every)
+    try:
+        if as_json:
+            for view in found:
+                write_json("watch", view.data())
+                sys.stdout.flush()
+        else:
+            show(found, Console())
+    except KeyboardInterrupt:
+        say("ablate: the grid goes on without being watched")
+    return 0

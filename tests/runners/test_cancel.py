@@ -1,0 +1,175 @@
+"""Calling work off: first the file, then the queue; exactly what was meant; a run on this machine by its process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from runners.cancelling import Cancelling
+from runners.slurm.cancelled import read_cancelled
+from runners.submission import Array
+from runners.whereabouts import whereabouts
+from store.layout import Layout
+from store.status import process_started, trial_state
+from store.store import Store
+
+SSA = [("SSA", seed) for seed in range(6)]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA))
+
+
+class Queue:
+    """Keeps what it was told to cancel, and whether the file was there by then."""
+
+    def __init__(self, layout: Layout, problem: str | None = None) -> None:
+        self._layout = layout
+        self._problem = problem
+        self.told: list[tuple[list[int], bool]] = []
+
+    def __call__(self, jobs: Sequence[int]) -> str | None:
+        self.told.append((list(jobs), read_cancelled(self._layout, FIRST).all))
+        return self._problem
+
+
+def cancelling(campaign: Campaign, scheduler: Scripted, queue: Queue) -> Cancelling:
+    with Store.open(campaign.root) as store:
+        return Cancelling(campaign.layout, whereabouts(store, scheduler), queue)
+
+
+def keys(campaign: Campaign, *seeds: int) -> list[str]:
+    return [str(campaign.line("SSA", seed)["trial"]) for seed in seeds]
+
+
+def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign) -> None:
+    submit(campaign, SSA[:4], classes=[(4, [Array(0, 2, 7), Array(2, 1, 9), Array(3, 1, 11)])])
+    queue = Queue(campaign.layout)
+    found = cancelling(campaign, Scripted({"7_0": RUNS, "9_0": WAITS}), queue)
+    found.everything()
+    assert queue.told == [([7, 9], True)]
+    assert len(found.done) == 1
+    assert found.problems == []
+    again = cancelling(campaign, Scripted({"7_0": RUNS}), queue)
+    again.everything()
+    assert (again.done, len(queue.told)) == ([], 1)
+
+
+def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: Campaign) -> None:
+    submit(campaign, SSA[:4])
+    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
+    queue = Queue(campaign.layout)
+    tasks = {"7_0": RUNS, "8_0": WAITS}
+    cancelling(campaign, Scripted(tasks), queue).trials(keys(campaign, 1, 3))
+    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1, 3))
+    assert read_cancelled(campaign.layout, SECOND).trials == set(keys(campaign, 3))
+    cancelling(campaign, Scripted(tasks), queue).trials(keys(campaign, 0, 5))
+    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 0, 1, 3))  # what was stays so
+    assert queue.told == []
+
+
+def test_a_submission_without_a_trial_left_is_called_off_as_a_whole(campaign: Campaign) -> None:
+    submit(campaign, SSA[:3])
+    done, *left = keys(campaign, 0, 1, 2)
+    write_start(campaign.layout, done, 1)
+    write_end(campaign.layout, done, 1)
+    queue = Queue(campaign.layout)
+    cancelling(campaign, Scripted({"7_0": RUNS}), queue).trials(left[:1])
+    assert not read_cancelled(campaign.layout, FIRST).all
+    cancelling(campaign, Scripted({"7_0": RUNS}), queue).trials(left)
+    assert queue.told == [([7], True)]
+
+
+def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    found = cancelling(campaign, Scripted(), Queue(campaign.layout, "the controller is away"))
+    found.everything()
+    assert read_cancelled(campaign.layout, FIRST).all
+    assert found.done == []
+    assert "`scancel 7` does that" in found.problems[0]
+
+
+def test_what_has_ended_is_left_alone(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    queue = Queue(campaign.layout)
+    found = cancelling(campaign, Scripted({}), queue)
+    found.everything()
+    found.trials(keys(campaign, 0))
+    assert (queue.told, found.done, found.problems) == ([], [], [])
+    assert not read_cancelled(campaign.layout, FIRST).all
+
+
+def test_a_run_of_another_host_is_named_and_not_touched(campaign: Campaign) -> None:
+    (key,) = keys(campaign, 0)
+    write_start(campaign.layout, key, 1, host="elsewhere", pid=os.getpid(), started=time.time())
+    found = cancelling(campaign, Scripted(), Queue(campaign.layout))
+    found.everything()
+    assert f"is on elsewhere and this is {socket.gethostname()}" in found.problems[0]
+
+
+SPEC = """
+from grid import Grid, over
+from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
+from variants import gpt2, softmax
+
+judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
+grid = Grid(
+    name="long",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=8, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps=1_000_000),
+        execution=Execution(device="cpu"),
+    ),
+    seeds=range(3),
+)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [["--workers", "2"], ["--on", "inline"]])
+def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path, machine: list[str]) -> None:
+    """The real command, in a process of its own; what is trained then has a checkpoint and no result."""
+    path = tmp_path / "long.py"
+    path.write_text(SPEC)
+    root = tmp_path / "campaign"
+    command = [sys.executable, "-P", "-m", "runners"]
+    run = subprocess.Popen(
+        [*command, "run", str(path), "--campaign", str(root), *machine], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        layout = Layout(root)
+        while not any(at_step(layout, key) for key in layout.trial_keys()):
+            assert run.poll() is None, run.communicate()[1]
+            time.sleep(0.05)
+        cancel = [*command, "cancel", "--campaign", str(root)]
+        some = subprocess.run([*cancel, "seed=0"], capture_output=True, text=True, check=False)
+        assert some.returncode == 5
+        assert "can only be stopped as a whole" in some.stderr
+        all_ = subprocess.run(cancel, capture_output=True, text=True, check=False)
+        assert all_.returncode == 0, all_.stderr
+        assert f"(process {run.pid}) was asked to stop" in all_.stdout
+        assert run.wait(60) == 130
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGKILL)
+        run.communicate()
+    begun = [found for key in layout.trial_keys() for found in trial_state(layout, key).attempts]
+    assert begun
+    assert all(found.end and found.end["status"] == "stopped" for found in begun)
+
+
+def at_step(layout: Layout, key: str) -> bool:
+    """Whether the trial is being trained by a process that is there."""
+    live = trial_state(layout, key).live
+    return live is not None and live.start["device"] is not None and process_started(live.start["pid"]) is not None

@@ -1,0 +1,146 @@
+"""Logs of trials: what was written comes out once and in order, however many attempts there are and whoever waits."""
+
+import io
+import threading
+from pathlib import Path
+
+import pytest
+from crewed import FIRST
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from runners.cli import execute
+from runners.logs import follow
+from store.layout import Layout
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), pending={("SSA", 0), ("SSA", 1)})
+    (tmp_path / "trials").mkdir(exist_ok=True)
+    return made
+
+
+def key_of(campaign: Campaign, seed: int = 0) -> str:
+    return str(campaign.line("SSA", seed)["trial"])
+
+
+def begin(campaign: Campaign, attempt: int, text: str = "", **fields: object) -> None:
+    write_start(campaign.layout, key_of(campaign), attempt, **fields)
+    append(campaign.layout, key_of(campaign), attempt, text)
+
+
+def append(layout: Layout, key: str, attempt: int, text: str) -> None:
+    with layout.log(key, attempt).open("a") as log:
+        log.write(text)
+
+
+def logs(campaign: Campaign, *words: str) -> int:
+    return execute(["logs", *words, "--campaign", str(campaign.root)])
+
+
+def test_the_latest_attempt_s_log_is_shown_or_the_one_asked_for(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = key_of(campaign)
+    begin(campaign, 1, "first\n")
+    write_end(campaign.layout, key, 1, status="failed", reason="error")
+    begin(campaign, 2, "second é\n", place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
+    assert logs(campaign, key[:9]) == 0
+    said = capsys.readouterr()
+    assert said.out == "second é\n"
+    assert said.err == "ablate: attempt 2 on n4, job 7_3: running\n"
+    assert logs(campaign, key[:9], "--attempt", "1") == 0
+    said = capsys.readouterr()
+    assert said.out == "first\n"
+    assert "attempt 1" in said.err
+    assert "failed (error)" in said.err
+
+
+def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    key = key_of(campaign)
+    begin(campaign, 1, "text")
+    placed = campaign.line("softmax", 0)["trial"]
+    write_start(campaign.layout, placed, 2, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
+    expected = [
+        (["ffffffff"], 3, "no trial's key begins with"),
+        ([key_of(campaign, 1)], 3, "nobody has begun it"),
+        ([key, "--attempt", "4"], 3, "has no attempt 4; it has 1"),
+        ([key, "--worker"], 3, "did not run on a cluster"),
+        ([placed, "--worker"], 3, "job 7_3 of attempt 2 has left no output"),
+        ([key, "--worker", "-f"], 2, "leave --worker or --follow out"),
+        ([], 2, "KEY"),
+    ]
+    for words, code, says in expected:
+        assert logs(campaign, *words) == code
+        said = capsys.readouterr()
+        assert says in said.err
+        assert said.err.count("\n") == 1
+        assert said.out == ""
+
+
+def test_the_output_of_the_task_is_where_the_script_put_it(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from runners.slurm.arrays import worker_log
+
+    begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
+    path = worker_log(campaign.layout, FIRST, "7_3")
+    path.parent.mkdir(parents=True)
+    path.write_text("slurmstepd: something\n")
+    assert logs(campaign, key_of(campaign), "--worker") == 0
+    assert capsys.readouterr().out == "slurmstepd: something\n"
+
+
+def test_following_reads_every_byte_once_over_all_attempts(campaign: Campaign) -> None:
+    """A writer thread appends while the follower reads; the follower ends by itself with the trial."""
+    layout, key = campaign.layout, key_of(campaign)
+    begin(campaign, 1, "0\n")
+    seen = io.StringIO()
+    announced: list[int] = []
+    grown = threading.Event()
+
+    def read() -> None:
+        for attempt, text in follow(layout, key, None):
+            if attempt is not None:
+                announced.append(attempt.attempt)
+            seen.write(text)
+            grown.set()
+
+    def reaches(text: str) -> None:
+        while text not in seen.getvalue():
+            assert grown.wait(30), f"never read {text!r}"
+            grown.clear()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    for number in range(1, 6):
+        append(layout, key, 1, f"{number}\n")
+        if number % 2:
+            reaches(f"{number}\n")
+    append(layout, key, 1, "last of the first\n")  # nobody waits for this one: the next attempt is there already
+    write_end(layout, key, 1, status="stopped")
+    begin(campaign, 2, "second\n")
+    reaches("second\n")
+    append(layout, key, 2, "end\n")
+    write_end(layout, key, 2)
+    reader.join(30)
+    assert not reader.is_alive()
+    assert seen.getvalue() == "0\n1\n2\n3\n4\n5\nlast of the first\nsecond\nend\n"
+    assert announced == [1, 2]
+
+
+def test_following_one_attempt_ends_with_it(campaign: Campaign) -> None:
+    begin(campaign, 1, "first\n")
+    write_end(campaign.layout, key_of(campaign), 1, status="stopped")
+    begin(campaign, 2, "second\n")
+    assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), 1)) == "first\n"
+
+
+def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(campaign, 1, "first\n")
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runners.logs.time.sleep", interrupted)
+    assert logs(campaign, key_of(campaign), "-f") == 130

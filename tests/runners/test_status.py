@@ -1,0 +1,235 @@
+"""Where trials are: from files, then the queue, then the accounts; and `unknown` where nobody can say."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from runners.scheduler_news import Scheduler, TaskNews
+from runners.slurm.cancelled import cancelled_path
+from runners.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.submission import Array
+from runners.whereabouts import STATES, Whereabouts, whereabouts
+from store.files import write_json
+from store.store import Store
+
+SSA = [("SSA", seed) for seed in range(6)]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    """softmax is done; nothing of SSA has begun."""
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA))
+
+
+def began(campaign: Campaign, seed: int, *, quiet_s: float = 0.0, attempt: int = 1, **fields: Any) -> str:
+    """An attempt at SSA `seed` on another host, whose last sign of life is `quiet_s` old."""
+    key = str(campaign.line("SSA", seed)["trial"])
+    place = {"scheduler": "slurm", "job": "7_0", "restarts": 0, "node": "n0", "devices": "1"}
+    usual = {"host": "n0.cluster", "pid": 4, "pid_started": 4, "submission": FIRST, "place": place, "heartbeat_s": 5.0}
+    write_start(campaign.layout, key, attempt, **{**usual, "started": time.time() - 100, **fields})
+    heartbeat = campaign.layout.heartbeat(key, attempt)
+    heartbeat.write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
+    os.utime(heartbeat, (time.time() - quiet_s,) * 2)
+    return key
+
+
+def look(campaign: Campaign, scheduler: Scheduler) -> Whereabouts:
+    with Store.open(campaign.root) as store:
+        return whereabouts(store, scheduler)
+
+
+def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
+    """The states of SSA, by seed."""
+    found = look(campaign, scheduler)
+    return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
+
+
+def test_without_a_submission_nothing_is_asked(campaign: Campaign) -> None:
+    scheduler = Scripted()
+    assert states(campaign, scheduler) == ["pending"] * 6
+    assert scheduler.asked == []
+
+
+def test_a_trial_is_queued_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
+    submit(campaign, SSA[:4])
+    for tasks in ({"7_0": WAITS}, {"7_1": RUNS}, {"7_0": RUNS, "7_1": WAITS}):
+        assert states(campaign, Scripted(tasks)) == ["queued"] * 4 + ["pending"] * 2
+    assert states(campaign, Scripted({})) == ["pending"] * 6
+
+
+def test_every_state_there_is(campaign: Campaign) -> None:
+    submit(campaign, SSA[:3], classes=[(2, [Array(0, 1, 7)]), (1, [Array(0, 1, 8)])])
+    began(campaign, 0)
+    began(campaign, 1, quiet_s=3000)
+    began(campaign, 2, quiet_s=3000)
+    failed = began(campaign, 3, submission=SECOND)
+    write_end(campaign.layout, failed, 1, status="failed", reason="error", message="m")
+    found = ["running", "queued", "lost", "failed", "pending", "pending"]
+    assert states(campaign, Scripted({"7_0": RUNS})) == found
+    assert states(campaign, Scripted()) == ["running", "unknown", "unknown", *found[3:]]
+    seen = Counter(each.state for each in look(campaign, Scripted()).trials.values())
+    assert set(seen) | {"queued", "lost"} == set(STATES)
+
+
+def test_what_is_unknown_has_an_age(campaign: Campaign) -> None:
+    submit(campaign, SSA[:2], written=time.time() - 7200)
+    begun = began(campaign, 0, quiet_s=300)
+    found = look(campaign, Scripted())
+    since = found.trials[begun].since
+    assert since == pytest.approx(time.time() - 300, abs=60)
+    waits = found.trials[campaign.line("SSA", 1)["trial"]].since
+    assert waits == pytest.approx(time.time() - 7200, abs=60)
+    (line,) = loose_ends(found)
+    assert line.startswith("unknown: 2 trials, last seen 5 min")
+    assert "the controller is away" in found.notes[0]
+
+
+def test_a_worker_that_wrote_lately_is_at_work_whoever_does_not_answer(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    write_record(campaign.layout, 0)
+    assert set(states(campaign, Scripted())) == {"queued"}
+    write_record(campaign.layout, 0, touched=time.time() - 3600)
+    assert set(states(campaign, Scripted())) == {"unknown"}
+
+
+def test_workers_that_left_for_good_are_asked_about_no_more(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    scheduler = Scripted({})
+    for number, left in enumerate(("done", "budget")):
+        write_record(campaign.layout, number, left=left)
+    assert set(states(campaign, scheduler)) == {"pending"}
+    assert scheduler.asked == []
+
+
+def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_word(campaign: Campaign) -> None:
+    submit(campaign, SSA[:3], classes=[(3, [Array(0, 3, 7), Array(3, 1, 9)])])
+    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])])
+    write_record(campaign.layout, 1, left="time")
+    write_record(campaign.layout, 2)
+    write_record(campaign.layout, 3, job="9_0")
+    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    scheduler = Scripted({"7_0": WAITS, "7_2": RUNS, "12": RUNS}, {"9_0": died})
+    found = look(campaign, scheduler)
+    assert scheduler.asked == [("queue", [7, 9, 12], []), ("accounts", [9], [])]
+    seen = {
+        (each.submission, each.number): (each.standing, each.job, each.words)
+        for crew in found.crews
+        for each in crew.workers
+    }
+    assert seen == {
+        (FIRST, 0): ("pending", "7_0", "Priority"),
+        (FIRST, 1): ("ended", "7_1", "time"),
+        (FIRST, 2): ("running", "7_2", ""),
+        (FIRST, 3): ("gone", "9_0", "NODE_FAIL, exit 0:0"),
+        (SECOND, 0): ("running", "12", ""),
+    }
+
+
+def test_jobs_whose_numbers_were_never_written_down_are_found_by_name(campaign: Campaign) -> None:
+    submit(campaign, SSA, classes=[(6, [Array(0, 1, None)])])
+    scheduler = Scripted({"31_0": WAITS}, named={f"ablate-{FIRST}": [31]})
+    assert set(states(campaign, scheduler)) == {"queued"}
+    assert scheduler.asked == [("queue", [], [f"ablate-{FIRST}"])]
+    assert set(states(campaign, Scripted({}))) == {"pending"}
+
+
+def test_rows_of_a_class_without_workers_wait_for_nobody(campaign: Campaign) -> None:
+    submit(campaign, SSA, classes=[(2, [Array(0, 1, 7)]), (4, [Array(0, 1, 8)])])
+    assert states(campaign, Scripted({"8_0": WAITS})) == ["pending"] * 2 + ["queued"] * 4
+
+
+def test_what_is_called_off_is_queued_no_more(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    off = [campaign.line(*trial)["trial"] for trial in SSA[:2]]
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": False, "trials": off})
+    assert states(campaign, Scripted({"7_0": RUNS})) == ["pending"] * 2 + ["queued"] * 4
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": []})
+    assert set(states(campaign, Scripted({"7_0": RUNS}))) == {"pending"}
+
+
+def test_a_trial_that_was_saved_for_the_next_worker_is_lost_when_there_is_none(campaign: Campaign) -> None:
+    submit(campaign, SSA[:1])
+    key = began(campaign, 0)
+    write_end(campaign.layout, key, 1, status="stopped")
+    assert states(campaign, Scripted({"7_0": WAITS}))[0] == "queued"
+    assert states(campaign, Scripted({}))[0] == "lost"
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": []})
+    assert states(campaign, Scripted({}))[0] == "pending"  # somebody wanted it so
+
+
+def test_a_run_on_this_machine_will_take_what_it_was_given(tmp_path: Path) -> None:
+    campaign = write_campaign(
+        tmp_path, operators=("softmax", "SSA"), seeds=range(2), pending={("SSA", 1)}, running={("SSA", 0)}
+    )
+    found = look(campaign, Scripted())
+    assert found.trials[campaign.line("SSA", 1)["trial"]].state == "queued"
+    assert [(each.label, each.seed) for each in found.at_work] == [("SSA", 0)]
+
+
+def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
+    submit(campaign, SSA[:4])
+    began(campaign, 0)
+    began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
+    with Store.open(campaign.root) as store:
+        frame = cells(store, "quickstart", whereabouts(store, Scripted({"7_0": RUNS})))
+    assert [sum(row) for row in frame.select(*OF_STATE).rows()] == frame["planned"].to_list()
+    assert dict(zip(frame["label"], frame.select(*OF_STATE).rows(), strict=True)) == {
+        "softmax": (6, 0, 0, 0, 0, 0, 0),
+        "SSA": (0, 0, 1, 3, 1, 1, 0),
+    }
+
+
+def test_who_is_at_work_says_where_and_how_far(campaign: Campaign) -> None:
+    key = began(campaign, 0, resumed_from={"attempt": 1, "step": 10}, attempt=2)
+    (found,) = look(campaign, Scripted()).at_work
+    assert (found.trial, found.attempt, found.host, found.devices) == (key, 2, "n0", "1")
+    assert (found.step, found.steps, found.loss) == (30, 60, 0.5)
+    assert found.steps_per_s == pytest.approx(0.2, rel=0.1)  # 20 steps of its own in 100 s
+
+
+def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign) -> None:
+    submit(campaign, SSA, budget={"hours": 200.0, "unit": "gpuh"})
+    write_record(campaign.layout, 0, restarts=0, seconds=7200.0, gpus=4, left="time", ok=3)
+    write_record(campaign.layout, 0, restarts=1, seconds=1800.0, gpus=4, ok=2, failed=1)
+    (crew,) = look(campaign, Scripted({"7_0": RUNS})).crews
+    assert crew.hours == pytest.approx(10.0)
+    assert (crew.workers[0].ok, crew.workers[0].failed, crew.workers[0].restarts) == (5, 1, 1)
+    assert crew_lines([crew]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
+
+
+def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Campaign) -> None:
+    submit(campaign, SSA[:2])
+    submit(campaign, SSA[2:], submission=SECOND)
+    campaign.layout.submission_record(FIRST).write_text("{")
+    found = look(campaign, Scripted({"7_0": RUNS}))
+    assert len(found.of("queued")) == 4
+    assert FIRST in found.notes[0]
+
+
+def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    submit(campaign, SSA[:5])
+    began(campaign, 0)
+    began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
+    with Store.open(campaign.root) as store:
+        found = read_status(store, whereabouts(store, Scripted({"7_0": RUNS, "7_1": WAITS})), ["quickstart"], None)
+    write_status(found)
+    said = capsys.readouterr()
+    for words in (
+        "6 of 12 trials done",
+        "30/60",
+        "Priority",
+        "30 min 00 s",
+        "1 running, 1 pending",
+        "ablate retry --lost",
+    ):
+        assert words in said.out
+    data = found.data()
+    assert Counter(each["state"] for each in data["trials"].values()) == {"running": 1, "queued": 4, "lost": 1}
+    assert len(data["workers"]) == 2
+    assert data["submissions"][0]["classes"] == {"c0": "live"}

@@ -1,0 +1,154 @@
+"""The live view: it says what status says, asks the scheduler once a minute, and holds nothing up."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crewed import RUNS, WAITS, Scripted, submit, write_record
+from rich.console import Console
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from runners.cli import execute
+from runners.watch_text import changes, render, show
+from runners.watching import Seldom, View, look, views
+from runners.whereabouts import STATES
+
+SSA = [("SSA", seed) for seed in range(4)]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return write_campaign(
+        tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA[1:]), running={SSA[0]}
+    )
+
+
+def end(campaign: Campaign, seed: int, **fields: object) -> None:
+    key = campaign.line("SSA", seed)["trial"]
+    write_start(campaign.layout, key, 1)
+    write_end(campaign.layout, key, 1, **fields)
+
+
+def test_a_view_counts_every_trial_once(campaign: Campaign) -> None:
+    submit(campaign, SSA[1:3])
+    found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
+    assert {state: n for state, n in found.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
+    assert sum(sum(counts.values()) for _, _, counts in found.cells) == 8
+    assert not found.over
+
+
+def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign) -> None:
+    """Trials took 2.5 s; one runs at 30 of 60 steps after 10 s, three wait for its run: 10 + 3 x 2.5 on one slot."""
+    import os
+    import time
+
+    key = campaign.line("SSA", 0)["trial"]
+    write_start(campaign.layout, key, 1, started=time.time() - 10)
+    campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
+    os.utime(campaign.layout.heartbeat(key, 1))
+    found = look(campaign.root, Scripted())
+    assert found.left_s == pytest.approx(17.5, rel=0.1)
+
+
+def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("runners.watching.time.monotonic", lambda: now[0])
+    asked = Scripted({"7_0": RUNS})
+    seldom = Seldom(asked)
+    for _ in range(90):  # a minute and a half of looks, a second apart
+        assert seldom.queued([7], []).tasks == {"7_0": RUNS}
+        now[0] += 1
+    assert len(asked.asked) == 2
+    asked.tasks = None
+    now[0] += 60
+    found = seldom.queued([7], [])
+    assert found.tasks == {"7_0": RUNS}
+    assert found.problem == "the controller is away"
+    assert found.asked is not None
+
+
+def test_views_follow_the_files_until_every_trial_has_ended(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks something happens; the last look is the one at which all have ended."""
+    happens = iter([lambda: end(campaign, 0), lambda: end(campaign, 1, status="failed", reason="error", message="m")])
+
+    def sleep(_: float) -> None:
+        event = next(happens, None)
+        if event is not None:
+            event()
+        else:
+            for seed in (2, 3):
+                end(campaign, seed)
+
+    monkeypatch.setattr("runners.watching.time.sleep", sleep)
+    lines = list(changes(views(campaign.root, Scripted(), 1.0)))
+    assert [re.findall(r"(\d+) (done|failed)", line)[:2] for line in lines] == [
+        [("4", "done")],
+        [("5", "done")],
+        [("5", "done"), ("1", "failed")],
+        [("7", "done"), ("1", "failed")],
+    ]
+    assert "1 x error: m" in lines[-1]
+
+
+def test_without_a_terminal_it_is_a_line_per_change(campaign: Campaign) -> None:
+    found = look(campaign.root, Scripted())
+    later = found._replace(states={**found.states, "done": 5, "running": 0, "queued": 3}, at_work=())
+    out = io.StringIO()
+    show(iter([found, found, found._replace(when=found.when + 9), later, later]), Console(file=out, width=60))
+    assert len(out.getvalue().splitlines()) == 2
+
+
+def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaign) -> None:
+    submit(campaign, SSA[1:], budget={"hours": 200.0, "unit": "gpuh"})
+    write_record(campaign.layout, 0, seconds=7200.0)
+    end(campaign, 3, status="failed", reason="diverged", message="the loss was nan")
+    key = campaign.line("SSA", 0)["trial"]
+    campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
+    found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
+    out = io.StringIO()
+    Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found))
+    for words in (
+        "5/8",
+        "SSA",
+        "step 30/60",
+        "steps/s",
+        "2.00 of 200 GPU-h used",
+        "1 Priority",
+        "1 x diverged",
+        "1 failed",
+    ):
+        assert words in out.getvalue()
+
+
+def test_json_streams_an_object_per_look(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sleep(_: float) -> None:
+        for seed in range(4):
+            end(campaign, seed)
+
+    monkeypatch.setattr("runners.watching.time.sleep", sleep)
+    assert execute(["watch", "--json", "--campaign", str(campaign.root)]) == 0
+    first, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["schema"] == "ablate/watch/1"
+    assert set(first["data"]["states"]) == set(STATES)
+    assert last["data"]["states"]["done"] == 8
+
+
+def test_ctrl_c_ends_it_well_and_bad_options_do_not_begin(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> Iterator[View]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("runners.watching.views", interrupted)
+    assert execute(["watch", "--campaign", str(campaign.root)]) == 0
+    assert execute(["watch", "--every", "0", "--campaign", str(campaign.root)]) == 2
+    assert "--every is a number of seconds above 0" in capsys.readouterr().err
+    assert execute(["watch", "--campaign", "nowhere"]) == 3
