@@ -18,6 +18,7 @@ from double_precision import in_double
 from runners.distributed import Silent
 from runners.training import train
 from runners.trial import Trial
+from store.files import write_json
 
 
 class Recorded(Silent):
@@ -37,7 +38,7 @@ class Recorded(Silent):
     def progress(self, step, steps, loss) -> None:  # noqa: ARG002
         self.step = step
         if step == self._job.get("pause_at"):
-            Path(self._job["out"], "children.json").write_text(json.dumps(children()))
+            write_json(Path(self._job["out"], "children.json"), {"pids": children()})
             while True:
                 time.sleep(1)
 
