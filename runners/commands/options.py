@@ -1,8 +1,147 @@
 """Flags that several commands have."""
 
-from typing import Annotated
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
+
+from grid.errors import SpecError
+
+if TYPE_CHECKING:
+    from runners.slurm.spec import Slurm
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Csv = Annotated[bool, Parameter(name="--csv", negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+@final
+@dataclass(frozen=True)
+class Where:
+    """Where trials are trained.
+
+    Parameters
+    ----------
+    on
+        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster.
+    workers
+        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
+        their time limit.
+    """
+
+    on: Literal["local", "inline", "slurm"] = "local"
+    workers: int | None = None
+
+
+Wheres = Annotated[Where, Parameter(name="*")]
+"""Flattened: `--on` and `--workers`."""
+
+LOCAL = Where()
+
+ON_SLURM = Group("With --on slurm", help="Each replaces what the file's Slurm(...) says.", sort_key=1)
+
+
+@final
+@dataclass(frozen=True)
+class Cluster:
+    """What is asked of a cluster.
+
+    Parameters
+    ----------
+    partition
+        Default the cluster's own.
+    account
+        Who pays.
+    qos
+        Quality of service.
+    constraint
+        Features that nodes must have.
+    exclude
+        Nodes that no worker is sent to.
+    time
+        Time limit of a worker: 90m, 8h, 1d12h. One that reaches it saves, is queued again and goes on.
+    gpus
+        Per worker; 0 trains on the CPU.
+    gpu_type
+        Such as h100.
+    cpus
+        Per worker; default one per trial at a time, and one.
+    mem
+        Per worker: 16G.
+    per_gpu
+        Trials side by side on one GPU; auto: as many as fit by the memory of the first.
+    max_parallel
+        Workers that run at the same time.
+    setup
+        A shell line before Python starts; repeat it for more.
+    signal_s
+        Seconds before the time limit at which workers save and leave.
+    oom
+        A trial out of memory has failed; halve: goes on with half the micro-batch; bigger: with --retry it is given
+        twice the memory.
+    budget
+        Workers take no more trials when so much was used: 200gpuh, or 40cpuh without GPUs.
+    dry_run
+        Show what would be queued, with its scripts, and write nothing.
+    wait
+        Follow it until nothing is queued or running, with the exit code of a run on this machine.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    exclude: str | None = None
+    time: str | None = None
+    gpus: int | None = None
+    gpu_type: str | None = None
+    cpus: int | None = None
+    mem: str | None = None
+    per_gpu: int | Literal["auto"] | None = None
+    max_parallel: int | None = None
+    setup: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    signal_s: int | None = None
+    oom: Literal["fail", "halve", "bigger"] | None = None
+    budget: str | None = None
+    dry_run: Flag = False
+    wait: Flag = False
+
+    def given(self) -> dict[str, Any]:
+        """The flags that were given."""
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: value for name, value in every.items() if value is not None and value is not False and value != ()
+        }
+
+    def refuse(self, on: str) -> None:
+        """Refuse flags of a cluster where there is none.
+
+        Raises:
+            SpecError: one was given.
+        """
+        for name in self.given():
+            raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
+
+    def request(self, kept: "Slurm | None", workers: int | None) -> "Slurm":
+        """What the flags ask for, beside what the spec file says.
+
+        Raises:
+            SpecError: together they have no meaning.
+        """
+        from runners.slurm.spec import Slurm
+
+        own = {name: value for name, value in self.given().items() if name in Slurm.model_fields}
+        asked = {**own, **({} if workers is None else {"workers": workers})}
+        return (kept or _defaults()).changed(**asked)
+
+
+def _defaults() -> "Slurm":
+    from runners.slurm.spec import Slurm
+
+    return Slurm()
+
+
+Clusters = Annotated[Cluster, Parameter(name="*", group=ON_SLURM)]
+"""Flattened."""
+
+NO_CLUSTER = Cluster()

@@ -1,13 +1,15 @@
 """Commands that plan and run trials."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from runners.commands.options import Json
+from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
 from runners.output import say, write, write_json
 from runners.repeat import NO_REPEAT, Repeats
 
 if TYPE_CHECKING:
+    from grid import Grid
     from runners.run import RunResult
 
 
@@ -67,9 +69,9 @@ def run(
     *,
     grid: str | None = None,
     campaign: Path | None = None,
-    on: Literal["local", "inline"] = "local",
-    workers: int | None = None,
+    where: Wheres = LOCAL,
     repeat: Repeats = NO_REPEAT,
+    cluster: Clusters = NO_CLUSTER,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
 
@@ -81,32 +83,42 @@ def run(
         Which of its grids, when it has several.
     campaign
         Directory of the results; default campaigns/<name of the file>.
-    on
-        local: warm worker processes of one thread each; inline: in this process.
-    workers
-        Worker processes; default one per core.
     """
     from grid.errors import SpecError
     from runners.finding import campaign_for, choose_grids, worker_count
-    from runners.lost import give_back_unreadable
-    from runners.machines import Inline, Local, Machine
-    from runners.run import RunOptions, run_campaign
     from runners.specfile import load_spec_file
 
-    if on == "inline" and workers is not None:
-        raise SpecError("--workers is for --on local; inline trains in this process, one trial at a time")
+    if where.on != "slurm":
+        cluster.refuse(where.on)
+    if where.on == "inline" and where.workers is not None:
+        raise SpecError(
+            "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
+        )
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
-    machine: Machine = Inline() if on == "inline" else Local(worker_count(workers))
-    if repeat.again:
-        given_back = give_back_unreadable(root, [each.name for each in grids])
-        if given_back:
-            say(f"ablate: {given_back} finished trials have no readable result and are trained again")
+    if where.on == "slurm":
+        from runners.commands.queueing import run_on_slurm
+
+        return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
+    from runners.machines import Inline, Local, Machine
+    from runners.run import RunOptions, run_campaign
+
+    machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
+    give_back(root, grids, repeat)
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
-    return _concluded(run_campaign(root, grids, machine, options), root)
+    return concluded(run_campaign(root, grids, machine, options), root)
 
 
-def _concluded(result: "RunResult", root: Path) -> int:
+def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
+    """With --again, trials whose results cannot be read are trained anew."""
+    from runners.lost import give_back_unreadable
+
+    given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
+    if given_back:
+        say(f"ablate: {given_back} finished trials have no readable result and are trained again")
+
+
+def concluded(result: "RunResult", root: Path) -> int:
     """Say what became of a run; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")

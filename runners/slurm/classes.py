@@ -4,7 +4,7 @@ A cell is looked at once, by the first trial of it: seeds are replicates and nee
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, final
 
@@ -70,10 +70,14 @@ class Group:
 
 @final
 class Demands:
-    """What every cell of some grids needs; `look` is for `runners.cells.walk`."""
+    """What every cell of some grids needs; `look` is for `runners.cells.walk`.
 
-    def __init__(self, slurm: Slurm) -> None:
+    `most_cpus` says how many cores the largest node of a partition has; 0 if that is not known.
+    """
+
+    def __init__(self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0) -> None:
         self._slurm = slurm
+        self._most_cpus = most_cpus
         self._cells: dict[tuple[str, str], Demand] = {}
         self._fitted: Counter[int] = Counter()
         self._absent: dict[str, SpecError] = {}
@@ -173,7 +177,9 @@ class Demands:
             per_trial=ranks,
         )
         at_once = drafted.slots * (_CPUS_FOR_AUTO if per_gpu == "auto" else 1)
-        return _roomier(replace(drafted, cpus=cpus * factor if cpus else at_once * ranks * threads + 1), memory)
+        usual = at_once * ranks * threads + 1
+        usual = min(usual, self._most_cpus(drafted.partition) or usual)
+        return _roomier(replace(drafted, cpus=cpus * factor if cpus else usual), memory)
 
     def _require_time(self, resources: Resources, checkpoint_s: float) -> None:
         usable = resources.time * 60 - self._slurm.signal_s

@@ -1,0 +1,128 @@
+"""Following a submission to its end, from files every few seconds and by one question to the queue a minute."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from runners.crews import read_crews
+from runners.progress import Progress
+from runners.run import RunResult
+from runners.scheduler_news import Scheduler
+from runners.survey import Survey, Surveyed
+from runners.tally import Member, Tally, tally
+from runners.worker import Came, Outcome
+from store.layout import Layout
+from store.status import TrialState, progress_of, trial_state
+
+ASK_EVERY_S = 60.0
+"""Between questions to the queue: what an administrator is promised."""
+
+LOOK_EVERY_S = 3.0
+_LOOK_SHARE = 0.05
+"""Of the time, the part that looking may take."""
+
+_CAME: Mapping[str, Came] = {"ok": "was_ok", "failed": "was_failed"}
+
+
+@final
+class Following:
+    """Shows how `wanted` get on until all have ended, or no worker of `submissions` is left."""
+
+    def __init__(
+        self, found: Survey, wanted: Sequence[Surveyed], submissions: Sequence[str], scheduler: Scheduler
+    ) -> None:
+        self._layout: Layout = found.layout
+        self._wanted = wanted
+        self._submissions = frozenset(submissions)
+        self._scheduler = scheduler
+        self._ended: dict[int, str] = {}
+        self._before = {trial.key: _ended(found.layout, trial) for trial in wanted if trial.status in _CAME}
+        self._tally = _tally(found, wanted)
+
+    def until_over(self, *, look_every_s: float = LOOK_EVERY_S, ask_every_s: float = ASK_EVERY_S) -> None:
+        """Return when nothing of it is queued or running; KeyboardInterrupt leaves the workers alone."""
+        asked = -ask_every_s
+        with Progress(self._tally) as shown:
+            while True:
+                over = False
+                if time.monotonic() - asked >= ask_every_s:
+                    over = not self._has_workers(shown)
+                    asked = time.monotonic()
+                before = time.monotonic()
+                self._look(shown)
+                shown.tick()
+                if over or len(self._ended) == len(self._wanted):
+                    return
+                time.sleep(max(look_every_s, (time.monotonic() - before) / _LOOK_SHARE))
+
+    def result(self, found: Survey, submission: str | None) -> RunResult:
+        """What became of the trials, as of a run on this machine."""
+        statuses = list(self._ended.values())
+        left = [trial for trial in found.trials if not found.wants(trial)]
+        return RunResult(
+            ok=statuses.count("ok"),
+            failed=statuses.count("failed"),
+            stopped=len(self._wanted) - len(statuses),
+            skipped=sum(trial.status == "ok" for trial in left),
+            skipped_failed=sum(trial.status == "failed" for trial in left),
+            skipped_other_code=sum(trial.other_code for trial in left),
+            interrupted=False,
+            submission=submission,
+        )
+
+    def _has_workers(self, shown: Progress) -> bool:
+        crews, notes = read_crews(self._layout, self._scheduler)
+        for note in notes:
+            shown.note(note)
+        ours = [crew for crew in crews if crew.record.submission in self._submissions]
+        return any(crew.standing(each.name) != "over" for crew in ours for each in crew.record.classes)
+
+    def _look(self, shown: Progress) -> None:
+        for row, trial in enumerate(self._wanted):
+            if row not in self._ended and self._layout.trial(trial.key).exists():
+                self._see(row, trial, shown)
+
+    def _see(self, row: int, trial: Surveyed, shown: Progress) -> None:
+        state = trial_state(self._layout, trial.key)
+        if self._is_new(trial, state) and state.status in _CAME:
+            self._ended[row] = state.status
+            self._tally.came_back(Outcome(row, _CAME[state.status]))
+            last = state.attempts[-1].end or {}
+            if state.status == "failed":
+                shown.note(
+                    f"{trial.label}, seed {trial.seed} ({trial.key[:8]}) failed: {last.get('reason')}: "
+                    f"{last.get('message')}"
+                )
+            return
+        self._step(row, trial, state)
+
+    def _step(self, row: int, trial: Surveyed, state: TrialState) -> None:
+        if state.live is None:
+            self._tally.running.pop(row, None)
+            return
+        found = progress_of(self._layout, trial.key, state.live.attempt)
+        if row not in self._tally.running:
+            resumed = state.live.start.get("resumed_from") or {}
+            self._tally.started(row, int(resumed.get("step", 0)))
+        if found is not None and found.loss is not None:
+            self._tally.stepped(row, found.step, found.steps, found.loss)
+
+    def _is_new(self, trial: Surveyed, state: TrialState) -> bool:
+        """Whether the state is not the one that this submission is to change."""
+        return len([each for each in state.attempts if each.end is not None]) > self._before.get(trial.key, 0)
+
+
+def _ended(layout: Layout, trial: Surveyed) -> int:
+    return sum(found.end is not None for found in trial_state(layout, trial.key).attempts)
+
+
+def _tally(found: Survey, wanted: Sequence[Surveyed]) -> Tally:
+    keys = {trial.key for trial in wanted}
+    begun = tally(
+        ((trial.grid, trial.label) for trial in found.trials),
+        [Member((trial.grid, trial.label), trial.seed) for trial in wanted],
+    )
+    for trial in found.trials:
+        if trial.key not in keys and trial.status in ("ok", "failed"):
+            (begun.ok if trial.status == "ok" else begun.failed)[trial.grid, trial.label] += 1
+    return begun
