@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
@@ -56,6 +57,8 @@ def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> W
     """The worker, which sees its device and no other from the first look on."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
+        if job.place is not None:
+            job = replace(job, place={**job.place, "devices": device})
     return Worker(job, number, control, own_process=True)
 
 

@@ -1,0 +1,398 @@
+"""Worker tasks on nodes: every trial once, whatever signals come; each reason to leave has its exit status."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_node import Sent, ended, own_host_names, plain, send, to_the_end
+from toy_campaign import run_quietly, tables, toy_grid
+from toy_training import ENTRY
+
+from runners.slurm.cancelled import cancelled_path
+from runners.slurm.workers import read_workers, write_worker
+from store.files import write_json
+from store.status import TrialState, process_started, trial_state
+
+WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
+GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100}
+SLOW: dict[str, Any] = {**GRID, "step_s": 0.02, "checkpoint_s": 0.05}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("undisturbed")
+    assert run_quietly(root, toy_grid(**GRID)).ok == 6
+    return plain(tables(root))
+
+
+def states(sent: Sent) -> list[TrialState]:
+    return [trial_state(sent.layout, key) for key in sent.layout.trial_keys()]
+
+
+def until(found: Callable[[], Any], process: "subprocess.Popen[str]") -> Any:
+    """What `found` gives once that is something; the task is not to end before."""
+    deadline = time.monotonic() + 60
+    while not (value := found()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return value
+
+
+def live(sent: Sent) -> list[dict[str, Any]]:
+    return [state.live.start for state in states(sent) if state.live is not None]
+
+
+def left(sent: Sent) -> list[str | None]:
+    return [record.left for record in sent.records()]
+
+
+def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+    sent = send(tmp_path, toy_grid(**{**GRID, "step_s": 0.01}), workers=2)
+    tasks = [sent.start(0), sent.start(1)]
+    assert [ended(task)[0] for task in tasks] == [0, 0]
+    assert plain(tables(tmp_path)) == undisturbed
+    assert [len(state.attempts) for state in states(sent)] == [1] * 6
+    starts = [state.attempts[0].start for state in states(sent)]
+    assert {start["place"]["node"] for start in starts} == {"n0", "n1"}
+    assert {start["place"]["job"] for start in starts} == {"100_0", "100_1"}
+    if own_host_names():
+        assert {start["host"] for start in starts} == {"n0", "n1"}
+    assert {start["worker"] // 1_000_000 for start in starts} == {0, 1}
+    assert left(sent) == ["done", "done"]
+    assert sum(record.ok for record in sent.records()) == 6
+
+
+def test_a_task_says_what_happens_and_keeps_its_record(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
+    status, out, err = ended(sent.start())
+    assert (status, err) == (86, "")
+    assert out.count("attempt 1  begins") == 4
+    assert out.count("attempt 1  ok after") == 2
+    assert out.count("failed after") == out.count("error: ValueError: seed 0 met its fate") == 2
+    (record,) = sent.records()
+    assert (record.ok, record.failed, record.stopped, record.left) == (2, 2, 0, "done")
+    assert (record.job, record.node, record.worker, record.restarts) == ("100_0", "n0", 0, 0)
+    assert 0 < record.seconds < 120
+    begun = list(sent.layout.trial_keys())
+    assert all(key[:8] in out for key in begun)
+
+
+def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+    """From the start of the process on, while it imports, and while trials run; to it alone or to its whole group."""
+    chance = random.Random("usr2")
+    sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
+    moments = [0.0, 0.02, 0.1, 0.3, *(chance.uniform(0.0, 0.3) for _ in range(4))]
+    resumed = 0
+    for number, moment in enumerate(moments):
+        task = sent.start()
+        if number >= 4:
+            until(lambda: live(sent), task)
+        time.sleep(moment)
+        (os.killpg if number % 2 else os.kill)(task.pid, signal.SIGUSR2)
+        status, out, err = ended(task)
+        unfinished = any(state.status != "ok" for state in states(sent)) or len(states(sent)) < 6
+        assert status == (85 if unfinished else 0), (moment, out, err)
+        assert all(found.end is not None for state in states(sent) for found in state.attempts)
+        assert "died" not in out + err
+        assert left(sent)[-1] == ("time" if unfinished else "done")
+        for state in states(sent):
+            resumed += _went_on(state)
+    to_the_end(sent)
+    assert plain(tables(tmp_path)) == undisturbed
+    assert resumed > 0
+
+
+def _went_on(state: TrialState) -> bool:
+    """Whether the latest attempt began where the one before had stopped; anything else is lost work."""
+    if len(state.attempts) < 2:
+        return False
+    before, last = state.attempts[-2:]
+    assert before.end is not None
+    expected = {"attempt": before.attempt, "step": before.end["step"]}
+    assert last.start["resumed_from"] == expected
+    return True
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_to_the_whole_group_saves_and_asks_to_be_queued_again(tmp_path: Path, name: str) -> None:
+    sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
+    task = sent.start()
+    until(lambda: len(live(sent)) == 2, task)
+    os.killpg(task.pid, getattr(signal, name))
+    status, out, err = ended(task)
+    assert (status, err, left(sent)) == (85, "", ["signal"]), out
+    ends = [state.attempts[-1].end for state in states(sent)]
+    assert all(end is not None and end["status"] in ("ok", "stopped") for end in ends)
+    assert any(end is not None and end["status"] == "stopped" for end in ends)
+
+
+def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+    """Supervisors, fork servers and workers of two nodes get KILL, TERM and USR2 until all is done."""
+    chance = random.Random("kill")
+    sent = send(tmp_path, toy_grid(**SLOW), workers=2, entry=WARM)
+    tasks = {worker: sent.start(worker) for worker in (0, 1)}
+    hits = 0
+    over = set[int]()
+    deadline = time.monotonic() + 200
+    while len(over) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(chance.uniform(0.05, 0.4))
+        worker = chance.choice([0, 1])
+        if worker in over:
+            worker = 1 - worker
+        task = tasks[worker]
+        if task.poll() is None and hits < 16 and live(sent):
+            hits += _hit(task.pid, chance)
+        if task.poll() is not None:
+            out, err = task.communicate()
+            if task.returncode in (0, 86):
+                over.add(worker)
+            else:
+                assert task.returncode in (85, -9), f"{task.returncode}\n{out}\n{err}"
+                tasks[worker] = sent.start(worker)
+    assert hits == 16 or all(state.status == "ok" for state in states(sent))
+    assert {state.status for state in states(sent)} == {"ok"}
+    assert plain(tables(tmp_path)) == undisturbed
+    oks = [sum((found.end or {}).get("status") == "ok" for found in state.attempts) for state in states(sent)]
+    assert oks == [1] * 6
+
+
+def _group(leader: int) -> list[int]:
+    """Processes of a task."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(path.name)) == leader and process_started(int(path.name)) is not None:
+                found.append(int(path.name))
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def _hit(leader: int, chance: random.Random) -> bool:
+    name = chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGUSR2])
+    victim = chance.choice(_group(leader) or [leader])
+    try:
+        os.kill(victim, name)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_worker_process_that_is_killed_costs_its_node_nothing_else(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM)
+    task = sent.start()
+    (start,) = until(lambda: live(sent), task)
+    os.kill(start["pid"], signal.SIGKILL)
+    status, out, _ = ended(task)
+    assert status == 0
+    assert "died (SIGKILL); its trial goes on" in out
+    assert {state.status for state in states(sent)} == {"ok"}
+
+
+def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM)
+    task = sent.start()
+    (start,) = until(lambda: live(sent), task)
+    server = int(Path(f"/proc/{start['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(server, signal.SIGKILL)
+    status, out, _ = ended(task)
+    assert status == 0
+    assert "the process that starts workers died (SIGKILL)" in out
+    assert {state.status for state in states(sent)} == {"ok"}
+
+
+def test_a_trial_whose_node_died_is_taken_over_by_the_other(tmp_path: Path) -> None:
+    if not own_host_names():
+        pytest.skip("needs host names of its own: a dead process of this host is seen at once")
+    sent = send(tmp_path, toy_grid(seeds=[0], steps=200, fate_at=300, step_s=0.02, checkpoint_s=0.05), workers=2)
+    first = sent.start(0)
+    until(lambda: live(sent), first)
+    second = sent.start(1)
+    until(lambda: len(live(sent)) == 2, second)
+    os.killpg(first.pid, signal.SIGKILL)
+    ended(first)
+    status, out, err = ended(second)
+    assert (status, err) == (0, ""), out
+    assert {state.status for state in states(sent)} == {"ok"}
+    (taken,) = [state for state in states(sent) if len(state.attempts) == 2]
+    assert [found.start["host"] for found in taken.attempts] == ["n0", "n1"]
+
+
+def test_a_task_leaves_when_all_that_is_left_is_alive_elsewhere(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0], steps=10_000, fate_at=20_000, step_s=0.02), workers=2)
+    sent.workers = 1
+    first = sent.start(0, host="n0")
+    until(lambda: live(sent), first)
+    busy = sent.start(1)
+    until(lambda: len(live(sent)) == 2, busy)
+    late = sent.start(2)
+    status, out, err = ended(late)
+    assert (status, err) == (0, ""), out
+    assert "begins" not in out
+    for task in (first, busy):
+        os.kill(task.pid, signal.SIGTERM)
+        assert ended(task)[0] == 85
+
+
+def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) -> None:
+    from runners.environment import record
+
+    recorded = record()
+    sent = send(tmp_path, toy_grid(), environment={**recorded, "python": "3.9.2"})
+    status, out, err = ended(sent.start())
+    assert status == 87
+    assert "Python is" in err
+    assert "3.9.2" in err
+    assert "begins" not in out
+    assert not list(sent.layout.trial_keys())
+    (found,) = sent.records()
+    assert found.left == "refused"
+    assert found.says is not None
+    assert "3.9.2" in found.says
+    fit = send(tmp_path, toy_grid(), environment=recorded)
+    assert ended(fit.start())[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"files": ["/nowhere/spec.py"]}, "there is no spec file /nowhere/spec.py"),
+        ({"entry": {"preload": ["no_such_module"]}}, "No module named 'no_such_module'"),
+    ],
+)
+def test_a_node_that_cannot_load_the_spec_refuses(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    sent = send(tmp_path, toy_grid(), job=change)
+    status, _, err = ended(sent.start())
+    assert status == 87
+    assert said in err
+    assert left(sent) == ["refused"]
+
+
+def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid())
+    sent.layout.manifest_index(sent.submission).write_bytes(b"torn")
+    status, _, err = ended(sent.start())
+    assert status == 1
+    assert "Traceback" in err
+    (record,) = sent.records()
+    assert record.left == "error"
+    assert "was torn or altered" in str(record.says)
+    gone = replace(sent, submission="20200101T000000-abcdef", restarts={})
+    status, _, err = ended(gone.start())
+    assert status == 1
+    assert "NotFoundError" in err
+
+
+def test_all_called_off_stops_as_a_signal_does_and_is_not_queued_again(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "steps": 10_000, "fate_at": 20_000}), entry=WARM)
+    task = sent.start()
+    until(lambda: live(sent), task)
+    write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
+    status, out, err = ended(task)
+    assert (status, err, left(sent)) == (0, "", ["cancelled"]), out
+    assert [state.attempts[-1].end and state.attempts[-1].end["status"] for state in states(sent)] == ["stopped"]
+    assert ended(sent.start())[0] == 0
+    assert len(states(sent)[0].attempts) == 1
+
+
+def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0], "steps": 200, "fate_at": 500}), entry=WARM)
+    task = sent.start()
+    (start,) = until(lambda: live(sent), task)
+    off = {"schema": 1, "all": False, "trials": [start["trial"]]}
+    write_json(cancelled_path(sent.layout, sent.submission), off)
+    status, out, err = ended(task)
+    assert (status, err, left(sent)) == (0, "", ["done"]), out
+    assert trial_state(sent.layout, start["trial"]).status == "pending"
+    assert sorted(state.status for state in states(sent)) == ["ok", "pending"]
+
+
+def test_rows_are_not_begun_when_the_time_left_is_too_short(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
+    soon = str(int(time.time()) + 30)
+    status, out, _ = ended(sent.start(SLURM_JOB_END_TIME=soon))
+    assert (status, left(sent)) == (85, ["time"])
+    assert "begins" not in out
+
+
+def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(), budget={"hours": 2.0, "unit": "cpuh"})
+    assert ended(send(tmp_path / "other", toy_grid(seeds=[9])).start())[0] == 0
+    (other,) = read_workers(send_layout(tmp_path / "other"), _only(tmp_path / "other"))
+    write_worker(sent.layout, replace(other, submission=sent.submission, worker=7, seconds=7200.0))
+    status, out, _ = ended(sent.start())
+    assert status == 0
+    assert "begins" not in out
+    assert left(sent)[0] == "budget"
+
+
+def send_layout(root: Path) -> Any:
+    from store.layout import Layout
+
+    return Layout(root)
+
+
+def _only(root: Path) -> str:
+    (found,) = send_layout(root).submission_ids()
+    return str(found)
+
+
+def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM, resources={"gpus": 2, "per_gpu": 1})
+    assert ended(sent.start(CUDA_VISIBLE_DEVICES="4,7"))[0] == 0
+    devices = [state.attempts[0].start["place"]["devices"] for state in states(sent)]
+    assert set(devices) == {"4", "7"}
+    (record,) = sent.records()
+    assert (record.gpus, record.slots) == (2, 2)
+
+
+def test_a_worker_that_sizes_its_packing_grows_after_the_first_trial(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": range(4)}), resources={"per_gpu": "auto"}, entry=WARM)
+    status, out, _ = ended(sent.start(SLURM_MEM_PER_NODE="1000000"))
+    assert status == 0
+    assert "4 trials side by side from now on" in out
+    assert _most_at_once(states(sent)[:]) > 1
+    starts = sorted(_spans(states(sent)))
+    assert all(begin >= starts[0][1] - 0.5 for begin, _ in starts[1:])
+    again = send(tmp_path, toy_grid(**{**SLOW, "seeds": range(8)}), resources={"per_gpu": "auto"}, entry=WARM)
+    ended(again.start(SLURM_MEM_PER_NODE="1000000"))
+    assert again.records()[0].slots == 4
+
+
+def _spans(found: list[TrialState]) -> Iterator[tuple[float, float]]:
+    for state in found:
+        assert state.attempts[-1].end is not None
+        yield state.attempts[-1].start["started"], state.attempts[-1].end["ended"]
+
+
+def _most_at_once(found: list[TrialState]) -> int:
+    events = sorted((at, change) for span in _spans(found) for at, change in zip(span, (1, -1), strict=True))
+    at_once = most = 0
+    for _, change in events:
+        at_once += change
+        most = max(most, at_once)
+    return most
+
+
+def test_no_process_is_left_of_a_task_that_was_killed(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(**{**SLOW, "steps": 10_000, "fate_at": 20_000}))
+    task = sent.start()
+    (start,) = until(lambda: live(sent), task)
+    os.kill(task.pid, signal.SIGKILL)
+    task.communicate()
+    deadline = time.monotonic() + 20
+    while process_started(start["pid"]) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not _group(task.pid)
+    assert json.loads(sent.layout.start(start["trial"], 1).read_bytes())["place"]["restarts"] == 0

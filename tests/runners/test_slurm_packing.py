@@ -1,0 +1,73 @@
+"""Packing: as many trials as memory and processors carry, never none, never more than there is."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.machines import Local
+from runners.slurm.packing import CONTEXT_BYTES, MOST_SIDE_BY_SIDE, Packing, device_groups, side_by_side, slots
+
+GIB = 1 << 30
+sizes = st.integers(1, 1 << 42)
+
+
+@given(sizes, sizes, st.integers(1, 256))
+def test_what_is_packed_fits(trial: int, device: int, cpus: int) -> None:
+    count = side_by_side(trial, device, cpus)
+    assert 1 <= count <= min(cpus, MOST_SIDE_BY_SIDE)
+    assert count == 1 or count * trial <= 0.9 * device
+    if count < min(cpus, MOST_SIDE_BY_SIDE):  # and one more would not
+        assert (count + 1) * trial > 0.9 * device - 1
+
+
+@given(sizes, sizes, st.integers(1, 64), sizes)
+def test_packing_is_monotone(trial: int, device: int, cpus: int, more: int) -> None:
+    count = side_by_side(trial, device, cpus)
+    assert side_by_side(trial + more, device, cpus) <= count <= side_by_side(trial, device + more, cpus)
+    assert count <= side_by_side(trial, device, cpus + more)
+
+
+@given(st.lists(st.text("ab", min_size=1), max_size=9), st.integers(1, 4), st.integers(1, 5))
+def test_every_device_is_in_one_group_and_every_group_has_its_slots(
+    devices: list[str], per_trial: int, per_group: int
+) -> None:
+    groups = device_groups(devices, per_trial)
+    together = [device for group in groups if group for device in group.split(",")]
+    assert together == devices[: len(together)]
+    assert len(devices) - len(together) < per_trial
+    assert len(slots(groups, per_group)) == len(groups) * per_group
+    assert slots(groups, per_group)[: len(groups)] == groups
+
+
+def test_a_packing_is_decided_once_by_the_first_that_says_what_it_needed() -> None:
+    packing = Packing([None], cpus=8, memory_bytes=10 * GIB)
+    assert packing.grows(None) == []
+    assert packing.grows(2 * GIB) == [None] * 3
+    assert packing.grows(GIB) == []
+    assert Packing([None], cpus=2, memory_bytes=10 * GIB).grows(GIB) == [None]
+    assert Packing([None], cpus=8, memory_bytes=GIB).grows(2 * GIB) == []
+    assert len(Packing([None], cpus=4, memory_bytes=None).grows(1)) == 3  # of this computer's own
+
+
+def test_gpus_are_packed_by_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '81920\\n40960\\n'\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    groups: list[str | None] = ["0", "1"]
+    need = 9 * GIB - CONTEXT_BYTES
+    assert Packing(groups, cpus=32, memory_bytes=None).grows(need) == groups * 3  # 36 of 40 GiB
+    assert Packing(groups, cpus=4, memory_bytes=None).grows(need) == groups  # two processors for each
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert Packing(groups, cpus=32, memory_bytes=None).grows(need) == []
+
+
+def test_a_machine_grows_and_has_a_device_for_every_worker() -> None:
+    machine = Local(1, devices=["0"])
+    machine.grow(["0", "1"])
+    assert machine.workers == 3
+    with pytest.raises(Exception, match="every worker has a device: 2 workers, 1 devices"):
+        Local(2, devices=["0"])

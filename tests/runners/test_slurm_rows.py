@@ -1,0 +1,325 @@
+"""Rows of worker tasks: each is somebody's, none is forgotten, and files are not looked at for nothing."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_campaign import run_quietly, toy_grid
+
+from runners.claims import Claim, claim
+from runners.leases import Leases
+from runners.manifest import trial_lines, write_submission
+from runners.slurm.cancelled import CalledOff, Cancellations, cancelled_path
+from runners.slurm.outlook import Look, Outlook
+from runners.slurm.pace import Pace
+from runners.slurm.place import Deadline, here, seconds_left
+from runners.slurm.rows import NodeRows, Share
+from runners.slurm.workers import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
+from runners.worker import Job, Outcome
+from store.files import write_json
+from store.layout import Layout
+
+SUBMISSION = "20260101T000000-000000"
+FREE, DONE, HELD, ALIVE = Look("free"), Look("done"), Look("held"), Look("held", sure=True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Seen:
+    """An outlook that is told what there is to see, and counts how often it was asked."""
+
+    def __init__(self, looks: dict[int, Look] | None = None) -> None:
+        self.looks = looks or {}
+        self.asked: list[int] = []
+
+    def key(self, row: int) -> str:
+        return f"{row:032x}"
+
+    def begun(self, row: int) -> bool:
+        return row in self.looks
+
+    def look(self, row: int) -> Look:
+        self.asked.append(row)
+        return self.looks.get(row, FREE)
+
+
+def rows_of(
+    seen: Seen, share: Share, clock: Clock | None = None, willing: Callable[[], bool] = lambda: True
+) -> NodeRows:
+    return NodeRows(seen, share, willing, clock or Clock())  # type: ignore[arg-type]
+
+
+def drained(rows: NodeRows) -> list[int]:
+    found = []
+    while (row := rows.take()) is not None:
+        found.append(row)
+        rows.came_back(Outcome(row, "ok", 1))
+    return found
+
+
+@given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 9))
+def test_the_shares_of_all_workers_are_the_class(first: int, count: int, workers: int) -> None:
+    shares = [Share((first, first + count), worker, workers) for worker in range(workers)]
+    assert sorted(row for share in shares for row in share.own) == list(range(first, first + count))
+    for share in shares:
+        assert sorted(share.own + share.others) == list(range(first, first + count))
+
+
+@given(st.integers(1, 30), st.integers(1, 5), st.data())
+def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers: int, data: st.DataObject) -> None:
+    looks = {
+        row: found
+        for row in range(count)
+        if (found := data.draw(st.sampled_from([None, FREE, DONE, ALIVE, Look("free", lost_here=True)])))
+    }
+    share = Share((0, count), data.draw(st.integers(0, workers - 1)), workers)
+    rows = rows_of(Seen(looks), share)
+    found = drained(rows)
+    assert sorted(found) == [row for row in range(count) if looks.get(row, FREE).at == "free"]
+    assert rows.left() == 0
+    assert not rows.unfinished
+
+
+def test_own_rows_come_first_then_what_nobody_began_then_what_was_given_up_then_what_was_lost_here() -> None:
+    looks = {1: FREE, 4: Look("free", lost_here=True), 5: FREE, 0: DONE}
+    rows = rows_of(Seen(looks), Share((0, 8), 0, 2))
+    found = drained(rows)
+    assert found[:2] == [2, 6]
+    assert set(found[2:4]) == {3, 7}
+    assert set(found[4:6]) == {1, 5}
+    assert found[6:] == [4]
+
+
+def test_a_row_that_was_given_back_goes_first() -> None:
+    rows = rows_of(Seen(), Share((0, 6), 0, 1))
+    assert [rows.take(), rows.take()] == [0, 1]
+    rows.give_back(1)
+    rows.give_back(0)
+    assert [rows.take(), rows.take(), rows.take()] == [0, 1, 2]
+    rows.reclaim()
+    assert [rows.take(), rows.take(), rows.take()] == [0, 1, 2]
+
+
+def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> None:
+    clock = Clock()
+    seen = Seen({0: HELD})
+    rows = rows_of(seen, Share((0, 1), 0, 1), clock)
+    for _ in range(600):
+        assert rows.take() is None
+        clock.now += 0.2
+    assert 5 <= len(seen.asked) <= 9
+    seen.looks[0] = FREE
+    clock.now += 31
+    assert rows.take() == 0
+
+
+def test_a_task_leaves_once_the_owners_of_all_that_is_left_are_surely_alive() -> None:
+    clock = Clock()
+    seen = Seen({0: HELD, 1: ALIVE})
+    rows = rows_of(seen, Share((0, 3), 0, 1), clock)
+    assert rows.take() == 2
+    assert rows.left() == 2
+    rows.came_back(Outcome(2, "failed", 1))
+    assert rows.take() is None
+    assert (rows.left(), rows.unfinished) == (2, True)
+    seen.looks[0] = ALIVE
+    clock.now += 5
+    assert rows.take() is None
+    assert (rows.left(), rows.unfinished) == (0, False)
+
+
+def test_a_row_that_a_worker_found_held_is_looked_at_again() -> None:
+    clock = Clock()
+    rows = rows_of(Seen(), Share((0, 1), 0, 1), clock)
+    assert rows.take() == 0
+    rows.came_back(Outcome(0, "held"))
+    assert rows.take() is None
+    assert rows.left() == 1
+    clock.now += 2
+    assert rows.take() == 0
+
+
+def test_rows_called_off_are_neither_taken_nor_taken_back() -> None:
+    seen = Seen()
+    rows = rows_of(seen, Share((0, 4), 0, 2))
+    assert rows.take() == 0
+    rows.drop([seen.key(0), seen.key(2), seen.key(3)])
+    rows.came_back(Outcome(0, "stopped", 1))
+    rows.give_back(0)
+    assert drained(rows) == [1]
+    assert not rows.unfinished
+
+
+def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
+    willing = [True]
+    rows = rows_of(Seen(), Share((0, 2), 0, 1), willing=lambda: willing[0])
+    assert drained(rows_of(Seen(), Share((0, 2), 0, 1), willing=lambda: False)) == []
+    assert [rows.take(), rows.take()] == [0, 1]
+    rows.came_back(Outcome(0, "ok", 1))
+    willing[0] = False
+    rows.came_back(Outcome(1, "stopped", 1))
+    assert (rows.take(), rows.left(), rows.unfinished) == (None, 0, True)
+
+
+def test_ten_thousand_finished_rows_are_looked_at_once_each() -> None:
+    count = 10_000
+    seen = Seen(dict.fromkeys(range(count), DONE))
+    rows = rows_of(seen, Share((0, count), 3, 32))
+    assert rows.take() is None
+    assert rows.take() is None
+    assert sorted(seen.asked) == list(range(count))
+    assert rows.left() == 0
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path)
+    write_submission(layout, SUBMISSION, trial_lines(toy_grid(fates=["ok", "raises"])))
+    return layout
+
+
+def outlook(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> Outlook:
+    return Outlook(Job(layout.root, SUBMISSION, **job), node, leases)
+
+
+def about(node: str, submission: str = SUBMISSION) -> dict[str, Any]:
+    unknown = dict.fromkeys(("path", "device", "threads", "code", "sources"))
+    return {**unknown, "submission": submission, "worker": 0, "heartbeat_s": 10.0, "place": {"node": node}}
+
+
+def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = outlook(campaign)
+    assert [seen.begun(0), seen.look(0)] == [False, FREE]
+    mine = claim(campaign, seen.key(0), about("n0"), retry=False)
+    assert isinstance(mine, Claim)
+    assert [seen.begun(0), seen.look(0)] == [True, ALIVE]  # its process is this one
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    clock = Clock()
+    far = outlook(campaign, leases=Leases(clock=clock, shared=lambda: None))
+    assert far.look(0) == HELD  # nothing is known at the first look
+    campaign.heartbeat(seen.key(0), 1).write_text("sign of life")
+    assert far.look(0) == ALIVE
+    clock.now += 61
+    assert far.look(0) == Look("free", lost_here=True)
+    assert outlook(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
+
+
+def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=[0], fates=["ok", "raises"])
+    run_quietly(tmp_path, grid)
+    layout = Layout(tmp_path)
+    lines = list(trial_lines(grid))
+    write_submission(layout, SUBMISSION, lines)
+    at = {line["spec"]["fate"]: row for row, line in enumerate(lines)}
+    assert outlook(layout).look(at["ok"]) == outlook(layout).look(at["raises"]) == DONE
+    again = outlook(layout, retry=True, again=True)
+    assert again.look(at["ok"]) == again.look(at["raises"]) == FREE
+    for row in at.values():  # as if this submission had had them
+        path = layout.start(again.key(row), 1)
+        write_json(path, {**_read(path), "submission": SUBMISSION})
+    assert again.look(at["ok"]) == again.look(at["raises"]) == DONE
+    assert outlook(layout).memory_bytes(at.values(), gpu=False)
+    assert outlook(layout).memory_bytes(at.values(), gpu=True) is None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from store.files import read_json
+
+    return read_json(path)
+
+
+@given(st.lists(st.floats(0.1, 1e4), max_size=40), st.floats(1, 1e5), st.floats(60, 1e5))
+def test_a_trial_is_begun_only_if_most_would_be_over_in_time(took: list[float], left_s: float, limit_s: float) -> None:
+    clock = Clock()
+    pace = Pace(Deadline(left_s, clock), limit_s, signal_s=30)
+    for seconds in took:
+        pace.took(seconds)
+    assert pace.needed_s <= limit_s / 4
+    if pace.needed_s < limit_s / 4:
+        assert sum(seconds <= pace.needed_s for seconds in took) >= 0.95 * len(took)
+    assert pace.enough() == (left_s - 30 > pace.needed_s)
+    clock.now += left_s
+    assert not pace.enough()
+
+
+def test_a_task_knows_its_place() -> None:
+    alone = here({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"})
+    assert (alone.job, alone.task, alone.restarts, alone.cpus, alone.memory_bytes) == ("12", 0, 0, 3, 300 << 20)
+    assert alone.devices(2) == ("0", "1")
+    environ = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "2"}
+    found = here({**environ, "CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b", "SLURM_MEM_PER_NODE": "0"})
+    assert (found.job, found.task, found.restarts, found.memory_bytes) == ("7_4", 4, 2, None)
+    assert found.devices(1) == ("GPU-a",)
+    assert found.record["devices"] == "GPU-a,GPU-b"
+    assert here({}).job == "0"
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [(None, 3600), ("1500", 500), ("4640", 3600), ("999999", 3600), ("10", 3600), ("unlimited", 3600)],
+)
+def test_an_end_that_contradicts_the_time_limit_is_not_believed(end: str | None, left: float) -> None:
+    environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
+    assert seconds_left(3600, environ, now=1000.0) == left
+
+
+RECORD = WorkerRecord(SUBMISSION, 0, 3, 1, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4)
+
+
+def test_worker_records_are_read_as_they_were_written_and_damage_is_left_out(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert read_workers(layout, SUBMISSION) == []
+    other = replace(RECORD, worker=1, left="done", says="all")
+    write_worker(layout, RECORD)
+    write_worker(layout, other)
+    worker_path(layout, replace(RECORD, worker=9)).write_text('{"schema": 1')
+    assert read_workers(layout, SUBMISSION) == [other, RECORD]
+    assert used_hours([RECORD, other], "gpuh") == 4.0
+    assert used_hours([RECORD], "cpuh") == 4.0
+
+
+def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Path) -> None:
+    layout, clock = Layout(tmp_path), Clock()
+    purse = Purse(layout, SUBMISSION, 3.0, "gpuh", clock)
+    write_worker(layout, RECORD)
+    assert not purse.empty()
+    write_worker(layout, replace(RECORD, worker=4, left="done"))
+    assert not purse.empty()
+    clock.now += 61
+    assert purse.empty()
+    worker_path(layout, RECORD).unlink()
+    clock.now += 61
+    assert purse.empty()
+
+
+def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None:
+    layout, clock = Layout(tmp_path), Clock()
+    found = Cancellations(layout, SUBMISSION, clock)
+    assert not found.changed()
+    layout.submission(SUBMISSION).mkdir(parents=True)
+    cancelled_path(layout, SUBMISSION).write_text('{"schema": 1, "all"')
+    clock.now += 4
+    assert not found.changed()
+    write_json(cancelled_path(layout, SUBMISSION), {"schema": 1, "all": False, "trials": ["ab"]})
+    assert not found.changed()
+    clock.now += 4
+    assert found.changed()
+    assert found.found == CalledOff(all=False, trials=frozenset({"ab"}))
+    clock.now += 4
+    assert not found.changed()
+
+
+def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:
+    rows = NodeRows(Seen(), Share((0, 1), 0, 1), lambda: True)  # type: ignore[arg-type]
+    assert rows._clock is time.monotonic

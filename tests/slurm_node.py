@@ -1,0 +1,130 @@
+"""Worker tasks as plain processes: submissions without a scheduler, and nodes under host names of their own."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from toy_training import ENTRY
+
+from grid import Grid
+from runners.machines.parent import shielded
+from runners.manifest import submission_id, trial_lines, write_grid, write_submission
+from runners.slurm.workers import WorkerRecord, read_workers
+from runners.submission import Array, ResourceClass, Submission, write_submission_record
+from runners.worker import Entry
+from store.layout import Layout
+
+TESTS = Path(__file__).resolve().parent
+HEARTBEAT_S = 0.25
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWUTS = 0x04000000
+
+
+def _named(host: str) -> None:
+    """Give the process that is about to begin a host name of its own; a shell would unblock its signals."""
+    if _LIBC.unshare(_CLONE_NEWUTS) == 0:
+        socket.sethostname(host)
+
+
+@cache
+def own_host_names() -> bool:
+    """Whether processes can be given a host name of their own here."""
+    program = [sys.executable, "-c", "import socket; print(socket.gethostname())"]
+    told = subprocess.run(program, preexec_fn=lambda: _named("n0"), capture_output=True, text=True, check=True)
+    return told.stdout.strip() == "n0"
+
+
+@dataclass
+class Sent:
+    """A submission of one class."""
+
+    root: Path
+    submission: str
+    workers: int
+    restarts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root)
+
+    def records(self) -> list[WorkerRecord]:
+        return read_workers(self.layout, self.submission)
+
+    def start(self, worker: int = 0, *, host: str | None = None, **environ: str) -> "subprocess.Popen[str]":
+        """The task of `worker` in its next life, in a process group of its own."""
+        life = self.restarts[worker] = self.restarts.get(worker, -1) + 1
+        slurm = {
+            "SLURM_JOB_ID": str(100 + worker),
+            "SLURM_ARRAY_JOB_ID": "100",
+            "SLURM_ARRAY_TASK_ID": str(worker),
+            "SLURM_CPUS_PER_TASK": "4",
+            "SLURMD_NODENAME": host or f"n{worker}",
+            **({"SLURM_RESTART_COUNT": str(life)} if life else {}),
+        }
+        command = [sys.executable, "-u", "-m", "runners.slurm.node", str(self.root), self.submission, "0", "0"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "CUDA"))}
+        paths = {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+        with shielded():
+            return subprocess.Popen(
+                command,
+                env={**kept, **paths, **slurm, **environ},
+                start_new_session=True,
+                preexec_fn=lambda: _named(slurm["SLURMD_NODENAME"]),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+
+def send(root: Path, grid: Grid, *, workers: int = 1, entry: Entry = ENTRY, **about: Any) -> Sent:
+    """Write a submission of all trials of `grid`; `about` replaces parts of it: job, resources, slurm, ..."""
+    layout = Layout(root)
+    lines = list(trial_lines(grid))
+    write_grid(layout, grid, lines)
+    name = submission_id()
+    write_submission(layout, name, lines)
+    job = {"entry": asdict(entry), "files": [], "heartbeat_s": HEARTBEAT_S, **about.pop("job", {})}
+    resources = {"time": 60, "gpus": 0, "per_gpu": 1, **about.pop("resources", {})}
+    slurm = {"signal_s": 5, **about.pop("slurm", {})}
+    found = ResourceClass("all", (0, len(lines)), resources, workers, (Array(0, workers, 100),))
+    record = Submission(name, "slurm", time.time(), job, slurm=slurm, classes=(found,), **about)
+    write_submission_record(layout, record)
+    return Sent(root, name, workers)
+
+
+def ended(process: "subprocess.Popen[str]", seconds: float = 120) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a task; killed with its group if it does not end."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"the task did not end\n{out}\n{err}") from None
+    return process.returncode, out, err
+
+
+def to_the_end(sent: Sent, worker: int = 0, lives: int = 40, **environ: str) -> list[int]:
+    """Start the task again and again, as the scheduler does, until nothing is left for it; its exit statuses."""
+    statuses: list[int] = []
+    while not statuses or statuses[-1] not in (0, 86):
+        assert len(statuses) < lives, statuses
+        status, out, err = ended(sent.start(worker, **environ))
+        assert status in (0, 85, 86), f"{statuses}, then {status}\n{out}\n{err}"
+        statuses.append(status)
+    return statuses
+
+
+def plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables without what the spec says of its execution, which is not part of a result."""
+    return {**found, "trial": [(key, None, *rest) for key, _, *rest in found["trial"]]}
