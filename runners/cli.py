@@ -14,6 +14,7 @@ from cyclopts.exceptions import CycloptsError
 from runners.commands.explaining import operators, prove
 from runners.commands.reading import compare, sql, status, table
 from runners.commands.reproducing import repro
+from runners.commands.retrying import retry
 from runners.commands.running import plan, run
 from runners.commands.tending import cancel, failures, logs, watch
 from runners.commands.upkeep import doctor, rebuild
@@ -48,6 +49,7 @@ for _command in (
     repro,
     logs,
     cancel,
+    retry,
     failures,
     watch,
 ):

@@ -116,7 +116,9 @@ def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
 def _out_of_memory(found: Cluster, _good_hosts: set[str]) -> str | None:
     if found.reason != "out_of_memory":
         return None
-    return f"{_retry(found, '--oom halve')} halves the micro-batch; --oom bigger asks for twice the memory"
+    return (
+        f"{_retry(found, '--oom halve')} halves the micro-batch on a cluster; --oom bigger asks it for twice the memory"
+    )
 
 
 def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:

@@ -12,7 +12,10 @@ from runners.cli import HELP, app, execute
 from variants.proof.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove")
+COMMANDS = (
+    "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove", "repro",
+    "logs", "cancel", "retry", "failures", "watch",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,151 @@
+"""`ablate retry`: trials that failed or were lost, once more."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
+
+from runners.commands.options import NO_CLUSTER, Cluster, Clusters, Flag
+from runners.output import say, write
+
+if TYPE_CHECKING:
+    from runners.retrying import Again
+    from runners.slurm.spec import Slurm
+    from runners.whereabouts import State
+    from store.store import Store
+
+
+@final
+@dataclass(frozen=True)
+class Which:
+    """Which trials are trained once more.
+
+    Parameters
+    ----------
+    failed
+        Those that failed; with a query, of these.
+    lost
+        Those that were begun and that nobody will take; with a query, of these.
+    """
+
+    failed: Flag = False
+    lost: Flag = False
+
+    def states(self) -> "list[State]":
+        """In these states; none: in whichever nobody has them."""
+        found: list[State] = []
+        if self.failed:
+            found.append("failed")
+        if self.lost:
+            found.append("lost")
+        return found
+
+
+ANY = Which()
+
+
+def retry(
+    *query: str,
+    which: Annotated[Which, Parameter(name="*")] = ANY,
+    spec: Path | None = None,
+    on: Literal["local", "inline", "slurm"] | None = None,
+    workers: int | None = None,
+    campaign: Path | None = None,
+    cluster: Clusters = NO_CLUSTER,
+) -> int:
+    """Train trials once more that failed or were lost, on the machine that had them. Without words it says what failed.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA reason=out_of_memory.
+    spec
+        The spec file; default the one that was submitted.
+    on
+        local, inline or slurm; default where they were the last time.
+    workers
+        Worker processes, or array tasks; default as `ablate run` chooses.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    from runners.finding import find_campaign
+    from runners.retrying import Again, before, choose, grids_of
+    from runners.scheduler_news import Slurm as Scheduler
+    from runners.selection import select
+    from runners.specfile import cluster_of, load_spec_file
+    from runners.whereabouts import whereabouts
+    from store.store import Store
+
+    root = find_campaign(campaign)
+    wanted = which.states()
+    with Store.open(root) as store:
+        if not query and not wanted:
+            return _ask_back(store)
+        where = whereabouts(store, Scheduler())
+        for note in where.notes:
+            say(f"ablate: {note}")
+        chosen = choose(where, select(store, query) if query else None, wanted)
+        if chosen.left:
+            say(f"ablate: of these trials {chosen.in_words()}")
+        if not chosen.keys:
+            write(f"nothing is {' or '.join(wanted)}")
+            return 0
+        had = before(store.layout, chosen.keys)
+        path = had.spec(spec)
+        grids = grids_of(store, chosen.keys, load_spec_file(path), path)
+    machine = on or had.machine
+    if machine == "slurm":
+        return _queue(root, Again(path, grids, chosen.keys), had.slurm() or cluster_of(path), workers, cluster)
+    cluster.refuse(machine)
+    return _here(root, Again(path, grids, chosen.keys), machine, workers)
+
+
+def _ask_back(store: "Store") -> int:
+    """What failed and what each kind would need; which of it to train again is for a person to say."""
+    from runners.triage import failures
+    from runners.triage_text import write_clusters
+
+    found = failures(store)
+    write_clusters(found)
+    kinds = f"{sum(each.n for each in found)} trials failed, in {len(found)} ways" if found else "nothing failed"
+    say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
+    return 2
+
+
+def _here(root: Path, again: "Again", machine: str, workers: int | None) -> int:
+    from grid.errors import SpecError
+    from runners.commands.running import concluded
+    from runners.finding import worker_count
+    from runners.machines import Inline, Local
+    from runners.retrying import train_here
+
+    if machine == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
+    return concluded(train_here(root, again, Inline() if machine == "inline" else Local(worker_count(workers))), root)
+
+
+def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
+    from grid.errors import SpecError
+    from runners.budget import budget_hours
+    from runners.commands.queueing import dry_run_lines, queued_line
+    from runners.scheduler_news import Slurm as Scheduler
+    from runners.slurm.submit import SubmitOptions, Submitter
+
+    if cluster.wait:
+        raise SpecError("`ablate retry` returns when the trials are queued; leave --wait out, `ablate watch` follows")
+    options = SubmitOptions(
+        retry=True,
+        only=again.keys,
+        files=(again.spec.resolve(),),
+        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
+    )
+    submitter = Submitter(root, again.grids, cluster.request(kept, workers), Scheduler(), options)
+    if cluster.dry_run:
+        write("\n".join(dry_run_lines(submitter.draft())))
+        return 0
+    queued = submitter.submit(lambda text: say(f"ablate: {text}"))
+    for note in queued.draft.notes:
+        say(f"ablate: {note}")
+    say(queued_line(queued, root))
+    return 0

@@ -1,0 +1,183 @@
+"""Once more: exactly the trials that were meant, never blindly, and where they were the last time."""
+
+import json
+from pathlib import Path
+
+import pytest
+from crewed import FIRST, SECOND, WAITS, Scripted, submit
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from grid.errors import NotFoundError, SpecError
+from runners.cli import execute
+from runners.retrying import before, choose
+from runners.whereabouts import whereabouts
+from store.layout import Layout
+from store.status import trial_state
+from store.store import Store
+
+SPEC = """
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from grid import Grid, over
+from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
+from variants import gpt2, softmax
+from variants.stages import LogScore
+
+
+class Stumbling(LogScore):
+    \"\"\"The exponential, unless a file is in its way.\"\"\"
+
+    source: ClassVar[str] = "none"
+    kind: Literal["stumbling"] = "stumbling"
+
+    def log_score(self, a: Tensor) -> Tensor:
+        if (Path(__file__).parent / "stumble").exists():
+            raise RuntimeError("something was in its way")
+        return a
+
+    def oracle(self, a: float) -> float:
+        import math
+
+        return math.exp(a)
+
+
+judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
+grid = Grid(
+    name="tried",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=4, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps=3),
+        execution=Execution(device="cpu"),
+    ),
+    axes=[over("operator", [softmax(), softmax().changed(score=Stumbling(), name="stumbling")])],
+    seeds=range(3),
+)
+"""
+
+
+@pytest.fixture
+def failed_run(tmp_path: Path) -> tuple[Path, Path]:
+    """A spec file and its campaign, in which softmax is done and `stumbling` has failed."""
+    path, root = tmp_path / "tried.py", tmp_path / "campaign"
+    path.write_text(SPEC)
+    (tmp_path / "stumble").touch()
+    assert execute(["run", str(path), "--on", "inline", "--campaign", str(root)]) == 4
+    (tmp_path / "stumble").unlink()
+    return path, root
+
+
+def attempts(root: Path) -> dict[str, list[str]]:
+    """How every trial's attempts ended, by label and seed."""
+    layout = Layout(root)
+    lines = map(json.loads, layout.grid_trials("tried").read_text().splitlines())
+    return {
+        f"{line['label']} {line['seed']}": [
+            str(found.end and found.end["status"]) for found in trial_state(layout, line["trial"]).attempts
+        ]
+        for line in lines
+    }
+
+
+def test_exactly_the_chosen_failures_are_trained_again(
+    failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, root = failed_run
+    expected = {
+        f"{label} {seed}": [end] for label, end in (("softmax", "ok"), ("stumbling", "failed")) for seed in range(3)
+    }
+    assert attempts(root) == expected
+    capsys.readouterr()
+    assert execute(["retry", "--campaign", str(root)]) == 2
+    said = capsys.readouterr()
+    assert "3 x error" in said.out
+    assert "something was in its way" in said.out
+    assert "`ablate logs" in said.out
+    assert "3 trials failed, in 1 ways; say which" in said.err
+    assert attempts(root) == expected
+
+    here = ["--campaign", str(root), "--spec", str(path), "--on", "inline"]
+    assert execute(["retry", "seed=1", "--failed", *here]) == 0
+    assert attempts(root) == {**expected, "stumbling 1": ["failed", "ok"]}
+    layout = Layout(root)
+    manifest = layout.manifest(layout.submission_ids()[-1]).read_text().splitlines()
+    assert [(json.loads(line)["label"], json.loads(line)["seed"]) for line in manifest] == [("stumbling", 1)]
+    assert len(layout.grid_trials("tried").read_text().splitlines()) == 6  # the grid is planned as it was
+
+    assert execute(["retry", "--failed", *here]) == 0
+    assert attempts(root) == {name: ends if "softmax" in name else ["failed", "ok"] for name, ends in expected.items()}
+    assert execute(["retry", "--failed", *here]) == 0
+    assert "nothing is failed" in capsys.readouterr().out
+    assert execute(["retry", "softmax", *here]) == 3
+    assert "none of these trials is to be trained again: 3 are done" in capsys.readouterr().err
+
+
+SSA = [("SSA", seed) for seed in range(4)]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    """softmax is done; SSA 0 is lost, 1 failed, 2 has not begun, 3 is queued."""
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA))
+    keys = [made.line(*trial)["trial"] for trial in SSA]
+    write_start(made.layout, keys[0], 1, pid=1, pid_started=1, submission=FIRST)
+    write_start(made.layout, keys[1], 1, submission=FIRST)
+    write_end(made.layout, keys[1], 1, status="failed", reason="out_of_memory", message="m")
+    submit(made, SSA[3:], submission=SECOND)
+    return made
+
+
+def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
+    with Store.open(campaign.root) as store:
+        where = whereabouts(store, Scripted({"7_0": WAITS}))
+    lost, failed, pending, queued = (campaign.line(*trial)["trial"] for trial in SSA)
+    done = campaign.line("softmax", 0)["trial"]
+    assert choose(where, None, ["lost"]).keys == {lost}
+    assert choose(where, None, ["failed"]).keys == {failed}
+    assert choose(where, None, ["failed", "lost"]).keys == {failed, lost}
+    assert choose(where, None, ["lost"]).left == {}
+    every = choose(where, [lost, failed, pending, queued, done], [])
+    assert every.keys == {lost, failed, pending}
+    assert every.left == {"queued": 1, "done": 1}
+    assert "1 are queued" in every.in_words()
+    with pytest.raises(NotFoundError, match="1 are queued"):
+        choose(where, [queued], [])
+    with pytest.raises(NotFoundError, match="1 are lost"):
+        choose(where, [lost], ["failed"])
+
+
+def test_the_machine_and_the_spec_are_those_of_the_last_submission(campaign: Campaign) -> None:
+    keys = [campaign.line(*trial)["trial"] for trial in SSA]
+    record = submit(campaign, SSA, slurm={"partition": "gpu", "time": "2h"}, job={"specs": ["/home/me/tried.py"]})
+    found = before(campaign.layout, keys[:2])
+    assert found.record == record
+    assert found.machine == "slurm"
+    assert found.spec(None) == Path("/home/me/tried.py")
+    assert found.spec(Path("other.py")) == Path("other.py")
+    asked = found.slurm()
+    assert asked is not None
+    assert (asked.partition, asked.time) == ("gpu", "2h")
+    without = before(campaign.layout, [campaign.line("softmax", 0)["trial"]])
+    assert (without.machine, without.slurm()) == ("local", None)
+    with pytest.raises(SpecError, match="name it with --spec FILE"):
+        without.spec(None)
+
+
+def test_bad_words_are_one_sentence(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["--campaign", str(campaign.root)]
+    for words, code, says in [
+        (["seed=9", *here], 3, "no trial has seed=9"),
+        (["sede=1", *here], 2, "did you mean 'seed'"),
+        (["--failed", *here], 2, "name it with --spec FILE"),
+        (["--failed", "--spec", "nowhere.py", *here], 2, "there is no spec file nowhere.py"),
+        (["--failed", "--on", "moon", *here], 2, "moon"),
+        (["--failed", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+    ]:
+        assert execute(["retry", *words]) == code
+        said = capsys.readouterr()
+        assert says in said.err
+        assert said.out == ""
