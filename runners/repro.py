@@ -25,7 +25,7 @@ from runners.submission import Submission, read_submission_record
 from runners.worker import Entry
 from store.files import parse_object
 from store.layout import Layout
-from store.status import trial_state
+from store.status import TrialState, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -54,6 +54,8 @@ class Recorded:
     end: Mapping[str, Any]
     record: Submission | None
     """None: the submission kept none."""
+    mixed: bool
+    """Whether it was resumed on another device, or with another number of micro-batches."""
 
     @property
     def submission(self) -> str:
@@ -67,7 +69,7 @@ class Recorded:
         return None if found is None else Snapshot.of(found)
 
     def line(self) -> dict[str, Any]:
-        """Its line of the manifest, on the device that it ran on.
+        """Its line of the manifest, on the device and in the micro-batches that it ran on at last.
 
         Raises:
             NotFoundError: the manifest is gone or has no such line.
@@ -83,8 +85,10 @@ class Recorded:
             raise NotFoundError(f"{path} has no line of the trial {self.key}; put the file back")
         line = parse_object(found, str(path))
         execution = line["spec"].get("execution") or {}
-        if execution.get("device") == "auto" and self.start.get("device"):
-            execution["device"] = self.start["device"]
+        ran = {
+            name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
+        }
+        execution.update(ran)
         return line
 
 
@@ -104,7 +108,17 @@ def recorded(layout: Layout, key: str) -> Recorded:
         record = read_submission_record(layout, str(start["submission"]))
     except NotFoundError:
         record = None
-    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record)
+    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, _mixed(state, start))
+
+
+def _mixed(state: TrialState, start: Mapping[str, Any]) -> bool:
+    earlier = {each.attempt: each.start for each in state.attempts}
+    ran = set()
+    following: Mapping[str, Any] | None = start
+    while following is not None:
+        ran.add((following.get("device"), following.get("accumulate")))
+        following = earlier.pop((following.get("resumed_from") or {}).get("attempt", 0), None)
+    return len(ran) > 1
 
 
 def reproduce(store: "Store", key: str, place: Path, spec: Path | None, told: Callable[[str], None]) -> Reproduction:
@@ -122,6 +136,8 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, told: Ca
     request = _prepare(found, place, spec, told)
     for sentence in _environment(found):
         told(sentence)
+    if found.mixed:
+        told("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
     told(f"training it again; the attempt that ended ok took {found.end.get('wall_s') or 0.0:.0f} s")
     _run(request, _variables(found, request))
     result = _compared(store, found, Layout(Path(request["root"])), told)

@@ -5,7 +5,7 @@
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
     trial, train        references as in `runners.worker.Entry`
     files               spec files to load
-    tree                the directory that all code must come from; null: from anywhere
+    tree                the directory that the project must come from; null: from anywhere
 
 Exit status 0: the records of the campaign say what became of it. Trees of older versions are asked in the same way.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import AblateError, EnvironmentProblem
+from runners.origin import PROJECT
 from runners.output import say
-from runners.snapshot_extract import loaded_elsewhere
 from runners.worker import Entry, Job, Worker
 
 
@@ -26,21 +26,16 @@ def rerun(request: Mapping[str, Any]) -> None:
     """Train the trial.
 
     Raises:
-        EnvironmentProblem: code was imported from outside of the tree, or the campaign cannot be written.
+        EnvironmentProblem: the project was imported from outside of the tree, or the campaign cannot be written.
         SpecError: a spec file or the entry cannot be loaded.
     """
+    tree = request["tree"]
+    if tree is not None and not PROJECT.is_relative_to(Path(tree).resolve()):
+        raise EnvironmentProblem(f"{PROJECT} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
     entry = Entry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
     job = Job(Path(request["root"]), request["submission"], entry, files=files)
-    worker = Worker(job, 0, _Alone(), own_process=True)
-    if request["tree"] is not None:
-        strangers = list(loaded_elsewhere(Path(request["tree"])))
-        if strangers:
-            raise EnvironmentProblem(
-                f"the submitted code imports {strangers[0]}, which is outside of its snapshot; import it by its name, "
-                "from the spec file's work tree or from PYTHONPATH"
-            )
-    worker.run(0)
+    Worker(job, 0, _Alone(), own_process=True).run(0)
 
 
 def main() -> None:

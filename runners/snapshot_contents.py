@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.origin import PROJECT, ROOMS
-from runners.snapshot_files import Member, files_below, objection, optional_member, read_member, size_of
+from runners.snapshot_files import MOST_BYTES, Member, files_below, objection, optional_member, read_member, size_of
 from runners.snapshot_git import WorkTree, work_tree
 from runners.snapshot_modules import UserModule, user_modules
 
@@ -75,6 +75,8 @@ class _Users:
         self.members: dict[str, Member] = {}
         self.left_out: list[str] = []
         self._homes: list[Path] = []
+        self._packages: set[Path] = set()
+        self._left_where_they_are: set[Path] = set()
         self._bytes = 0
 
     def require(self, file: Path, home: Path) -> str:
@@ -89,12 +91,24 @@ class _Users:
         return root.name(file)
 
     def require_module(self, module: UserModule) -> None:
-        """Add a module, and where git does not list its package the rest of that: it may be imported later."""
+        """Add a module, and the package it is in as a whole where git does not list it: more may be imported later.
+
+        Half of a package would hide the rest, so one that is too large is left where it is.
+        """
+        if module.package in self._left_where_they_are:
+            return
+        root = self._around(module.file) or self._begin(module.home)
+        if root.tree is None and module.package is not None and module.package not in self._packages:
+            self._packages.add(module.package)
+            files = list(files_below(module.package))
+            if self._bytes + sum(size_of(file) or 0 for file in files) > MOST_BYTES:
+                self._left_where_they_are.add(module.package)
+                self.left_out.append(f"{module.package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
+                return
+            for file in files:
+                self.require(file, module.home)
         self.require(module.file, module.home)
         self._homes.append(module.home)
-        root = self._around(module.file)
-        if module.package is not None and root is not None and root.tree is None:
-            self._add(root, files_below(module.package))
 
     def _around(self, path: Path) -> _Root | None:
         return next((root for root in self.roots if path.is_relative_to(root.directory)), None)

@@ -6,14 +6,11 @@ The shell does it on nodes, because code of the harness that runs before the tre
 import io
 import shlex
 import tarfile
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
 from grid.errors import NotFoundError, StoreError
-from runners.origin import PROJECT
 from runners.snapshot import CHECKSUMS, Snapshot
-from runners.snapshot_modules import user_modules
 from store.files import environment_problem, make_directory
 
 UNUSABLE = 87
@@ -92,11 +89,3 @@ def extract(tar: Path, place: Path) -> Path:
     except OSError as error:
         raise environment_problem("extract a tree to", place, error) from error
     return place
-
-
-def loaded_elsewhere(tree: Path) -> Iterator[str]:
-    """The files that this process has imported from outside of `tree`, of the project's and of the user's."""
-    place = tree.resolve()
-    if not PROJECT.is_relative_to(place):
-        yield str(PROJECT)
-    yield from (str(module.file) for module in user_modules() if not module.file.is_relative_to(place))

@@ -193,6 +193,22 @@ def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
         recorded(layout, "0" * 32)
 
 
+def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
+    layout = Layout(place / "c")
+    (key,) = layout.trial_keys()
+    start = json.loads(layout.start(key, 1).read_bytes())
+    assert recorded(layout, key).line()["spec"]["execution"]["device"] == "cpu"  # "auto" was written
+    assert not recorded(layout, key).mixed
+    layout.end(key, 1).rename(place / "end.json")
+    shutil.copytree(layout.attempt(key, 1), layout.attempt(key, 2))
+    second = {**start, "attempt": 2, "resumed_from": {"attempt": 1, "step": 2}, "accumulate": 2, "device": "cuda"}
+    layout.start(key, 2).write_text(json.dumps(second))
+    layout.end(key, 2).write_text(json.dumps({**json.loads((place / "end.json").read_bytes()), "attempt": 2}))
+    found = recorded(layout, key)
+    execution = found.line()["spec"]["execution"]
+    assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
+
+
 def test_every_bit_counts_and_nan_is_nan() -> None:
     loss = [Where("metric", step, "loss") for step in range(6)]
     before = dict(zip(loss, (math.nan, 0.0, 1.0, 2.0, 3.0, math.inf), strict=True))

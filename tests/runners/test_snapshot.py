@@ -99,6 +99,21 @@ def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(r
     assert again["trials"] == told["trials"]
 
 
+def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_path: Path) -> None:
+    for place in ("plain", "lib/package"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "plain" / "my.py").write_text(SPEC)
+    (tmp_path / "lib" / "helper.py").write_text("import package.inner\ndef factor():\n    return 2.0\n")
+    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
+    (tmp_path / "lib" / "package" / "inner.py").write_text("")
+    with (tmp_path / "lib" / "package" / "weights.bin").open("wb") as file:
+        file.truncate(MOST_BYTES)
+    snapshot = of(take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}"))
+    assert snapshot.left_out == (f"{tmp_path / 'lib' / 'package'}: a package of more than 64 MB, used as it is",)
+    found = users(members(tmp_path / "c", snapshot, tmp_path / "tree"))
+    assert {name.rpartition("/")[2] for name in found} == {"my.py", "helper.py"}
+
+
 def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(rooms: Path, tmp_path: Path) -> None:
     (rooms / "specs").mkdir()
     (rooms / "specs" / "my.py").write_text(SPEC)

@@ -192,19 +192,3 @@ def test_a_tar_that_reaches_elsewhere_is_refused(tmp_path: Path, name: str, link
     with pytest.raises(StoreError, match="no tree that was submitted"):
         extract(path, tmp_path / "in" / "side")
     assert [path for path in tmp_path.rglob("*") if path.name == "evil"] == []
-
-
-def test_code_from_outside_of_the_tree_is_named(submitted: Submitted, tmp_path: Path) -> None:
-    run(submitted, "true", ABLATE_TREES=str(tmp_path / "trees"))
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom runners.snapshot_extract import loaded_elsewhere\n"
-        "sys.path.insert(0, sys.argv[1])\nimport stranger\nprint(*loaded_elsewhere(Path(sys.argv[2])))"
-    )
-    (tmp_path / "stranger.py").write_text("")
-    tree = tmp_path / "trees" / submitted.snapshot.tar
-    command = [sys.executable, "-P", "-c", program, str(tmp_path), str(tree)]
-    for path, expected in ((tree / "code", []), (submitted.rooms, [str(submitted.rooms)])):
-        said = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": str(path)}, capture_output=True, text=True, check=True
-        )
-        assert said.stdout.split() == [*expected, str(tmp_path / "stranger.py")]
