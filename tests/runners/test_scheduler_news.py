@@ -1,0 +1,167 @@
+"""SLURM's news through its commands: here they are scripts that answer, refuse, hang, or are not there."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crewed import FIRST, submit, write_record
+from synthetic import Campaign, write_campaign
+
+from runners.cli import execute
+from runners.scheduler_news import Slurm, TaskNews
+from runners.slurm.queue import _QUEUE
+
+Fake = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Puts a command on a PATH that has nothing of SLURM's; it notes its arguments in a file, which is returned."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name in ("sh", "bash", "sleep", "cat", "mkfifo"):
+        (place / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(place))
+
+    def make(name: str, body: str) -> Path:
+        said = tmp_path / f"{name}.calls"
+        said.touch()
+        path = place / name
+        path.write_text(f'#!/bin/sh\necho "$*" >> {said}\n{body}\n')
+        path.chmod(0o755)
+        return said
+
+    return make
+
+
+def row(job: int, task: object, state: str, **fields: object) -> str:
+    usual = {
+        "Reason": "None",
+        "NodeList": "",
+        "StartTime": "N/A",
+        "TimeLimit": "1:00:00",
+        "RestartCnt": "0",
+        "Name": "x",
+    }
+    values = {**usual, "ArrayJobID": job, "ArrayTaskID": task, "State": state, **fields}
+    return "|".join(f"{values[name]!s:{width}}" for name, width in _QUEUE.items()) + "|"
+
+
+def answers(*lines: str) -> str:
+    return "cat <<'END'\n" + "\n".join(lines) + "\nEND"
+
+
+def test_tasks_wait_or_run(fake: Fake) -> None:
+    began = int(time.time()) - 600
+    said = fake(
+        "squeue",
+        answers(
+            row(7, 0, "RUNNING", NodeList="n3", StartTime=began),
+            row(7, 1, "PENDING", Reason="Priority", StartTime=began + 9999),
+            row(7, 2, "COMPLETING", NodeList="n4", StartTime=began, TimeLimit="UNLIMITED"),
+            row(8, "N/A", "REQUEUE_HOLD", Reason="JobHeldUser"),
+            row(9, 0, "CANCELLED", NodeList="n5"),
+        ),
+    )
+    found = Slurm().queued([7, 8, 9], [])
+    running = found.tasks.pop("7_0")  # type: ignore[attr-defined]
+    assert (running.state, running.node) == ("running", "n3")
+    assert running.time_left_s == pytest.approx(3000, abs=100)
+    assert found.tasks == {
+        "7_1": TaskNews("pending", "Priority"),
+        "7_2": TaskNews("running", "", "n4"),
+        "8": TaskNews("pending", "JobHeldUser"),
+        "9_0": TaskNews("ended", "CANCELLED", "n5"),
+    }
+    assert found.problem is None
+    assert len(said.read_text().splitlines()) == 1
+
+
+def test_jobs_are_found_by_name(fake: Fake) -> None:
+    fake("squeue", answers(row(31, 0, "PENDING", Name="ablate-a"), row(31, 1, "PENDING", Name="ablate-a")))
+    found = Slurm().queued([], ["ablate-a"])
+    assert found.named == {"ablate-a": [31]}
+    assert set(found.tasks) == {"31_0", "31_1"}
+
+
+def test_how_tasks_ended(fake: Fake) -> None:
+    fake("sacct", answers("7_0|NODE_FAIL|1:0|60|n3|1700000000|1700000060", "8|CANCELLED by 0|0:15|60|n3|1|2"))
+    assert Slurm().accounted([7, 8]).tasks == {
+        "7_0": TaskNews("ended", "NODE_FAIL, exit 1:0", "n3"),
+        "8": TaskNews("ended", "CANCELLED, exit 0:15", "n3"),
+    }
+
+
+def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Slurm().queued([7], [])[1:3] == (None, "squeue is not installed on this machine")
+    fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    found = Slurm().queued([7], [])
+    assert found.asked is None
+    assert "Unable to contact slurm controller" in str(found.problem)
+    assert Slurm().accounted([7]).tasks == {}
+    monkeypatch.setattr("runners.scheduler_news.PATIENCE_S", 0.2)
+    fake("squeue", "exec sleep 15")
+    assert "did not answer within" in str(Slurm().queued([7], []).problem)
+
+
+def test_cancelling_is_one_order_or_a_reason(fake: Fake) -> None:
+    said = fake("scancel", "exit 0")
+    assert Slurm().cancel([7, 9]) is None
+    assert said.read_text() == "7 9\n"
+    fake("scancel", "echo 'scancel: error: Unable to contact slurm controller' >&2; exit 1")
+    assert "Unable to contact" in str(Slurm().cancel([7]))
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    trials = [("SSA", seed) for seed in range(4)]
+    made = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=set(trials))
+    submit(made, trials)
+    return made
+
+
+def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    squeue = fake("squeue", answers(row(7, 0, "PENDING", Reason="Resources")))
+    sacct = fake("sacct", answers("7_1|OUT_OF_MEMORY|0:125|60|n3|1700000000|1700000060"))
+    assert execute(["status", "--json", "--campaign", str(campaign.root)]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert {trial["state"] for trial in data["trials"].values()} == {"queued"}
+    assert [(worker["standing"], worker["words"]) for worker in data["workers"]] == [
+        ("pending", "Resources"),
+        ("gone", "OUT_OF_MEMORY, exit 0:125"),
+    ]
+    assert [len(path.read_text().splitlines()) for path in (squeue, sacct)] == [1, 1]
+
+
+def test_status_without_a_scheduler_says_so_in_one_line(
+    campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_record(campaign.layout, 0, touched=time.time() - 900)
+    assert execute(["status", "--campaign", str(campaign.root)]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "the scheduler cannot be asked (squeue is not installed on this machine)" in said.err
+    assert "unknown: 4 trials, last seen 10 min" in said.out  # when they were queued
+    assert "  15 min " in said.out
+
+
+def test_cancel_writes_the_file_and_tells_the_queue(
+    campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake("squeue", answers(row(7, 0, "PENDING"), row(7, 1, "PENDING")))
+    fake("sacct", "exit 1")
+    scancel = fake("scancel", "exit 0")
+    here = ["--campaign", str(campaign.root)]
+    assert execute(["cancel", "seed=1", *here]) == 0
+    assert "1 trials of submission" in capsys.readouterr().out
+    assert scancel.read_text() == ""
+    assert execute(["cancel", *here]) == 0
+    said = capsys.readouterr()
+    assert f"submission {FIRST} is called off: 2 workers leave" in said.out
+    assert "`ablate run` goes on" in said.err
+    assert scancel.read_text() == "7\n"
+    assert execute(["cancel", *here]) == 0
+    assert "nothing of that is queued or running" in capsys.readouterr().out
+    assert execute(["cancel", "seed=9", *here]) == 3
