@@ -90,7 +90,12 @@ def resolution_line(found: Resolution) -> str:
 def _size(found: Resolution, size: float) -> str:
     if found.sd is None:
         return f"{size:.2g} SD"
-    return f"{100 * math.expm1(size * found.sd):.2g} %" if found.scale == "log" else f"{size * found.sd:.2g}"
+    return _percent(size * found.sd) if found.scale == "log" else f"{size * found.sd:.2g}"
+
+
+def _percent(log_ratio: float) -> str:
+    percent = 100 * math.expm1(log_ratio)
+    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def _spread(found: Resolution) -> str:
@@ -99,7 +104,7 @@ def _spread(found: Resolution) -> str:
     if found.remark:
         return f"SD of a pair unknown: {found.remark}"
     if found.scale == "log" and found.in_sd is not None:
-        return f"SD of a pair unknown: were it 10 %, above {100 * math.expm1(0.1 * found.in_sd):.2g} %"
+        return f"SD of a pair unknown: were it 10 %, above {_percent(0.1 * found.in_sd)}"
     return "SD of a pair unknown"
 
 

@@ -28,7 +28,7 @@ Path = tuple[str, ...]
 DRAWS: Final = 1000
 TIMED_SD: Final = 0.15
 """Of the log of a few timed steps against a whole trial, of which evaluation is no part."""
-MOMENT_SD: Final = 0.25
+MOMENT_SD: Final = 0.4
 """What all timed steps have in common: the load of a moment, where the trials will meet that of hours."""
 _PRIOR_TRIALS: Final = 4.0
 """How many trials the stated noise is worth against the observed."""
@@ -56,10 +56,10 @@ class Scatter(NamedTuple):
         return self.place, self.grid, self.operator, self.cell
 
 
-BY_WORK: Final = Scatter(root=0.45, place=0.4, grid=0.2, operator=0.3, cell=0.1, trial=0.15)
+BY_WORK: Final = Scatter(root=0.4, place=0.35, grid=0.2, operator=0.3, cell=0.1, trial=0.25)
 """Against a prior that knows a trial's work: 0.7 in all for a trial of which nothing has been seen."""
 
-UNKNOWN_WORK: Final = Scatter(root=10.0, place=1.0, grid=0.5, operator=0.7, cell=0.3, trial=0.15)
+UNKNOWN_WORK: Final = Scatter(root=10.0, place=1.0, grid=0.5, operator=0.7, cell=0.3, trial=0.25)
 """Without such a prior: seconds against one second, so that only observations say anything."""
 
 

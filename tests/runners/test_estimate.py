@@ -124,12 +124,17 @@ def test_trials_of_another_device_inform_by_the_ratio_of_the_priors_alone(tmp_pa
 
 
 def test_two_operators_of_one_label_have_times_of_their_own(tmp_path: Path) -> None:
-    twins = [Falling(), Falling(rate=0.5)]
-    grid = Grid(name="twins", base=ToyTrial(), axes=[over("operator", twins, labels=["fast", "slow"])], seeds=range(9))
-    finish(tmp_path, grid, {"fast": 1.0, "slow": 50.0}, seeds=8)
+    """Also for cells of which nothing has finished: they take what their own operator does."""
+    twins = over("operator", [Falling(), Falling(rate=0.5)], labels=["fast", "slow"])
+    grid = Grid(name="twins", base=ToyTrial(), axes=[twins, over("steps", [20, 30])], seeds=range(9))
+    for planned in grid.trials():
+        trial: Any = planned.trial
+        if trial.steps == 20:
+            ran(tmp_path, planned.key, 1.0 if trial.operator.rate == Falling().rate else 50.0)
     found = estimated(tmp_path, grid).trial_s
     assert found is not None
-    assert found.median == pytest.approx(51.0, rel=0.1)
+    assert found.low < 9 * 51 < found.high
+    assert found.median > 250
 
 
 def test_a_trial_counts_with_all_attempts_or_by_one_that_did_it_all(tmp_path: Path) -> None:

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from runners.posterior import BY_WORK, DRAWS, UNKNOWN_WORK, Left, Path, Scatter, Seen, interval, totals, trial_scatter
+from runners.posterior import (
+    BY_WORK,
+    DRAWS,
+    TIMED_SD,
+    UNKNOWN_WORK,
+    Left,
+    Path,
+    Scatter,
+    Seen,
+    interval,
+    totals,
+    trial_scatter,
+)
 
 HERE = ("cpu 1", "grid", "softmax", "cell")
 
@@ -47,11 +59,12 @@ def test_draws_agree_with_the_normal_of_many_dimensions() -> None:
     """The tree against the covariance matrix of all terms, solved at once."""
     other = ("cpu 1", "grid", "ssa", "cell")
     away = ("cuda 1", "grid", "softmax", "cell")
-    scatter, seen = BY_WORK, [Seen(HERE, 0.5), Seen(other, -0.2), Seen(away, 1.0)]
+    scatter, seen = BY_WORK, [Seen(HERE, 0.5), Seen(other, -0.2), Seen(away, 1.0), Seen(other, 0.4, timed=True)]
     noise = trial_scatter(seen, scatter)
     for target in (HERE, other, away, ("cpu 1", "new", "softmax", "cell")):
         paths = [each.path for each in seen]
-        between = np.array([[_shared(a, b, scatter) for b in paths] for a in paths]) + noise**2 * np.eye(len(paths))
+        own = np.diag([(TIMED_SD if each.timed else noise) ** 2 for each in seen])
+        between = np.array([[_shared(a, b, scatter) for b in paths] for a in paths]) + own
         to = np.array([_shared(target, path, scatter) for path in paths])
         mean = to @ np.linalg.solve(between, [each.log_ratio for each in seen])
         variance = _shared(target, target, scatter) + noise**2 - to @ np.linalg.solve(between, to)

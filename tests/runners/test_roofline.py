@@ -163,7 +163,7 @@ def test_more_steps_take_longer_and_evaluation_is_counted_as_often_as_it_happens
     all_s, training_s = found(trial())
     assert found(trial(steps=300))[1] == pytest.approx(3 * training_s)
     assert 0 < training_s < all_s
-    often = found(trial(evaluate_every=30))
+    often = found(trial(evaluate_every=25))
     assert often[1] == training_s
     assert often[0] - often[1] == pytest.approx(4 * (all_s - training_s))
 
