@@ -142,7 +142,7 @@ def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
     step, steps, loss = found.get("step"), found.get("steps"), found.get("loss")
     if type(step) is not int or type(steps) is not int:
         return None
-    return Progress(step, steps, float(loss) if type(loss) in (int, float) else None)
+    return Progress(step, steps, float(loss) if isinstance(loss, int | float) else None)
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:
