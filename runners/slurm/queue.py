@@ -138,7 +138,7 @@ def queued_by_name(name: str) -> Answer[TaskState]:
 
 
 def accounted(jobs: Iterable[int]) -> Answer[TaskRecord]:
-    """What accounting knows of the tasks of `jobs`."""
+    """What accounting knows of the tasks of `jobs`; of one that waits, or starts just now, perhaps nothing yet."""
     wanted = sorted(set(jobs))
     if not wanted:
         return Answer(())

@@ -4,17 +4,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from cluster.cluster import PACKAGES, Cluster, missing
+from cluster.cluster import Cluster, missing
+from cluster.needs import need
 
 
 @pytest.fixture(scope="session")
 def slurm_installed() -> None:
-    """Skip the test, and say so, where SLURM is not installed; in CI that is a failure."""
-    if lacks := missing():
-        words = f"no test cluster: {', '.join(lacks)} not installed (apt-get install {PACKAGES})"
-        if os.environ.get("CI"):
-            pytest.fail(words)
-        pytest.skip(words)
+    """Skips where SLURM is not installed; in CI that is a failure."""
+    need(missing())
 
 
 @pytest.fixture(scope="session")

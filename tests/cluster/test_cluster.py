@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster, Shape, wait_for
+from cluster.cluster import Cluster, Shape, missing, wait_for
+from cluster.needs import need
 
 COUNT = "while true; do echo $SLURMD_NODENAME ${SLURM_RESTART_COUNT:-0} >> $OUT; sleep 0.1; done"
 """Writes a line every tenth of a second, so that one sees whether it still runs."""
@@ -129,6 +130,41 @@ def test_a_job_that_may_not_be_preempted_stays(cluster: Cluster, count: Callable
     urgent = cluster.submit("true", "-p", "urgent", "-w", "n1", "-c2", "-o", "/dev/null")
     wait_for(lambda: job(cluster, urgent, "%r") == "Resources", "the scheduler to have tried")
     assert job(cluster, number, "%T") == "RUNNING"
+
+
+def test_where_slurm_is_missing_tests_skip_and_in_ci_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    need([])
+    monkeypatch.setattr("cluster.cluster.PROGRAMS", ("sbatch-of-another-name",))
+    assert missing(accounting=False) == ["sbatch-of-another-name"]
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="sbatch-of-another-name not installed"):
+        need(missing())
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="not installed"):
+        need(missing())
+
+
+def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(slurm_installed: None, tmp_path: Path) -> None:
+    """Without the capability SYS_ADMIN there are no namespaces: nodes share a name, and a power cut follows parents."""
+    program = (
+        "from pathlib import Path; from cluster.cluster import Cluster, Shape, wait_for\n"
+        f"with Cluster(Shape(accounting=False), Path({str(tmp_path / 'c')!r})) as cluster:\n"
+        "    assert not cluster.own_host_names\n"
+        "    number = cluster.submit('setsid sleep 600 & sleep 600', '-w', 'n1', '-o', '/dev/null')\n"
+        "    other = cluster.submit('sleep 600', '-w', 'n2', '-o', '/dev/null')\n"
+        "    def has(node): return [p for p in Path('/proc').glob('[0-9]*/environ') if known(p, node)]\n"
+        f"    def known(p, node):\n"
+        "        try: text = p.read_bytes()\n"
+        "        except OSError: return False\n"
+        f"        return {str(tmp_path).encode()!r} in text and f'SLURMD_NODENAME={{node}}'.encode() in text\n"
+        "    wait_for(lambda: len(has('n1')) >= 3 and has('n2'), 'jobs')\n"
+        "    cluster.fail('n1')\n"
+        "    assert not has('n1') and has('n2')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    unprivileged = ["setpriv", "--bounding-set=-sys_admin"] if os.getuid() == 0 else []
+    subprocess.run([*unprivileged, sys.executable, "-c", program], env=environment, check=True)
+    assert processes_that_know(tmp_path) == []
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
