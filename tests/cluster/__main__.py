@@ -32,8 +32,10 @@ def hold(cluster: Cluster) -> None:
                 try:
                     verbs[verb](*nodes)
                     talk.write("done\n")
-                except (ClusterBroken, KeyError) as error:
+                except ClusterBroken as error:
                     talk.write(f"{error}\n")
+                except KeyError:
+                    talk.write(f"there is no node {' '.join(nodes)}; there are {', '.join(cluster.nodes)}\n")
                 if verb == "down":
                     place.unlink()
 
