@@ -197,6 +197,11 @@ def sbatch(script: str, *options: str) -> str:
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
+    (
+        r"QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|MaxSubmitJob",
+        EnvironmentProblem,
+        "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers",
+    ),
     (r"[Ii]nvalid partition|Invalid partition name", SpecError, "there is no such partition; `sinfo -s` lists them"),
     (
         r"Invalid account|account/partition combination",
@@ -204,7 +209,11 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
         "the account is not one you may use there; `sacctmgr show assoc user=$USER` lists yours",
     ),
     (r"Invalid qos", SpecError, "the qos is not one you may use; `sacctmgr show assoc user=$USER` lists yours"),
-    (r"time limit", SpecError, "the time limit is longer than the partition or qos allows; lower --time"),
+    (
+        r"[Rr]equested time limit|MaxWall|TimeLimit",
+        SpecError,
+        "the time limit is longer than the partition or qos allows; lower --time",
+    ),
     (r"Invalid job array", SpecError, "the cluster takes no array of this size; lower --workers"),
     (r"Invalid feature", SpecError, "no node has what --constraint asks for; `sinfo -o '%N %f'` lists features"),
     (r"Invalid node name", SpecError, "--exclude names a node that does not exist; `sinfo -N` lists them"),
@@ -218,11 +227,6 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
         r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available",
         SpecError,
         "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem",
-    ),
-    (
-        r"QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|MaxSubmitJob|job submit limit",
-        EnvironmentProblem,
-        "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers",
     ),
     (r"QOS|[Aa]ssoc", EnvironmentProblem, "the account or qos does not allow so much; lower what is asked for"),
     (

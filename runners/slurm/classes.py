@@ -4,7 +4,7 @@ A cell is looked at once, by the first trial of it: seeds are replicates and nee
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, final
 
@@ -227,8 +227,3 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return str(value.get("name") or value.get("kind") or "...")
     return str(value)
-
-
-def by_class(groups: Sequence[Group]) -> dict[str, str]:
-    """The class of every trial, by key."""
-    return {trial.key: group.name for group in groups for trial in group.trials}

@@ -1,0 +1,130 @@
+"""SLURM's commands as shell scripts on PATH that keep a queue in a directory and refuse on demand; nothing runs."""
+
+import os
+from pathlib import Path
+
+CONFIG = """\
+ClusterName             = pretend
+MaxArraySize            = {max_array}
+MaxJobCount             = {max_jobs}
+SchedulerParameters     = (null)
+AccountingStorageEnforce = {enforce}
+"""
+PARTITIONS = """\
+PartitionName=debug AllowAccounts=ALL AllowQos=ALL Default=YES QoS=N/A MaxTime=UNLIMITED TotalNodes=2 State=UP
+PartitionName=short AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=00:05:00 TotalNodes=2 State=UP
+PartitionName=gpu AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=2-00:00:00 TotalNodes=4 State=UP
+"""
+NODES = """\
+debug|8|64000|(null)|(null)
+short|8|64000|(null)|(null)
+gpu|32|512000|gpu:a100:4|(null)
+gpu|64|1024000|gpu:h100:8|(null)
+"""
+RIGHTS = "lab|pretend|lab||{max_submit}|normal,long|normal\n"
+LEVELS = "normal||\nlong||7-00:00:00\n"
+
+_COMMANDS = {
+    "sbatch": """
+text=$(cat)
+case " $* " in
+  *" --test-only "*)
+    if [ -e "$here/test_says" ]; then cat "$here/test_says" >&2; exit 1; fi
+    echo "sbatch: Job 1 to start" >&2; exit 0 ;;
+esac
+n=$(( $(cat "$here/last") + 1 ))
+if [ -e "$here/refuse_$n" ]; then cat "$here/refuse_$n" >&2; rm "$here/refuse_$n"; exit 1; fi
+echo "$n" > "$here/last"
+printf '%s\\n' "$text" > "$here/jobs/$n"
+env > "$here/env"
+echo "Submitted batch job $n"
+""",
+    "scancel": """
+[ ! -e "$here/scancel_says" ] || { cat "$here/scancel_says" >&2; exit 1; }
+for word in "$@"; do
+  case $word in --name=*) grep -l -- "--job-name=${word#--name=}\\$" "$here"/jobs/* 2>/dev/null | xargs -r rm ;; esac
+done
+exit 0
+""",
+    "squeue": """
+[ ! -e "$here/squeue_says" ] || { cat "$here/squeue_says" >&2; exit 1; }
+jobs= name=
+for word in "$@"; do
+  case $before in -j) jobs=",$word," ;; --name) name=$word ;; esac
+  case $word in *'%u|%a|%q|%P'*) form=rights ;; esac
+  before=$word
+done
+for path in "$here"/jobs/*; do
+  [ -e "$path" ] || continue
+  job=${path##*/}
+  [ -z "$jobs" ] || case $jobs in *",$job,"*) ;; *) continue ;; esac
+  called=$(sed -n 's/^#SBATCH --job-name=//p' "$path")
+  [ -z "$name" ] || [ "$name" = "$called" ] || continue
+  last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$path")
+  for task in $([ -n "$last" ] && seq 0 "$last" || echo N/A); do
+    if [ "$form" = rights ]; then echo "$(id -un)|lab|normal|debug"
+    else echo "$job|$task|PENDING|Priority||N/A|1:00:00|0|$called|"; fi
+  done
+done
+""",
+    "scontrol": """
+[ ! -e "$here/scontrol_says" ] || { cat "$here/scontrol_says" >&2; exit 1; }
+case "$*" in
+  "show config") cat "$here/config" ;;
+  *"show partition") cat "$here/partitions" ;;
+  "release "*) echo "$2" >> "$here/released" ;;
+esac
+""",
+    "sinfo": 'cat "$here/nodes"',
+    "sacctmgr": 'case "$*" in *"show user"*) cat "$here/rights" ;; *) cat "$here/levels" ;; esac',
+    "sacct": "",
+    "srun": "",
+}
+
+
+class PretendSlurm:
+    """A queue in the directory `place`; the scripts read it anew at every call."""
+
+    def __init__(self, place: Path, *, max_array: int = 1001, max_jobs: int = 10_000, max_submit: str = "") -> None:
+        self.place = place
+        (place / "jobs").mkdir(parents=True)
+        (place / "bin").mkdir()
+        (place / "last").write_text("0\n")
+        enforce = "associations,limits" if max_submit else "none"
+        (place / "config").write_text(CONFIG.format(max_array=max_array, max_jobs=max_jobs, enforce=enforce))
+        (place / "partitions").write_text(PARTITIONS)
+        (place / "nodes").write_text(NODES)
+        (place / "rights").write_text(RIGHTS.format(max_submit=max_submit))
+        (place / "levels").write_text(LEVELS)
+        for name, body in _COMMANDS.items():
+            path = place / "bin" / name
+            path.write_text(f'#!/bin/bash\nhere={place}\necho "{name} $*" >> "$here/calls"\n{body}')
+            path.chmod(0o755)
+
+    @property
+    def path(self) -> str:
+        """PATH with its commands first."""
+        return f"{self.place / 'bin'}:{os.environ['PATH']}"
+
+    def says(self, command: str, text: str) -> None:
+        """Make a command fail with `text`: `test`, `scancel`, `squeue`, `scontrol`; or `refuse_<job>`."""
+        (self.place / (command if command.startswith("refuse") else f"{command}_says")).write_text(text)
+
+    def works(self, command: str) -> None:
+        """Make it work again."""
+        (self.place / f"{command}_says").unlink()
+
+    def jobs(self) -> dict[int, str]:
+        """Scripts in the queue by job."""
+        return {int(path.name): path.read_text() for path in sorted((self.place / "jobs").iterdir())}
+
+    def forget(self) -> None:
+        """All jobs have ended."""
+        for path in (self.place / "jobs").iterdir():
+            path.unlink()
+
+    def calls(self, command: str) -> list[str]:
+        """Arguments of the calls of a command, in order."""
+        path = self.place / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.removeprefix(f"{command} ") for line in lines if line.startswith(f"{command} ")]

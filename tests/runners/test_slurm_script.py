@@ -1,0 +1,207 @@
+"""What becomes of a task when its worker has left: the shell of the batch script, run with commands that pretend."""
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runners.slurm.script import MOST_REFUSALS, MOST_RESTARTS, setup_lines, teardown_lines
+
+COMMAND = """#!/bin/bash
+printf '%s\\n' "{name} $*" >> {log}
+here={here}
+name={name}
+{body}
+"""
+
+SQUEUE = """
+n=$(cat "$here/asked" 2>/dev/null || echo 0); echo $((n + 1)) > "$here/asked"
+if [ "$n" -lt "$(cat "$here/away" 2>/dev/null || echo 0)" ]; then
+  echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1
+fi
+state=$(cat "$here/state" 2>/dev/null || echo 'RUNNING None')
+[ "$state" != gone ] || { echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; }
+echo "$state"
+"""
+
+SCONTROL = """
+case $1 in
+  requeue) [ ! -e "$here/refuses" ] || { rm "$here/refuses"; exit 1; }; echo 'COMPLETING None' > "$here/state" ;;
+  --oneliner) echo "JobId=1 ExcNodeList=$(cat "$here/excluded" 2>/dev/null || echo '(null)') Features=(null)" ;;
+  show) for node in ${3//,/ }; do echo "$node"; done ;;
+esac
+"""
+
+
+class Ended(NamedTuple):
+    status: int
+    said: str
+    commands: list[str]
+
+
+class Script:
+    """A batch script whose worker is a line of shell."""
+
+    def __init__(self, place: Path, exclude: str | None = None) -> None:
+        self.place = place
+        self.exclude = exclude
+        for name, body in (("squeue", SQUEUE), ("scontrol", SCONTROL)):
+            path = place / "bin" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(COMMAND.format(name=name, log=place / "log", here=place, body=body))
+            path.chmod(0o755)
+        self.environment = {
+            "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "124",
+            "SLURM_ARRAY_JOB_ID": "123",
+            "SLURM_ARRAY_TASK_ID": "4",
+            "SLURMD_NODENAME": "n1",
+        }
+
+    def text(self, worker: str, *user: str) -> str:
+        setup = setup_lines(user, ["export TREE=there"], exclude=self.exclude, pause_s=0.01)
+        return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
+
+    def run(self, worker: str, *user: str, **environment: str) -> Ended:
+        done = subprocess.run(
+            ["bash", "-c", self.text(worker, *user)],
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout + done.stderr, self.commands())
+
+    def commands(self) -> list[str]:
+        log = self.place / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path)
+
+
+def requeues(ended: Ended) -> int:
+    return sum(line.startswith("scontrol requeue 123_4") for line in ended.commands)
+
+
+@pytest.mark.parametrize("status", [0, 86])
+def test_a_worker_that_is_done_is_not_queued_again(script: Script, status: int) -> None:
+    ended = script.run(f"(exit {status})")
+    assert ended.status == status
+    assert ended.commands == []
+
+
+@pytest.mark.parametrize("status", [85, 1, 2, 127, 137, 139, 143])
+def test_a_worker_that_left_rows_behind_is_queued_again_once(script: Script, status: int) -> None:
+    ended = script.run(f"(exit {status})")
+    assert ended.status == status
+    assert requeues(ended) == 1
+    assert "queued again" in ended.said
+
+
+def test_a_job_without_an_array_is_queued_again_by_its_number(script: Script) -> None:
+    del script.environment["SLURM_ARRAY_JOB_ID"], script.environment["SLURM_ARRAY_TASK_ID"]
+    assert "scontrol requeue 124" in script.run("(exit 85)").commands
+
+
+@pytest.mark.parametrize("state", ["COMPLETING None", "CANCELLED None", "PENDING BeginTime", "gone"])
+@pytest.mark.parametrize("status", [85, 87, 137])
+def test_a_cancelled_job_stays_cancelled(script: Script, state: str, status: int) -> None:
+    (script.place / "state").write_text(state)
+    ended = script.run(f"(exit {status})")
+    assert requeues(ended) == 0
+    assert "not queued again: it was cancelled" in ended.said
+    assert ended.status == status
+
+
+@pytest.mark.parametrize("state", ["COMPLETING TimeLimit", "TIMEOUT TimeLimit"])
+def test_a_worker_that_was_still_busy_at_the_time_limit_is_queued_again(script: Script, state: str) -> None:
+    (script.place / "state").write_text(state)
+    assert requeues(script.run("(exit 143)")) == 1
+
+
+def test_a_worker_that_always_dies_is_given_up(script: Script) -> None:
+    assert requeues(script.run("(exit 137)", SLURM_RESTART_COUNT=str(MOST_RESTARTS - 1))) == 1
+    (script.place / "log").unlink()
+    (script.place / "state").unlink()
+    ended = script.run("(exit 137)", SLURM_RESTART_COUNT=str(MOST_RESTARTS))
+    assert ended.commands == []
+    assert f"not queued again: it died with status 137 at restart {MOST_RESTARTS}" in ended.said
+    assert requeues(script.run("(exit 85)", SLURM_RESTART_COUNT=str(MOST_RESTARTS))) == 1
+
+
+def test_the_controller_may_be_away(script: Script) -> None:
+    (script.place / "away").write_text("7")
+    (script.place / "refuses").touch()
+    ended = script.run("(exit 85)")
+    assert sum(line.startswith("squeue") for line in ended.commands) == 9
+    assert requeues(ended) == 2
+    assert ended.said.count("the controller does not answer") == 1
+
+
+def test_a_node_that_refuses_is_kept_away_after_the_task_is_queued_again(script: Script) -> None:
+    (script.place / "excluded").write_text("n7")
+    ended = script.run("(exit 87)")
+    words = [line.split()[1] for line in ended.commands if line.startswith("scontrol")]
+    assert words.index("requeue") < words.index("update")
+    assert ended.commands[-1] == "scontrol update JobId=123_4 ExcNodeList=n7,n1"
+
+
+def test_nodes_that_the_user_excludes_have_not_refused(tmp_path: Path) -> None:
+    script = Script(tmp_path, exclude="n7,n8,n9")
+    (tmp_path / "excluded").write_text("n7,n8,n9")
+    assert requeues(script.run("(exit 87)")) == 1
+
+
+def test_after_enough_nodes_have_refused_the_task_has_failed(script: Script) -> None:
+    (script.place / "excluded").write_text(",".join(f"n{number}" for number in range(2, 2 + MOST_REFUSALS)))
+    ended = script.run("(exit 87)")
+    assert requeues(ended) == 0
+    assert f"{MOST_REFUSALS} other nodes have refused it before" in ended.said
+    assert ended.status == 87
+
+
+def test_a_set_up_that_ends_the_script_keeps_the_node_away(script: Script) -> None:
+    ended = script.run("touch never", "module_load_cuda || exit 3")
+    assert "the lines before the worker ended with 3 on n1" in ended.said
+    assert requeues(ended) == 1
+    assert any("ExcNodeList=n1" in line for line in ended.commands)
+    assert ended.status == 87
+
+
+def test_the_users_lines_come_first_and_then_the_tree(script: Script) -> None:
+    said = script.run('echo "$A $TREE"', "A=$((1 + 1))").said
+    assert "2 there" in said
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR2])
+def test_the_shell_waits_for_its_worker_through_signals_and_then_decides(script: Script, sent: signal.Signals) -> None:
+    worker = f"bash -c {shlex.quote('trap : TERM USR2; touch up; while [ ! -e go ]; do sleep 0.02; done; exit 85')}"
+    process = subprocess.Popen(
+        ["bash", "-c", script.text(worker)], env=script.environment, cwd=script.place, start_new_session=True
+    )
+    until(script.place / "up")
+    process.send_signal(sent)  # to the shell alone
+    os.killpg(process.pid, sent)
+    (script.place / "go").touch()
+    assert process.wait(timeout=30) == 85
+    assert any(line.startswith("scontrol requeue") for line in script.commands())
+
+
+def until(path: Path) -> None:
+    end = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_bash_can_read_it(script: Script) -> None:
+    done = subprocess.run(["bash", "-n", "-c", script.text("true")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

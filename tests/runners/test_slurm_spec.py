@@ -1,0 +1,188 @@
+"""What is asked of a cluster: times, memory, classes of trials, and how many workers each class gets."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from toy_campaign import toy_grid
+from toy_training import Execution
+
+from grid import spec_error
+from grid.errors import SpecError
+from runners.cells import walk
+from runners.slurm.classes import Demands, Group
+from runners.slurm.shares import Load, at_once, shared, workers
+from runners.slurm.spec import Needs, Slurm, megabytes, minutes
+from runners.survey import survey
+from store.layout import Layout
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90m", 90),
+        ("8h", 480),
+        ("1d12h", 2160),
+        ("08:00:00", 480),
+        ("1-12:00:00", 2160),
+        ("00:00:30", 1),
+        ("1h30m", 90),
+    ],
+)
+def test_times_as_people_and_slurm_write_them(text: str, expected: int) -> None:
+    assert minutes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8", "0m", "10:30", "8 h", "h", "-1h", "1h1d", "forever"])
+def test_what_may_mean_two_things_is_no_time(text: str) -> None:
+    """SLURM reads 10:30 as minutes and seconds, and 8 as minutes."""
+    with pytest.raises(ValueError, match="a time limit is written 90m"):
+        minutes(text)
+
+
+@given(st.integers(1, 10_000_000))
+def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
+    days, rest = divmod(total, 1440)
+    assert minutes(f"{days}-{rest // 60:02d}:{rest % 60:02d}:00") == total
+
+
+@pytest.mark.parametrize(("text", "expected"), [("500M", 500), ("16G", 16384), ("16GB", 16384), ("1T", 1 << 20)])
+def test_memory(text: str, expected: int) -> None:
+    assert megabytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["16", "0G", "16g", "1.5G", "G", ""])
+def test_memory_has_a_unit(text: str) -> None:
+    with pytest.raises(ValueError, match="memory is written"):
+        megabytes(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"partition": "a b"}, "one word"),
+        ({"time": "2m"}, "save 120 s before the time limit, and that is 2 min"),
+        ({"needs": ({"where": {"steps": 1}, "time": "1m"},)}, "save 120 s before the time limit, and that is 1 min"),
+        ({"needs": ({"where": {}},)}, "for all trials say it in Slurm"),
+        ({"extra": {"mem": "1G"}}, "'mem' has one"),
+        ({"extra": {"cpus_per_task": "1"}}, "'cpus_per_task' has one"),
+        ({"extra": {"comment-x": "a\nb"}}, "extra"),
+        ({"signal_s": 0}, "signal_s"),
+        ({"per_gpu": "some"}, "per_gpu"),
+        ({"partitoin": "gpu"}, "did you mean 'partition'"),
+    ],
+)
+def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Slurm(**fields)
+    assert words in str(spec_error(caught.value, "Slurm"))
+
+
+def test_a_request_survives_its_record() -> None:
+    request = Slurm(time="8h", needs=(Needs(where={"model.width": 64}, mem="4G"),), extra={"reservation": "x"})
+    assert Slurm.model_validate(request.data()) == request
+
+
+def grouped(slurm: Slurm, tmp_path: Any, **base: Any) -> list[Group]:
+    grid = toy_grid(**base)
+    demands = Demands(slurm)
+    found = survey(Layout(tmp_path), [grid], walk([grid], demands.look))
+    demands.check()
+    return demands.groups(Layout(tmp_path), found.trials)
+
+
+def test_trials_of_one_need_are_one_class(tmp_path: Any) -> None:
+    (found,) = grouped(Slurm(gpus=1, per_gpu=3, time="8h"), tmp_path)
+    assert found.name == "all"
+    assert found.resources.cpus == 4
+    assert found.resources.slots == 3
+    assert len(found.trials) == 6
+
+
+@pytest.mark.parametrize("where", [{"operator": "rising"}, {"operator.kind": "rising"}, {"operator.rate": 1.1}])
+def test_needs_select_trials_by_paths_and_values(tmp_path: Any, where: dict[str, Any]) -> None:
+    needs = Needs(where={**where, "steps": 20}, mem="8G", gpus=0)
+    found = {group.name: group for group in grouped(Slurm(needs=(needs,)), tmp_path)}
+    assert {trial.operator for trial in found["all"].trials} == {"falling"}
+    (name,) = set(found) - {"all"}
+    assert {trial.operator for trial in found[name].trials} == {"rising"}
+    assert (found[name].resources.mem, found[name].resources.gpus) == (8192, 0)
+    assert (found["all"].resources.mem, found["all"].resources.gpus) == (None, 1)
+
+
+def test_the_first_that_fits_counts_and_equal_resources_are_one_class(tmp_path: Any) -> None:
+    first, second = Needs(where={"operator": "rising"}, mem="8G"), Needs(where={"steps": 20}, mem="8G")
+    (found,) = grouped(Slurm(needs=(first, second)), tmp_path)
+    assert sorted(found.name.split(" or ")) == ["operator=rising", "steps=20"]
+    assert len(found.trials) == 6
+
+
+def test_a_path_that_no_trial_has_is_refused_with_what_there_is(tmp_path: Any) -> None:
+    with pytest.raises(SpecError, match=r"fits no trial.*'widht' is not a field of ToyTrial"):
+        grouped(Slurm(needs=(Needs(where={"widht": 1}, mem="1G"),)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "expected"), [(1, 1, (1, 2)), (1, 4, (4, 1)), (8, 4, (8, 2)), (6, 4, (8, 2)), (0, 2, (0, 1))]
+)
+def test_a_trial_over_several_gpus_gets_a_worker_with_as_many(
+    tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
+    (found,) = grouped(Slurm(gpus=gpus, per_gpu=2), tmp_path)
+    assert (found.resources.gpus, found.resources.slots) == expected
+
+
+def test_multiples_of_gpus_bring_multiples_of_memory_and_cores(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Execution, "gpus", 4, raising=False)
+    (found,) = grouped(Slurm(gpus=1, cpus=3, mem="2G"), tmp_path)
+    assert (found.resources.gpus, found.resources.cpus, found.resources.mem) == (4, 12, 8192)
+    assert found.name == "4 GPUs"
+
+
+LOADS = st.builds(
+    Load,
+    trials=st.integers(1, 500),
+    slots=st.integers(1, 8),
+    limit_s=st.floats(60, 1e6),
+    seconds=st.one_of(st.none(), st.floats(0.1, 1e8)),
+)
+
+
+@given(st.lists(LOADS, min_size=1, max_size=5), st.one_of(st.none(), st.integers(1, 300)))
+def test_no_class_without_a_worker_and_no_worker_without_a_trial(loads: list[Load], asked: int | None) -> None:
+    found = workers(loads, asked)
+    assert all(1 <= size <= load.most for size, load in zip(found, loads, strict=True))
+    if asked is not None:
+        assert sum(found) == max(len(loads), min(asked, sum(load.most for load in loads)))
+
+
+@given(LOADS)
+def test_workers_are_filled_to_half_of_their_time(load: Load) -> None:
+    (size,) = workers([load], None)
+    if load.seconds is not None and size < load.most:
+        assert load.seconds / load.slots / size <= load.limit_s / 2 * 1.000001
+    if load.seconds is not None and size > 1:
+        assert load.seconds / load.slots / (size - 1) > load.limit_s / 2 * 0.999999
+
+
+def test_workers_go_where_the_work_is() -> None:
+    loads = [Load(100, 1, 3600.0, 30_000.0), Load(100, 1, 3600.0, 10_000.0)]
+    assert workers(loads, 40) == [30, 10]
+
+
+@given(st.lists(st.integers(1, 1001), min_size=1, max_size=8), st.one_of(st.none(), st.integers(1, 2000)))
+def test_arrays_share_the_workers_that_run_at_once(sizes: list[int], limit: int | None) -> None:
+    found = at_once(sizes, limit)
+    assert all(1 <= each <= size for each, size in zip(found, sizes, strict=True))
+    assert sum(found) == (sum(sizes) if limit is None else max(len(sizes), min(limit, sum(sizes))))
+
+
+@given(st.integers(0, 200), st.lists(st.floats(0.1, 1e3), min_size=1, max_size=6))
+def test_parts_are_in_the_ratio_of_the_weights(total: int, weights: list[float]) -> None:
+    found = shared(total, weights, [1000] * len(weights))
+    for part, weight in zip(found, weights, strict=True):
+        fair = total * weight / sum(weights)
+        assert part <= max(1, fair + 1)

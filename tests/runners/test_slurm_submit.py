@@ -1,0 +1,584 @@
+"""Submitting: everything once, or nothing at all; limits, refusals, two shells, and words for each of them."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretend_slurm import PretendSlurm
+from toy_campaign import run_quietly, toy_grid
+from toy_training import ENTRY
+
+from grid.errors import AblateError, EnvironmentProblem, SpecError
+from runners.budget import budget_hours
+from runners.cli import execute
+from runners.commands.queueing import dry_run_lines, queued_line
+from runners.manifest import Manifest
+from runners.scheduler_news import Slurm as Scheduler
+from runners.slurm.arrays import in_words
+from runners.slurm.spec import Needs, Slurm
+from runners.slurm.submit import Draft, Queued, SubmitOptions, Submitter
+from runners.submission import read_submission_record
+from store.layout import Layout
+
+CPU = Slurm(gpus=0, time="1h", workers=2)
+SPEC = """
+from runners import Slurm
+from toy_campaign import toy_grid
+
+grid = toy_grid()
+slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug", setup=("module load cuda",))
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    return pretend(tmp_path, monkeypatch)
+
+
+def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> PretendSlurm:
+    made = PretendSlurm(tmp_path / "slurm", **limits)
+    monkeypatch.setenv("PATH", made.path)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    return made
+
+
+def submitter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Submitter:
+    return Submitter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
+
+
+def submit(root: Path, request: Slurm = CPU, **options: Any) -> Queued:
+    return submitter(root, request, **options).submit(lambda _: None)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def array_of(script: str) -> str | None:
+    return next((line.partition("=")[2] for line in script.splitlines() if line.startswith("#SBATCH --array=")), None)
+
+
+def first_of(script: str) -> int:
+    return int(next(line for line in script.splitlines() if line.startswith("srun")).split()[-1])
+
+
+def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: PretendSlurm) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC)
+    root = tmp_path / "campaign"
+    assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(root)]) == 0
+    assert len(files(root)) == 6
+    found = read_submission_record(Layout(root), Layout(root).submission_ids()[0])
+    assert found.machine == "slurm"
+    assert found.jobs == [1]
+    assert slurm.jobs()[1].strip() == found.scripts["all"].strip()
+    assert found.snapshot is not None
+    assert found.job["files"] == list(found.snapshot["spec"])
+    assert found.environment is not None
+    assert [(each.workers, each.rows) for each in found.classes] == [(3, (0, 6))]
+
+
+def test_jobs_are_held_until_the_record_knows_them_all(tmp_path: Path, slurm: PretendSlurm) -> None:
+    queued = submit(tmp_path / "campaign")
+    assert slurm.calls("sbatch") == ["--test-only", "--hold"]
+    assert (slurm.place / "released").read_text().split() == ["1"]
+    assert queued.record is not None
+    assert queued.record.classes[0].arrays[0].job == 1
+    line = queued_line(queued, tmp_path)
+    assert "queued 6 trials on 2 workers (job 1)" in line
+    assert "ablate status" in line
+    assert "ablate watch" in line
+
+
+def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> None:
+    request = Slurm(
+        partition="gpu", account="lab", time="8h", gpus=2, gpu_type="h100", mem="16G", workers=2, per_gpu=2,
+        signal_s=90, exclude="g7", constraint="ib", extra={"reservation": "course", "exclusive": ""},
+        setup=("module load cuda",),
+    )  # fmt: skip
+    submit(tmp_path / "a campaign", request, grid=toy_grid(seeds=range(9)))
+    script = slurm.jobs()[1]
+    for line in (
+        "--partition=gpu", "--account=lab", "--time=480", "--gres=gpu:h100:2", "--mem=16384M", "--signal=USR2@90",
+        "--exclude=g7", "--constraint=ib", "--reservation=course", "--exclusive", "--requeue", "--open-mode=append",
+        "--cpus-per-task=5", "--array=0-1%2", "--ntasks=1",
+    ):  # fmt: skip
+        assert f"#SBATCH {line}\n" in script, line
+    assert "wckey" not in script
+    assert script.index("trap 'ablate_end") < script.index("module load cuda") < script.index("ablate_began=yes")
+    command = next(line for line in script.splitlines() if line.startswith("srun"))
+    assert "--cpus-per-task=5" in command
+    assert f"{sys.executable} -u -m runners.slurm.node '{tmp_path}/a campaign' " in command
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC)
+    before = files(tmp_path)
+    assert execute(["run", str(spec), "--on", "slurm", "--dry-run", "--campaign", str(tmp_path / "campaign")]) == 0
+    assert [each for each in files(tmp_path) if "pretend" not in each and not each.startswith("slurm/")] == [
+        each for each in before if not each.startswith("slurm/")
+    ]
+    assert not (tmp_path / "campaign").exists()
+    assert slurm.jobs() == {}
+    lines = list(dry_run_lines(submitter(tmp_path / "campaign").draft()))
+    assert lines[0] == "6 trials in 1 classes, 2 workers in 1 calls of sbatch; nothing is written"
+    assert "6 trials on 2 workers" in lines[1]
+    assert any("#SBATCH --array=0-1%2" in line for line in lines)
+
+
+def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
+    rising = Needs(where={"operator": "rising"}, time="2h", mem="4G")
+    queued = submit(tmp_path / "campaign", CPU.changed(needs=(rising,), workers=4))
+    assert queued.record is not None
+    manifest = Manifest(Layout(tmp_path / "campaign"), queued.record.submission)
+    assert len(manifest) == 6
+    for found in queued.record.classes:
+        labels = {manifest.line(row)["operator"] for row in range(*found.rows)}
+        assert labels == ({"rising"} if found.name == "operator=rising" else {"falling"})
+    assert sorted(row for found in queued.record.classes for row in range(*found.rows)) == list(range(6))
+    scripts = slurm.jobs()
+    assert sorted(each.count("--mem=4096M") for each in scripts.values()) == [0, 1]
+    assert [each.split()[-2] for each in (_command(scripts[1]), _command(scripts[2]))] == ["0", "1"]
+
+
+def _command(script: str) -> str:
+    return next(line for line in script.splitlines() if line.startswith("srun"))
+
+
+@pytest.mark.parametrize(("max_array", "expected"), [(1001, ["0-11%12"]), (5, ["0-3%4"] * 3), (1, [None] * 12)])
+def test_arrays_are_as_large_as_the_cluster_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_array: int, expected: list[str | None]
+) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_array=max_array)
+    submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
+    scripts = list(slurm.jobs().values())
+    assert [array_of(each) for each in scripts] == expected
+    sizes = [12 // len(expected)] * len(expected)
+    assert sorted(map(first_of, scripts)) == [sum(sizes[:at]) for at in range(len(sizes))]
+
+
+def test_arrays_share_what_may_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    submit(tmp_path / "campaign", CPU.changed(workers=12, max_parallel=5), grid=toy_grid(seeds=range(10)))
+    throttles = [int((array_of(each) or "%0").partition("%")[2]) for each in slurm.jobs().values()]
+    assert sum(throttles) == 5
+    assert min(throttles) >= 1
+
+
+def test_fewer_workers_than_asked_where_a_limit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_submit="4")
+    queued = submit(tmp_path / "campaign", CPU.changed(workers=20), grid=toy_grid(seeds=range(10)))
+    assert [array_of(each) for each in slurm.jobs().values()] == ["0-3%4"]
+    assert any("4 workers and not 20" in note and "MaxSubmitJobs" in note for note in queued.draft.notes)
+    with pytest.raises(EnvironmentProblem, match="may queue 0 more jobs"):
+        submit(tmp_path / "other", CPU)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"partition": "gpus"}, r"no partition 'gpus'.*partitions here: debug, gpu, short; did you mean 'gpu'"),
+        ({"account": "lob"}, r"no account 'lob'.*your accounts: lab"),
+        ({"qos": "fast"}, r"no qos 'fast'.*QOS here: long, normal"),
+        ({"partition": "short"}, r"short allows 5 min.*1 h 00 min"),
+        ({"gpus": 1}, r"debug has no GPUs; those with GPUs: gpu; --gpus 0"),
+        ({"gpus": 1, "partition": "gpu", "gpu_type": "h200"}, r"no GPU of type 'h200'; it has a100, h100"),
+        ({"gpus": 9, "partition": "gpu"}, r"largest node of partition gpu has 8 GPUs, and a worker is to have 9"),
+        ({"gpus": 5, "partition": "gpu", "gpu_type": "a100"}, r"has 4 GPUs, and a worker is to have 5"),
+        ({"cpus": 99}, r"has 8 cores, and a worker is to have 99; lower --cpus"),
+        ({"mem": "1T"}, r"has 64000 MiB of memory, and a worker is to have 1048576 MiB; lower --mem"),
+        ({"time": "3m"}, r"at least one checkpoint: workers have 3 min and save 120 s .* every 90 s; raise time"),
+        ({"needs": (Needs(where={"opera.x": 1}, mem="1G"),)}, r"fits no trial: .*'opera' is not a field of ToyTrial"),
+        ({"needs": (Needs(where={"seed": 1}, mem="1G"),)}, r"differ in their seed need the same"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: dict[str, Any], words: str
+) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_submit="100")
+    with pytest.raises(SpecError, match=words):
+        submit(tmp_path / "campaign", CPU.changed(**request_), grid=toy_grid(checkpoint_s=90.0))
+    assert not (tmp_path / "campaign").exists()
+    assert slurm.calls("sbatch") == []
+
+
+def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+    queued = submit(tmp_path / "campaign", CPU.changed(needs=(Needs(where={"steps": 99}, mem="1G"),)))
+    assert any("no trial is like Needs(where={'steps': 99})" in note for note in queued.draft.notes)
+
+
+def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:
+    slurm.says("test", "allocation failure: Requested reservation is invalid")
+    with pytest.raises(SpecError, match="the reservation does not exist"):
+        submit(tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
+    slurm.says("test", "allocation failure: Required node not available (down, drained or reserved)")
+    submit(tmp_path / "campaign")  # it will be
+
+
+def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm.says("refuse_3", "sbatch: error: Batch job submission failed: Unable to contact slurm controller")
+    with pytest.raises(EnvironmentProblem, match="cannot be reached; try again later"):
+        submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
+    assert slurm.jobs() == {}
+    assert not (slurm.place / "released").exists()
+    layout = Layout(tmp_path / "campaign")
+    assert list(layout.submissions.iterdir()) == []
+    submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
+    assert len(slurm.jobs()) == 3
+
+
+def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm.says("refuse_2", "sbatch: error: Socket timed out")
+    slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
+    grid = toy_grid(seeds=range(10))
+    with pytest.raises(EnvironmentProblem, match=r"may be queued, held.*scancel --name=ablate-"):
+        submit(tmp_path / "campaign", CPU.changed(workers=12), grid=grid)
+    assert len(slurm.jobs()) == 1
+    slurm.works("scancel")
+    said: list[str] = []
+    submitter(tmp_path / "campaign", CPU.changed(workers=12), grid=grid).submit(said.append)
+    assert "was cut off before its jobs were known" in said[0]
+    assert sorted(slurm.jobs()) == [2, 3, 4]
+    assert len(Layout(tmp_path / "campaign").submission_ids()) == 1
+
+
+def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    first = submit(root)
+    assert first.record is not None
+    second = submit(root)
+    assert second.record is None
+    assert f"all 6 trials are queued in submission {first.record.submission} already" in queued_line(second, root)
+    assert list(slurm.jobs()) == [1]
+    third = submit(root, grid=toy_grid(seeds=range(5)))
+    assert third.draft.trials == 4
+    assert "6 of 10 trials are queued" in queued_line(third, root)
+    slurm.forget()
+    assert submit(root, grid=toy_grid(seeds=range(5))).draft.trials == 10
+
+
+def test_what_was_called_off_is_queued_again(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    first = submit(root).record
+    assert first is not None
+    keys = [Manifest(Layout(root), first.submission).line(row)["trial"] for row in (0, 1)]
+    called_off = Layout(root).submission(first.submission) / "cancelled.json"
+    called_off.write_text(json.dumps({"schema": 1, "all": False, "trials": keys}))
+    assert submit(root).draft.trials == 2
+
+
+def test_without_an_answer_from_the_queue_nothing_is_queued_twice(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    submit(root)
+    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(EnvironmentProblem, match="could be queued twice"):
+        submit(root)
+
+
+def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC)
+    root = tmp_path / "campaign"
+    command = [sys.executable, "-m", "runners", "run", str(spec), "--on", "slurm", "--campaign", str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    shells = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(3)
+    ]
+    said = [shell.communicate(timeout=120)[0] for shell in shells]
+    assert [shell.returncode for shell in shells] == [0] * 3, said
+    assert sum("queued 6 trials" in each for each in said) == 1
+    assert sum("all 6 trials are queued in submission" in each for each in said) == 2
+    assert len(slurm.jobs()) == 1
+    assert not (root / "submissions" / ".lock").exists()
+
+
+def test_finished_trials_are_not_queued(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    run_quietly(root, toy_grid(seeds=(0,)))
+    assert submit(root).draft.trials == 4
+
+
+def test_failed_trials_are_queued_when_asked_and_only_those_chosen(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    grid = toy_grid(fates=["raises"])
+    run_quietly(root, grid)
+    assert submit(root, grid=grid).draft.trials == 0
+    again = submitter(root, grid=grid, retry=True)
+    chosen = frozenset(trial.key for trial in again.survey.trials[:2])
+    assert submitter(root, grid=grid, retry=True, only=chosen).draft().trials == 2
+    queued = submit(root, grid=grid, retry=True)
+    assert queued.draft.trials == 6
+    assert queued.record is not None
+    assert queued.record.job["retry"] is True
+    assert submit(root, grid=grid, retry=True).record is None
+
+
+def test_trials_that_ran_out_of_memory_are_given_more(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    grid = toy_grid(fates=["ok", "needs_memory"])
+    run_quietly(root, grid)
+    draft = submitter(root, CPU.changed(oom="bigger", mem="2G"), grid=grid, retry=True).draft()
+    assert [(found.name, found.resources["mem"]) for found in draft.classes] == [("2 x memory", 4096)]
+    halved = submitter(root, CPU.changed(oom="bigger", per_gpu=4), grid=grid, retry=True).draft()
+    assert [found.resources["per_gpu"] for found in halved.classes] == [2]
+    with pytest.raises(SpecError, match="neither mem= to multiply nor trials side by side"):
+        submitter(root, CPU.changed(oom="bigger"), grid=grid, retry=True).draft()
+
+
+def test_a_budget_is_recorded(tmp_path: Path, slurm: PretendSlurm) -> None:
+    found = submit(tmp_path / "campaign", budget=budget_hours("40cpuh")).record
+    assert found is not None
+    assert found.budget == {"hours": 40.0, "unit": "cpuh"}
+
+
+def test_submitting_inside_a_job_forgets_that_job(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    monkeypatch.setenv("SLURM_CONF", "/there")
+    monkeypatch.setenv("SBATCH_PARTITION", "gpu")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
+    submit(tmp_path / "campaign")
+    environment = (slurm.place / "env").read_text()
+    assert "SLURM_JOB_ID" not in environment
+    assert "SLURM_CPUS_PER_TASK" not in environment
+    assert "SBATCH_" not in environment  # it would override the script
+    assert "SLURM_CONF=/there" in environment
+    assert "#SBATCH --partition=gpu\n" in slurm.jobs()[1]
+    assert os.environ["SLURM_JOB_ID"] == "77"
+
+
+def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentProblem, match=r"--on slurm runs on a login node.*sbatch is not among"):
+        submit(tmp_path / "campaign")
+
+
+def test_a_controller_that_is_away_is_said(tmp_path: Path, slurm: PretendSlurm) -> None:
+    slurm.says("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
+    with pytest.raises(EnvironmentProblem, match="Unable to contact slurm controller"):
+        submit(tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_a_place_that_cannot_hold_a_campaign_is_refused(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
+        submit(tmp_path / "file" / "campaign")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
+        with pytest.raises(EnvironmentProblem, match="cannot be written to"):
+            submit(tmp_path / "campaign")
+    monkeypatch.setattr("runners.slurm.submit._LEAST_BYTES", 1 << 60)
+    with pytest.raises(EnvironmentProblem, match="MB of free disk"):
+        submit(tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_a_disk_that_fills_up_leaves_nothing_queued(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subprocess.run
+
+    def filled(command: list[str], **options: Any) -> Any:
+        done = real(command, **options)
+        if command[0] == "sbatch" and "--hold" in command:
+            monkeypatch.setattr("runners.slurm.submit.write_submission_record", full)
+        return done
+
+    def full(*_: object) -> None:
+        raise EnvironmentProblem("cannot write: No space left on device")
+
+    monkeypatch.setattr("runners.slurm.arrays.subprocess.run", filled)
+    with pytest.raises(EnvironmentProblem, match="No space left"):
+        submit(tmp_path / "campaign")
+    assert slurm.jobs() == {}
+    assert not (slurm.place / "released").exists()
+    assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        (
+            "sbatch: error: Batch job submission failed: Invalid partition name specified",
+            SpecError,
+            "no such partition",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+            SpecError,
+            "the account is not one you may use",
+        ),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", SpecError, "the qos is not one"),
+        (
+            "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some "
+            "limit)",
+            SpecError,
+            "lower --time",
+        ),
+        (
+            "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates "
+            "accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            EnvironmentProblem,
+            "as many jobs in the queue as you may",
+        ),
+        (
+            "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+            "accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            EnvironmentProblem,
+            "as many jobs in the queue as you may",
+        ),
+        ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
+        (
+            "sbatch: error: Batch job submission failed: Invalid Trackable RESource (TRES) specification",
+            SpecError,
+            "GPU",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+            SpecError,
+            "lower --gpus, --cpus or --mem",
+        ),
+        ("sbatch: error: Memory specification can not be satisfied", SpecError, "--mem"),
+        ("sbatch: error: Batch job submission failed: Invalid feature specification", SpecError, "--constraint"),
+        ("sbatch: error: Batch job submission failed: Invalid job array specification", SpecError, "no array of this"),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            EnvironmentProblem,
+            "cannot be reached",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            EnvironmentProblem,
+            "rea",
+        ),
+        ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
+        ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
+        ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
+        ("", EnvironmentProblem, "did not say why"),
+    ],
+)
+def test_what_sbatch_says_is_one_sentence_with_its_own_words(said: str, kind: type[AblateError], words: str) -> None:
+    found = in_words(said)
+    assert type(found) is kind
+    assert words in str(found)
+    assert "\n" not in str(found)
+    assert "Batch job submission failed" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--on", "local", "--partition", "gpu"], 2, "--partition is for --on slurm, and this is --on local"),
+        (["--gpus", "0"], 2, "--gpus is for --on slurm"),
+        (["--dry-run"], 2, "--dry-run is for --on slurm"),
+        (["--on", "slurm", "--time", "5 minutes"], 2, "a time limit is written 90m"),
+        (["--on", "slurm", "--mem", "lots"], 2, "memory is written 500M"),
+        (["--on", "slurm", "--budget", "200"], 2, "a budget is a number of hours"),
+        (["--on", "slurm", "--partition", "gpus"], 2, "partitions here: debug, gpu, short"),
+        (["--on", "slurm", "--workers", "0"], 2, "workers"),
+        (["--on", "slurm", "--per-gpu", "many"], 2, "per-gpu"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_its_exit_code(
+    tmp_path: Path,
+    slurm: PretendSlurm,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    words: str,
+) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC)
+    assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC)
+    root = str(tmp_path / "campaign")
+    words = ["--time", "30m", "--workers", "2", "--setup", "export A=1", "--setup", "export B=2"]
+    assert execute(["run", str(spec), "--on", "slurm", "--campaign", root, *words]) == 0
+    script = slurm.jobs()[1]
+    assert "#SBATCH --time=30\n" in script
+    assert "#SBATCH --array=0-1%2\n" in script
+    assert "#SBATCH --partition=debug\n" in script
+    assert "export A=1\nexport B=2\n" in script
+    assert "module load cuda" not in script
+
+
+def test_a_file_with_two_requests_is_refused(
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(f"{SPEC}\nother = Slurm(gpus=0)\n_third = Slurm(gpus=2)\nsame = slurm\n")
+    assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]) == 2
+    assert "at most one Slurm, and this has slurm, other" in capsys.readouterr().err
+
+
+def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -> None:
+    from runners.slurm.turn import turn
+
+    layout = Layout(tmp_path)
+    order: list[str] = []
+    said: list[str] = []
+    inside, go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with turn(layout, said.append):
+            order.append("first in")
+            inside.set()
+            assert go.wait(30)
+            order.append("first out")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert inside.wait(30)
+    second = threading.Thread(target=lambda: _second(layout, order, said))
+    second.start()
+    end = time.monotonic() + 30
+    while not said and time.monotonic() < end:
+        time.sleep(0.01)
+    go.set()
+    thread.join()
+    second.join()
+    assert order == ["first in", "first out", "second in"]
+    assert said == ["another shell is submitting to this campaign; waiting for it"]
+    assert list(layout.submissions.iterdir()) == []
+
+
+def _second(layout: Layout, order: list[str], said: list[str]) -> None:
+    from runners.slurm.turn import turn
+
+    with turn(layout, said.append):
+        order.append("second in")
+
+
+def test_a_draft_counts(tmp_path: Path, slurm: PretendSlurm) -> None:
+    draft: Draft = submitter(tmp_path / "campaign").draft()
+    assert (draft.trials, draft.workers) == (6, 2)
