@@ -333,7 +333,7 @@ class Hosts(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         """Time passes; a live owner gives its signs in it."""
         if self.owner is not None and self.died_at is None:
-            self.clock.now += min(seconds, LEASE_S / 3)
+            self.clock.now += min(seconds, LEASE_S - 5)
             self.give_a_sign()
         else:
             self.clock.now += seconds
@@ -357,7 +357,7 @@ def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_wi
     monkeypatch.setattr("runners.claims.MOST_LOST", 10**6)
     Hosts.root = tmp_path / "0"
     how = settings(
-        max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     run_state_machine_as_test(Hosts, settings=how)
 
