@@ -107,6 +107,7 @@ def dirty_repository(top: Path) -> Path:
     git(top, "commit", "-qm", "first")
     (top / "lib" / "helper.py").write_text("from extra import value\ndef factor():\n    return value\n")
     (top / "lib" / "extra.py").write_text("value = 3.0\n")
+    (top / "notes.txt").write_text("not imported, not committed")
     (top / "noise.log").write_text("ignored")
     (top / "gone.txt").unlink()
     return top

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     assert snapshot.head == git(repository, "rev-parse", "HEAD")
     assert (snapshot.changed, snapshot.untracked, snapshot.left_out) == (
         ("gone.txt", "lib/helper.py"),
-        ("lib/extra.py",),
+        ("lib/extra.py", "notes.txt"),
         (),
     )
     assert snapshot.dirty
@@ -42,6 +43,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     names = ("extra.py", "helper.py", "package/__init__.py", "package/later.py")
     assert users(found) == {
         "user/.gitignore",
+        "user/notes.txt",
         "user/specs/my.py",
         "user/tool.sh",
         *(f"user/lib/{name}" for name in names),
@@ -68,6 +70,8 @@ def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tr
     assert second.tar == first.tar
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert before.st_mode & 0o777 == 0o444
+    with tarfile.open(path) as tar:
+        assert tar.getnames() == sorted(tar.getnames())
     (other / "lib" / "extra.py").write_text("value = 4.0\n")
     third = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
     assert third.tar != first.tar

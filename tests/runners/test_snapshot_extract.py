@@ -108,6 +108,7 @@ def test_jobs_that_extract_at_the_same_time_share_one_tree(submitted: Submitted,
     assert [each.returncode for each in racing] == [0] * count
     assert said == [f"{trees / submitted.snapshot.tar}\n"] * count
     assert [path.name for path in trees.iterdir()] == [submitted.snapshot.tar]
+    assert {path.name for path in (trees / submitted.snapshot.tar).iterdir()} == {"code", "user", "files.b2"}
     assert len(list(gate.iterdir())) == count
 
 
