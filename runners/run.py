@@ -14,9 +14,10 @@ from runners.cells import walk
 from runners.code import ran_other_code
 from runners.interrupts import Interrupts
 from runners.landing import Landing
-from runners.machines import Inline, Machine, Queue
+from runners.machines import Inline, Local, Machine, Queue
 from runners.manifest import submission_id, write_submission
 from runners.progress import Progress
+from runners.submission import record_run
 from runners.survey import Survey, publish
 from runners.tally import Member, Tally, tally
 from runners.worker import Entry, Job, Outcome
@@ -161,6 +162,7 @@ class _Run:
             again=options.again,
             modules=self._survey.cells.codes.modules,
         )
+        record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
         rows: Sequence[int] = range(len(self._to_do))
         while rows and not self.stop_requested():
             self._machine.run(job, Queue(rows), self)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.slurm.packing import device_groups
+from runners.slurm.packing import Packing, device_groups
 from runners.slurm.place import Place
 from runners.slurm.rows import Share
 from runners.submission import read_submission_record
@@ -72,10 +72,20 @@ class Assignment:
         known = {field.name for field in fields(Job)}
         return Job(**{name: value for name, value in data.items() if name in known})
 
-    def groups(self, first_spec: Mapping[str, Any]) -> list[str | None]:
-        """Its devices, cut into groups for one trial each; all trials of a class need as many as the first."""
-        per_trial = int((first_spec.get("execution") or {}).get("gpus", 1))
-        return device_groups(self.place.devices(self.gpus), per_trial)
+    @property
+    def groups(self) -> list[str | None]:
+        """Its devices, cut into groups for one trial each."""
+        return device_groups(self.place.devices(self.gpus), self._per_trial)
+
+    def packing(self, first_spec: Mapping[str, Any]) -> Packing:
+        """How its trials are packed, each of which needs as many processors as the first of the class."""
+        threads = int((first_spec.get("execution") or {}).get("threads", 1))
+        return Packing(self.groups, self.place.cpus // (threads * self._per_trial), self.place.memory_bytes)
+
+    @property
+    def _per_trial(self) -> int:
+        """GPUs of one trial; without GPUs, its processes."""
+        return int(self.wanted.resources.get("per_trial") or 1)
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:

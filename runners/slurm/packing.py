@@ -36,7 +36,10 @@ def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:
 
 @final
 class Packing:
-    """`auto`: one trial per group of devices first, then as many as the first one's memory allows."""
+    """`auto`: one trial per group of devices first, then as many as the first one's memory allows.
+
+    `cpus` is how many trials have a processor, `memory_bytes` what the host gives the task; None: all it has.
+    """
 
     def __init__(self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None) -> None:
         self._groups = groups

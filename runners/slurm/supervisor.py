@@ -13,7 +13,7 @@ from runners.slurm.cancelled import Cancellations
 from runners.slurm.diary import Diary
 from runners.slurm.outlook import Outlook
 from runners.slurm.pace import Pace
-from runners.slurm.packing import Packing, slots
+from runners.slurm.packing import slots
 from runners.slurm.place import Deadline, here, seconds_left
 from runners.slurm.rows import NodeRows
 from runners.slurm.signals import Heard
@@ -67,10 +67,9 @@ class _Supervisor:
         self._rows = NodeRows(self._outlook, assignment.share, self._willing)
         self._began: dict[int, tuple[int, float]] = {}
         self._forks = 0
-        groups = assignment.groups(self._outlook.line(assignment.wanted.rows[0])["spec"])
-        self._packing = Packing(groups, assignment.place.cpus, assignment.place.memory_bytes)
+        self._packing = assignment.packing(self._outlook.line(assignment.wanted.rows[0])["spec"])
         self._auto = assignment.per_gpu is None
-        self._machine = self._local(slots(groups, assignment.per_gpu or 1))
+        self._machine = self._local(slots(assignment.groups, assignment.per_gpu or 1))
 
     def run(self) -> int:
         """Work, and say why it is over."""

@@ -139,7 +139,7 @@ def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_s
 def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from toy_campaign import run_quietly, toy_grid\n"
-        "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(20), step_s=0.004), land_every_s=0.02)\n"
+        "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(100), step_s=0.004), land_every_s=0.02)\n"
     )
     run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(TESTS)})
     seen: set[int] = set()
