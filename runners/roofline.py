@@ -9,6 +9,7 @@ Patterson 2009 (Roofline), with launches added, which decide over small models.
 It is a prior, wide (`runners.posterior.BY_WORK`) and soon overruled by trials that have finished.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from runners.tasks.task import Task
 from runners.tasks.text import Text
 from runners.trial import Trial, parameters
 from runners.work import Shape, Work, forward_work, optimiser_work, step_work
-from variants import softmax
+from variants import Operator, softmax
 
 CALIBRATION: Final = 2.1
 """What trials take in multiples of the peaks' time: the geometric mean over 5 operators on 4 models, float32 on one
@@ -30,7 +31,7 @@ thread of one CPU, where the log of the ratio had a standard deviation of 0.31. 
 
 OMP_NUM_THREADS=1 python benchmarks/roofline.py
 """
-MOST_COUNTED: Final = 40
+MOST_COUNTED: Final = 24
 """Operators that are counted; further ones are taken for softmax on the same backbone, so that a plan stays quick."""
 PROBE_S: Final = 0.2
 """Seconds that measuring this CPU takes."""
@@ -136,14 +137,24 @@ def _trial_work(trial: Trial) -> tuple[Work, list[tuple[Work, float]]]:
     return step, [(forward_work(trial.model, operators, inputs, path, each), times) for each, times in passes]
 
 
-_counted: dict[str, None] = {}
+_counted: dict[str, Operator] = {}
 
 
-def _counted_as(operator: Any) -> Any:
-    if operator.key not in _counted and len(_counted) >= MOST_COUNTED:
+@lru_cache(maxsize=65536)
+def _counted_as(operator: Operator) -> Operator:
+    """One that does the same work: operators that differ in real numbers alone, such as where one starts, are alike."""
+    shape = json.dumps(_without_reals(operator.model_dump(mode="json")), sort_keys=True)
+    if shape not in _counted and len(_counted) >= MOST_COUNTED:
         return softmax()
-    _counted.setdefault(operator.key)
-    return operator
+    return _counted.setdefault(shape, operator)
+
+
+def _without_reals(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_reals(each) for name, each in value.items() if name != "name"}
+    if isinstance(value, list):
+        return [_without_reals(each) for each in value]
+    return None if isinstance(value, float) else value
 
 
 def _gpus(trial: Trial) -> int:

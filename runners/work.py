@@ -59,6 +59,7 @@ class Shape(NamedTuple):
     length: int
 
 
+@lru_cache(maxsize=4096)
 def forward_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
@@ -68,6 +69,7 @@ def forward_work(
     )
 
 
+@lru_cache(maxsize=4096)
 def step_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
@@ -130,7 +132,12 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.work = Work()
+        self._sums = [0.0, 0.0, 0.0, 0.0]
+
+    @property
+    def work(self) -> Work:
+        """All of it."""
+        return Work(*self._sums)
 
     def __torch_dispatch__(
         self,
@@ -144,11 +151,10 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = dict(kwargs or {})
         found = function(*args, **given)
         if not function.is_view:
-            moved = float(sum(map(_bytes, _tensors((args, tuple(given.values()), found)))))
             flops = _flops(function, args, given, found)
-            self.work = self.work.plus(
-                Work(flops or 0.0, 0.0, moved, 1.0) if flops is None else Work(flops, moved, 0.0, 1.0)
-            )
+            self._sums[0] += flops or 0.0
+            self._sums[2 if flops is None else 1] += sum(map(_bytes, _tensors((args, tuple(given.values()), found))))
+            self._sums[3] += 1
         return found
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial
+from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial, roofline
 from runners.roofline import (
     GPUS,
     UNKNOWN_GPU,
@@ -36,6 +36,7 @@ from variants import (
     ssa,
 )
 from variants.extras.key_value_bias import KeyValueBias
+from variants.number import Number
 from variants.products.mlp import MLP
 
 OPERATORS = {
@@ -215,3 +216,22 @@ def test_a_trial_runs_where_it_says_and_auto_where_there_is_a_gpu() -> None:
     assert place("auto", 0.0) == Place("cpu", 2)
     assert place("cuda", None) == Place("cuda", 2)
     assert place("auto", None).device == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_operators_that_start_elsewhere_are_counted_once_and_those_of_another_kind_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roofline, "_counted", {})
+    roofline._counted_as.cache_clear()
+    for strength in (0.25, 0.5):
+        operator = principled(gate_width=4)
+        found(trial(operator=operator.changed(gate=operator.gate.changed(strength=Number(init=strength)))))
+    assert len(roofline._counted) == 1
+    found(trial(operator=principled(gate_width=8)))
+    found(trial(operator=ssa()))
+    assert len(roofline._counted) == 3
+    monkeypatch.setattr(roofline, "MOST_COUNTED", 3)
+    assert found(trial(operator=principled(gate_width=2)))[1] == pytest.approx(
+        found(trial())[1], rel=0.01
+    )  # taken for it
+    roofline._counted_as.cache_clear()
