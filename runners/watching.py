@@ -15,6 +15,9 @@ from store.store import Store
 ASK_EVERY_S = 60.0
 """Seconds between questions to the scheduler: so many views of so many people stay a small load for it."""
 
+_REST = 4.0
+"""Rests at least so many times as long as it looks."""
+
 
 @final
 class Seldom(Scheduler):
@@ -93,6 +96,8 @@ class View(NamedTuple):
 def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
     """One view after another, `every_s` apart, until every trial has ended; nothing but the store is written.
 
+    Where looking itself takes long, as in a campaign of many thousand trials, looks are further apart.
+
     A moment at which the store cannot be read (the disk is full, its file is being replaced) is passed over with a
     note on the next view.
 
@@ -103,6 +108,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
     missed: str | None = None
     seen = False
     while True:
+        began = time.monotonic()
         try:
             found = look(root, seldom)
         except EnvironmentProblem as problem:
@@ -115,7 +121,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
             missed = None
             if found.over:
                 return
-        time.sleep(every_s)
+        time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
 def look(root: Path, scheduler: Scheduler) -> View:

@@ -1,5 +1,6 @@
 """`ablate retry`: trials that failed or were lost, once more."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, final
@@ -10,7 +11,7 @@ from runners.commands.options import NO_CLUSTER, Cluster, Clusters, Flag
 from runners.output import say, write
 
 if TYPE_CHECKING:
-    from runners.retrying import Again
+    from runners.retrying import Again, Before
     from runners.slurm.spec import Slurm
     from runners.whereabouts import State
     from store.store import Store
@@ -70,35 +71,44 @@ def retry(
         The campaign directory; default the only one below campaigns/.
     """
     from runners.finding import find_campaign
-    from runners.retrying import Again, before, choose, grids_of
-    from runners.scheduler_news import Slurm as Scheduler
-    from runners.selection import select
-    from runners.specfile import cluster_of, load_spec_file
-    from runners.whereabouts import whereabouts
+    from runners.specfile import cluster_of
     from store.store import Store
 
     root = find_campaign(campaign)
-    wanted = which.states()
     with Store.open(root) as store:
-        if not query and not wanted:
+        if not query and not which.states():
             return _ask_back(store)
-        where = whereabouts(store, Scheduler())
-        for note in where.notes:
-            say(f"ablate: {note}")
-        chosen = choose(where, select(store, query) if query else None, wanted)
-        if chosen.left:
-            say(f"ablate: of these trials {chosen.in_words()}")
-        if not chosen.keys:
-            write(f"nothing is {' or '.join(wanted)}")
-            return 0
-        had = before(store.layout, chosen.keys)
-        path = had.spec(spec)
-        grids = grids_of(store, chosen.keys, load_spec_file(path), path)
+        found = _chosen(store, query, which, spec)
+    if found is None:
+        write(f"nothing is {' or '.join(which.states())}")
+        return 0
+    again, had = found
     machine = on or had.machine
     if machine == "slurm":
-        return _queue(root, Again(path, grids, chosen.keys), had.slurm() or cluster_of(path), workers, cluster)
+        return _queue(root, again, had.slurm() or cluster_of(again.spec), workers, cluster)
     cluster.refuse(machine)
-    return _here(root, Again(path, grids, chosen.keys), machine, workers)
+    return _here(root, again, machine, workers)
+
+
+def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
+    """What to train once more, and how it was trained; None if there is nothing of the kind."""
+    from runners.retrying import Again, before, choose, grids_of
+    from runners.scheduler_news import Slurm as Scheduler
+    from runners.selection import select
+    from runners.specfile import load_spec_file
+    from runners.whereabouts import whereabouts
+
+    where = whereabouts(store, Scheduler())
+    for note in where.notes:
+        say(f"ablate: {note}")
+    chosen = choose(where, select(store, query) if query else None, which.states())
+    if chosen.left:
+        say(f"ablate: of these trials {chosen.in_words()}")
+    if not chosen.keys:
+        return None
+    had = before(store.layout, chosen.keys)
+    path = had.spec(spec)
+    return Again(path, grids_of(store, chosen.keys, load_spec_file(path), path), chosen.keys), had
 
 
 def _ask_back(store: "Store") -> int:
