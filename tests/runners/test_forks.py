@@ -4,17 +4,24 @@ The server is played by a thread, so that the order of its messages is the test'
 """
 
 import json
+import os
 import signal
 import socket
 import threading
 from collections.abc import Sequence
+from itertools import repeat
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
 from toy_campaign import toy_grid
+from toy_training import ENTRY
 
+from grid.errors import SpecError
 from runners.machines import Local, Queue
+from runners.machines.forks import Forks, ServerProcess, start_interpreter
+from runners.machines.parent import GROUP_SIGNALS
 from runners.manifest import trial_lines, write_submission
 from runners.worker import Job, Outcome
 from store.layout import Layout
@@ -114,3 +121,65 @@ def test_a_worker_that_dies_while_another_is_forked_is_replaced_at_once(tmp_path
         "worker 1 died (SIGKILL)",
         "worker 2 died (SIGKILL)",
     ]
+
+
+def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -> None:
+    """From the moment its process exists; what is blocked then is dropped, and does not come later either."""
+
+    def start(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+        process = start_interpreter(control, preload)
+        for name in GROUP_SIGNALS:
+            os.kill(process.pid, name)  # type: ignore[attr-defined]
+        return process
+
+    forks = Forks(["pyarrow.parquet"], start)
+    try:
+        forked = [forks.fork(number) for number in range(3)]
+        for worker, name in zip(forked, repeat(signal.SIGUSR2), strict=False):
+            os.kill(worker.pid, name)
+            worker.pipe.send(("stop",))
+        ends: list[str] = []
+        while len(ends) < 3:
+            ends += [ended.how for ended in forks.exits()]
+        assert ends == ["exit status 0"] * 3
+    finally:
+        forks.close()
+
+
+def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path) -> None:
+    lines = [{**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))]
+    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
+    job = Job(tmp_path, "20260101T000000-000000", ENTRY)
+    with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
+        Local(2).run(job, Queue(range(2)), Turns())
+
+
+def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path) -> None:
+    machine = Local(1)
+
+    class Growing(Turns):
+        def stop_requested(self) -> bool:
+            return False
+
+        def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+            del worker, attempt, step
+            if machine.workers == 1:
+                machine.grow([None])
+            self.at_work.add(row)
+            self.most = max(self.most, len(self.at_work))
+
+        def ended(self, outcome: Outcome) -> None:
+            super().ended(outcome)
+            self.at_work.discard(outcome.row)
+
+        at_work: set[int]
+        most = 0
+
+    lines = list(trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
+    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
+    overseer = Growing()
+    overseer.at_work = set()
+    machine.run(Job(tmp_path, "20260101T000000-000000", ENTRY), Queue(range(6)), overseer)
+    assert sorted(outcome.row for outcome in overseer.outcomes) == list(range(6))
+    assert overseer.most == 2
+    assert overseer.workers == 2
