@@ -75,6 +75,9 @@ def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: 
     cancelling(campaign, Scripted(tasks), queue).trials(keys(campaign, 0, 5))
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 0, 1, 3))  # what was stays so
     assert queue.told == []
+    again = cancelling(campaign, Scripted(tasks), queue)
+    again.trials(keys(campaign, 0, 1))
+    assert again.done == []  # it was done before
 
 
 def test_a_submission_without_a_trial_left_is_called_off_as_a_whole(campaign: Campaign) -> None:

@@ -9,8 +9,9 @@ from crewed import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.cli import execute
-from runners.logs import follow
+from runners.logs import find_attempt, follow
 from store.layout import Layout
+from store.status import AttemptState, trial_state
 
 
 @pytest.fixture
@@ -127,6 +128,23 @@ def test_following_reads_every_byte_once_over_all_attempts(campaign: Campaign) -
     assert not reader.is_alive()
     assert seen.getvalue() == "0\n1\n2\n3\n4\n5\nlast of the first\nsecond\nend\n"
     assert announced == [1, 2]
+
+
+def test_what_an_attempt_writes_as_the_next_appears_is_read(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(campaign, 1, "first\n")
+    begin(campaign, 2, "second\n")
+    write_end(campaign.layout, key_of(campaign), 2)
+    follows = find_attempt(campaign.layout, key_of(campaign), 2)
+
+    def appears(layout: Layout, trial: str, attempt: int) -> AttemptState:
+        append(layout, trial, attempt, "late\n")
+        return follows
+
+    monkeypatch.setattr("runners.logs._next", appears)
+    monkeypatch.setattr("runners.logs.find_attempt", lambda layout, trial, _: trial_state(layout, trial).attempts[0])
+    assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)) == "first\nlate\nsecond\n"
 
 
 def test_following_one_attempt_ends_with_it(campaign: Campaign) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,16 +42,12 @@ def test_a_view_counts_every_trial_once(campaign: Campaign) -> None:
 
 
 def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign) -> None:
-    """Trials took 2.5 s; one runs at 30 of 60 steps after 10 s, three wait for its run: 10 + 3 x 2.5 on one slot."""
-    import os
-    import time
-
-    key = campaign.line("SSA", 0)["trial"]
-    write_start(campaign.layout, key, 1, started=time.time() - 10)
-    campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
-    os.utime(campaign.layout.heartbeat(key, 1))
-    found = look(campaign.root, Scripted())
-    assert found.left_s == pytest.approx(17.5, rel=0.1)
+    """Trials took 2.5 s; each of two is at 30 of 60 steps after 100 s, and two more wait: (200 + 2 x 2.5) / 2."""
+    for seed in (0, 1):
+        key = campaign.line("SSA", seed)["trial"]
+        write_start(campaign.layout, key, 1, started=time.time() - 100)
+        campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
+    assert look(campaign.root, Scripted()).left_s == pytest.approx(102.5, rel=0.1)
 
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
