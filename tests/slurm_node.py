@@ -13,13 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toy_training import ENTRY
+from toy_training import ENTRY, ToyTrial
 
 from grid import Grid
 from runners.machines.parent import shielded
 from runners.manifest import submission_id, trial_lines, write_grid, write_submission
 from runners.slurm.workers import WorkerRecord, read_workers
 from runners.submission import Array, ResourceClass, Submission, write_submission_record
+from runners.surroundings import Finished, Surroundings
 from runners.worker import Entry
 from store.layout import Layout
 
@@ -123,6 +124,13 @@ def to_the_end(sent: Sent, worker: int = 0, lives: int = 40, **environ: str) -> 
         assert status in (0, 85, 86), f"{statuses}, then {status}\n{out}\n{err}"
         statuses.append(status)
     return statuses
+
+
+def see(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Logs the device that its process sees, instead of training."""
+    surroundings.metrics(1, {"device": float(os.environ["CUDA_VISIBLE_DEVICES"])})
+    time.sleep(trial.execution.step_s)
+    return Finished(1, stopped=False, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
 
 
 def plain(found: Mapping[str, Any]) -> dict[str, Any]:

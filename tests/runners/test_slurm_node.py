@@ -348,8 +348,13 @@ def _only(root: Path) -> str:
 
 
 def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM, resources={"gpus": 2, "per_gpu": 1})
+    entry = replace(ENTRY, train="slurm_node:see")
+    sent = send(tmp_path, toy_grid(step_s=0.2), entry=entry, resources={"gpus": 2, "per_gpu": 1})
     assert ended(sent.start(CUDA_VISIBLE_DEVICES="4,7"))[0] == 0
+    seen = {trial: str(round(value)) for trial, _, name, value in tables(tmp_path)["metric"] if name == "device"}
+    assert seen == {
+        state.attempts[0].start["trial"]: state.attempts[0].start["place"]["devices"] for state in states(sent)
+    }
     devices = [state.attempts[0].start["place"]["devices"] for state in states(sent)]
     assert set(devices) == {"4", "7"}
     (record,) = sent.records()

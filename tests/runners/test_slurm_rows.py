@@ -1,5 +1,6 @@
 """Rows of worker tasks: each is somebody's, none is forgotten, and files are not looked at for nothing."""
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -229,6 +230,10 @@ def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path
         path = layout.start(again.key(row), 1)
         write_json(path, {**_read(path), "submission": SUBMISSION})
     assert again.look(at["ok"]) == again.look(at["raises"]) == DONE
+    first = layout.attempt(again.key(at["raises"]), 1)
+    shutil.copytree(first, first.with_name("002"))
+    write_json(first.with_name("002") / "start.json", {**_read(first / "start.json"), "submission": "another"})
+    assert again.look(at["raises"]) == FREE  # the latest failure is not of this submission
     assert outlook(layout).memory_bytes(at.values(), gpu=False)
     assert outlook(layout).memory_bytes(at.values(), gpu=True) is None
 
@@ -294,7 +299,12 @@ def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Pat
     purse = Purse(layout, SUBMISSION, 3.0, "gpuh", clock)
     write_worker(layout, RECORD)
     assert not purse.empty()
-    write_worker(layout, replace(RECORD, worker=4, left="done"))
+    done = replace(RECORD, worker=4, left="done", seconds=600.0)
+    write_worker(layout, done)
+    clock.now += 61
+    assert not purse.empty()
+    worker_path(layout, done).write_text("never read again")
+    write_worker(layout, replace(RECORD, seconds=3600 + 1200.0))
     assert not purse.empty()
     clock.now += 61
     assert purse.empty()
