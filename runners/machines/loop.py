@@ -21,6 +21,9 @@ from runners.worker import Job, Worker
 TELL_EVERY_S = 0.2
 """Progress is told this often at most."""
 
+TENSORS_OF_DEVICE = 0.9
+"""Of a device that several workers share; the rest is what CUDA itself takes for each of them."""
+
 _EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
 
 
@@ -66,7 +69,7 @@ def _limit_memory(share: float) -> None:
     """Keep this process from taking the memory of its neighbours on the device."""
     torch = sys.modules.get("torch")
     if share < 1 and torch is not None and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(share)
+        torch.cuda.set_per_process_memory_fraction(TENSORS_OF_DEVICE * share)
 
 
 @final

@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from runners.machines.loop import TENSORS_OF_DEVICE, _limit_memory
 
 ORPHAN = """
 from multiprocessing.connection import Pipe
@@ -32,3 +35,12 @@ def test_a_worker_that_nobody_listens_to_leaves_without_a_word(before: str, doin
     script = ORPHAN.format(before=before, doing=doing)
     said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (1, "", "")
+
+
+def test_workers_that_share_a_device_have_equal_parts_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    for share in (1.0, 0.5, 0.25):
+        _limit_memory(share)
+    assert limits == [TENSORS_OF_DEVICE / 2, TENSORS_OF_DEVICE / 4]  # one alone has all there is
