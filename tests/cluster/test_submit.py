@@ -1,0 +1,282 @@
+"""Submitted to a real cluster: trained once, whatever becomes of the workers; refusals as SLURM really words them."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.cluster import Cluster, wait_for
+from toy_campaign import run_quietly, tables
+from toy_training import ENTRY
+
+from grid import Grid
+from grid.errors import EnvironmentProblem, SpecError
+from runners.run import RunResult
+from runners.scheduler_news import Slurm as Scheduler
+from runners.slurm.arrays import worker_log
+from runners.slurm.follow import Following
+from runners.slurm.queue import TaskState, accounted, queued, throttle
+from runners.slurm.spec import Slurm
+from runners.slurm.submit import Queued, SubmitOptions, Submitter
+from runners.slurm.workers import WorkerRecord, read_workers
+from runners.specfile import load_spec_file
+from store.layout import Layout
+
+TESTS = Path(__file__).parent.parent
+CPU = Slurm(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
+LISTEN = "(while [ ! -e {place}/order ]; do sleep 0.1; done; kill $(cat {place}/order); rm {place}/order) &"
+SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid({arguments})\n"
+
+
+@pytest.fixture(autouse=True)
+def _toys_are_found_on_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
+
+
+class Run:
+    """A campaign of toys and what was submitted of it."""
+
+    def __init__(self, place: Path, arguments: str = "", request: Slurm = CPU, **options: Any) -> None:
+        self.root = place / "campaign"
+        spec = place / "toys.py"
+        spec.write_text(SPEC.format(arguments=arguments))
+        self.grid: Grid = load_spec_file(spec)["toy"]
+        chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
+        self.submitter = Submitter(self.root, [self.grid], request, Scheduler(), chosen)
+        self.layout = Layout(self.root.resolve())
+        self.queued: Queued | None = None
+
+    def submit(self) -> "Run":
+        self.queued = self.submitter.submit(lambda _: None)
+        return self
+
+    @property
+    def record(self) -> Any:
+        assert self.queued is not None
+        assert self.queued.record is not None
+        return self.queued.record
+
+    @property
+    def job(self) -> int:
+        return int(self.record.jobs[0])
+
+    def tasks(self) -> tuple[TaskState, ...]:
+        answer = queued(self.record.jobs)
+        assert answer.problem is None
+        return answer.rows
+
+    def workers(self) -> list[WorkerRecord]:
+        return read_workers(self.layout, self.record.submission)
+
+    def training(self) -> bool:
+        """Whether a worker is in the middle of a trial."""
+        return any(path.stat().st_size > 0 for path in self.layout.trials.glob("*/*/*/heartbeat"))
+
+    def send(self, sent: str, place: Path) -> None:
+        """Send a signal to the one worker alone, from its node; its set-up is `LISTEN`."""
+        wait_for(self.workers, "the record of a worker")
+        (place / "order.tmp").write_text(f"-{sent} {self.workers()[-1].pid}")
+        (place / "order.tmp").rename(place / "order")
+
+    def wait(self) -> RunResult:
+        assert self.queued is not None
+        following = Following(self.submitter.survey, self.queued.draft.wanted, [self.record.submission], Scheduler())
+        following.until_over(look_every_s=0.3, ask_every_s=1.0)
+        return following.result(self.submitter.survey, self.record.submission)
+
+    def over(self) -> bool:
+        return not self.tasks()
+
+    def said(self, job: str) -> str:
+        return worker_log(self.layout, self.record.submission, job).read_text()
+
+
+def same_as_local(run: Run, place: Path) -> bool:
+    run_quietly(place / "local", run.grid)
+    mine, local = tables(run.root), tables(place / "local")
+    mine.pop("trial"), local.pop("trial")  # specs say where they ran
+    return mine == local
+
+
+def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.submit()
+    assert run.record.jobs == [run.job]
+    result = run.wait()
+    assert (result.ok, result.failed, result.stopped) == (6, 0, 0), run.said(f"{run.job}_0")
+    wait_for(run.over, "the workers to leave")
+    assert {each.left for each in run.workers()} == {"done"}
+    assert same_as_local(run, tmp_path)
+
+
+def test_what_was_submitted_is_trained_whatever_is_edited_afterwards(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")
+    try:
+        run = Run(tmp_path).submit()
+        (tmp_path / "toys.py").write_text("raise RuntimeError('edited')\n")
+    finally:
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
+    assert run.wait().ok == 6
+
+
+def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "fates=['ok', 'raises']", CPU.changed(workers=1)).submit()
+    result = run.wait()
+    assert (result.ok, result.failed) == (6, 6)
+    wait_for(run.over, "the workers to leave")
+    wait_for(lambda: [each.state for each in accounted([run.job]).rows] == ["FAILED"], "its account")
+    assert accounted([run.job]).rows[0].exit_code == 86
+
+
+@pytest.mark.parametrize("sent", ["USR2", "TERM"])
+def test_a_worker_that_is_told_to_leave_is_queued_again_and_goes_on(
+    cluster: Cluster, tmp_path: Path, sent: str
+) -> None:
+    run = Run(tmp_path, "step_s=0.2, seeds=(0,)", CPU.changed(workers=1)).submit()
+    wait_for(run.training, "training")
+    cluster.run("scancel", f"--signal={sent}", f"{run.job}_0")
+    result = run.wait()
+    assert (result.ok, result.stopped) == (2, 0), run.said(f"{run.job}_0")
+    assert "queued again: it has saved" in run.said(f"{run.job}_0")
+    assert [each.restarts for each in run.workers()] == [0, 1]
+    assert same_as_local(run, tmp_path)
+
+
+def test_at_its_time_limit_a_worker_saves_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    """One trial longer than the limit: only checkpoints take it to its end."""
+    run = Run(tmp_path, "step_s=0.5, steps=70, seeds=(0,)", CPU.changed(workers=2, time="1m", signal_s=30)).submit()
+    assert run.wait().ok == 2, run.said(f"{run.job}_0")
+    assert any(each.left in ("time", "signal") for each in run.workers())
+    assert max(each.restarts for each in run.workers()) >= 1
+    assert same_as_local(run, tmp_path)
+
+
+def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "step_s=0.2, steps=1000, seeds=(0,)", CPU.changed(workers=1)).submit()
+    wait_for(run.training, "training")
+    cluster.run("scancel", str(run.job))
+    wait_for(run.over, "the job to end")
+    assert "not queued again" in run.said(f"{run.job}_0")
+    wait_for(lambda: [each.state for each in accounted([run.job]).rows] == ["CANCELLED"], "its account")
+    result = run.wait()
+    assert (result.ok, result.stopped) == (0, 2)
+
+
+def test_a_worker_that_is_killed_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
+    request = CPU.changed(workers=1, setup=(LISTEN.format(place=tmp_path),))
+    run = Run(tmp_path, "step_s=0.2, seeds=(0,), checkpoint_s=1.0", request).submit()
+    wait_for(run.training, "training")
+    run.send("KILL", tmp_path)
+    assert run.wait().ok == 2, run.said(f"{run.job}_0")
+    assert "the worker died with status 137" in run.said(f"{run.job}_0")
+    assert same_as_local(run, tmp_path)
+
+
+def test_a_controller_that_is_away_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    request = CPU.changed(workers=1, setup=(LISTEN.format(place=tmp_path),))
+    run = Run(tmp_path, "step_s=0.2, seeds=(0,)", request).submit()
+    wait_for(run.training, "training")
+    with away(cluster):
+        run.send("USR2", tmp_path)
+        wait_for(lambda: "the controller does not answer" in run.said(f"{run.job}_0"), "the question to fail")
+    assert run.wait().ok == 2
+    assert same_as_local(run, tmp_path)
+
+
+class away:  # noqa: N801
+    """The controller is stopped."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> None:
+        self._cluster._machines.pop("slurmctld").end()
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster._start_controller()
+        wait_for(lambda: self._cluster.state("n1") in {"idle", "mix", "alloc"}, "the controller")
+
+
+def test_a_node_that_refuses_is_left_for_another(cluster: Cluster, tmp_path: Path) -> None:
+    setup = ("[ $SLURMD_NODENAME != n1 ] || { echo 'no module here' >&2; exit 3; }",)
+    run = Run(tmp_path, "seeds=(0,)", CPU.changed(workers=1, setup=setup)).submit()
+    assert run.wait().ok == 2
+    assert {each.node for each in run.workers()} == {"n2"}
+    assert "no module here" in run.said(f"{run.job}_0")
+    assert "kept away from it" in run.said(f"{run.job}_0")
+
+
+def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
+    request = CPU.changed(workers=1)
+    first, second = Run(tmp_path, "step_s=0.05", request), Run(tmp_path, "step_s=0.05", request)
+    done: list[Queued] = []
+    threads = [
+        threading.Thread(target=lambda each=each: done.append(each.submitter.submit(lambda _: None)))
+        for each in (first, second)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    records = [each.record for each in done if each.record is not None]
+    assert len(records) == 1
+    first.queued = next(each for each in done if each.record is not None)
+    assert first.wait().ok == 6
+    attempts = [first.layout.attempts(key) for key in first.layout.trial_keys()]
+    assert attempts == [[1]] * 6
+
+
+def test_arrays_are_throttled_together(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "step_s=0.05", CPU.changed(workers=4, max_parallel=1)).submit()
+    assert throttle(run.job, 1)
+    assert "ArrayTaskThrottle=1" in cluster.run("scontrol", "show", "job", str(run.job))
+    assert run.wait().ok == 6
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "words"),
+    [
+        ({"partition": "moon"}, SpecError, "partitions here: debug, preempt, short, urgent"),
+        ({"account": "moon"}, SpecError, "your accounts: research, .*small"),
+        ({"qos": "moon"}, SpecError, "QOS here: few, normal"),
+        ({"partition": "short"}, SpecError, "partition short allows 5 min"),
+        ({"gpus": 1, "gpu_type": "h100"}, SpecError, "no GPU of type 'h100'; it has toy"),
+        ({"gpus": 3}, SpecError, "has 2 GPUs, and a worker is to have 3"),
+        ({"cpus": 9}, SpecError, "has 2 cores, and a worker is to have 9"),
+        ({"mem": "1T"}, SpecError, "MiB of memory"),
+        ({"constraint": "moon"}, SpecError, "no node has what --constraint asks for"),
+        ({"exclude": "moon"}, SpecError, "--exclude names a node that does not exist"),
+        ({"extra": {"reservation": "moon"}}, SpecError, "the reservation does not exist"),
+        ({"extra": {"moon": "full"}}, SpecError, "names an option that sbatch does not have"),
+    ],
+)
+def test_what_is_not_there_is_said_and_nothing_is_left(
+    cluster: Cluster, tmp_path: Path, request_: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    run = Run(tmp_path, "", CPU.changed(**request_))
+    with pytest.raises(kind, match=words):
+        run.submit()
+    assert not run.root.exists()
+    assert cluster.run("squeue", "-h") == ""
+
+
+def test_an_account_that_takes_few_jobs_gets_as_many_workers(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "seeds=range(5)", CPU.changed(workers=10, account="small")).submit()
+    assert run.record.classes[0].workers == 4
+    assert run.wait().ok == 10
+
+
+def test_a_controller_that_is_away_is_said_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    with away(cluster), pytest.raises(EnvironmentProblem, match="wait for its controller"):
+        Run(tmp_path)
+    assert not (tmp_path / "campaign").exists()
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """What workers said belongs to the report of a test."""
+    yield
+    for path in sorted(tmp_path.glob("campaign/submissions/*/logs/*")):
+        print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
