@@ -6,6 +6,7 @@ The index beside a manifest holds the byte offset of each line, so a worker read
 import json
 import mmap
 import os
+import re
 import secrets
 import struct
 import time
@@ -26,6 +27,8 @@ from store.files import (
     write_json,
 )
 from store.layout import Layout
+
+_KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 
 
 def submission_id() -> str:
@@ -69,25 +72,35 @@ def _says(path: Path, record: Mapping[str, Any]) -> bool:
         return False
 
 
-def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Lines `numbers` (ascending, counted from 0) of the file `path`.
+def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
+    """Lines `numbers` (ascending, counted from 0) of the file `path`, as they are.
 
     Raises:
-        StoreError: it has fewer lines, or one of them is not whole.
+        StoreError: it has fewer lines.
     """
     wanted = iter(numbers)
     following = next(wanted, None)
     with path.open("rb") as file:
         for number, data in enumerate(file):
             if number == following:
-                yield parse_object(data, f"{path}, line {number + 1}")
+                yield data
                 following = next(wanted, None)
     if following is not None:
         raise StoreError(f"{path} ends before line {following + 1}; run the same command again")
 
 
-def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Publish the manifest of a submission and its index, complete, under its name.
+def trial_of(line: bytes, where: str) -> str:
+    """The key of the trial that a line is about. Lines begin with it, so only one that is not like that is parsed.
+
+    Raises:
+        StoreError: the line is not whole; `where` names its place.
+    """
+    found = _KEY.match(line)
+    return found[1].decode() if found and line.endswith(b"}\n") else str(parse_object(line, where)["trial"])
+
+
+def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
+    """Publish the manifest of a submission and its index, complete, under its name; lines that are bytes are copied.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
@@ -104,7 +117,7 @@ def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[st
         raise environment_problem("write", place, error) from error
 
 
-def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> list[int]:
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list[int]:
     """Stream `lines` to `path` atomically; a file with the same bytes keeps its age. Returns each line's offset."""
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
@@ -114,7 +127,7 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> list[int]:
     try:
         with draft.open("xb") as file:
             for line in lines:
-                data = json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+                data = line if isinstance(line, bytes) else _encoded(line)
                 offsets.append(at)
                 at += file.write(data)
                 digest.update(data)
@@ -128,6 +141,10 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> list[int]:
     finally:
         draft.unlink(missing_ok=True)
     return offsets
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _holds(path: Path, size: int, digest: bytes) -> bool:
@@ -172,4 +189,15 @@ class Manifest:
         Raises:
             StoreError: it is not whole.
         """
-        return parse_object(self._lines[self._offsets[row] : self._offsets[row + 1]], f"{self._path}, row {row}")
+        return parse_object(self._bytes(row), f"{self._path}, row {row}")
+
+    def trial(self, row: int) -> str:
+        """The key of the trial in row `row`; much cheaper than the whole line.
+
+        Raises:
+            StoreError: the row is not whole.
+        """
+        return trial_of(self._bytes(row), f"{self._path}, row {row}")
+
+    def _bytes(self, row: int) -> bytes:
+        return self._lines[self._offsets[row] : self._offsets[row + 1]]

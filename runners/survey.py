@@ -10,7 +10,7 @@ from grid import Grid
 from grid.errors import StoreError
 from runners.cells import Cells
 from runners.code import ran_other_code
-from runners.manifest import read_lines, trial_lines, write_grid
+from runners.manifest import read_lines, trial_lines, trial_of, write_grid
 from store.layout import Layout
 from store.status import Status, trial_state
 
@@ -71,14 +71,15 @@ class Survey:
     def _counts(self) -> Counter[Status]:
         return Counter(found.status for found in self.trials)
 
-    def lines(self, wanted: Sequence[Surveyed]) -> Iterator[dict[str, Any]]:
+    def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
         """The trial lines of `wanted`, read back from the published grids; their order is that of `wanted`."""
         lines = (line for name, numbers in _runs(wanted) for line in read_lines(self.layout.grid_trials(name), numbers))
         for found, line in zip(wanted, lines, strict=True):
-            if line["trial"] != found.key:
+            key = trial_of(line, f"{self.layout.grid_trials(found.grid)}, line {found.line + 1}")
+            if key != found.key:
                 raise StoreError(
                     f"grid {found.grid!r} was planned anew by another run while this one began: line "
-                    f"{found.line + 1} is trial {line['trial']} and not {found.key}; run the same command again"
+                    f"{found.line + 1} is trial {key} and not {found.key}; run the same command again"
                 )
             yield line
 

@@ -44,7 +44,7 @@ def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Sche
     for crew in crews:
         rows = _live_rows(crew, notes)
         manifest = Manifest(layout, crew.record.submission) if rows else None
-        keys = (str(manifest.line(row)["trial"]) for row in rows) if manifest is not None else ()
+        keys = (manifest.trial(row) for row in rows) if manifest is not None else ()
         taken = {key for key in keys if key in by_key and _takes(layout, crew, by_key[key])} - found.trials
         if taken:
             found.submissions[crew.record.submission] = len(taken)

@@ -39,6 +39,7 @@ def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None
     manifest = Manifest(layout, submission)
     assert len(manifest) == len(lines)
     assert [manifest.line(row) for row in reversed(range(len(lines)))] == lines[::-1]
+    assert [manifest.trial(row) for row in range(len(lines))] == [line["trial"] for line in lines]
     offsets = layout.manifest_index(submission).read_bytes()
     assert len(offsets) == 8 * len(lines)
     assert struct.unpack_from("<Q", offsets, 8)[0] == layout.manifest(submission).read_bytes().index(b"\n") + 1
@@ -73,6 +74,8 @@ def test_a_damaged_row_is_refused_and_the_others_are_read(layout: Layout) -> Non
     manifest = Manifest(layout, submission)
     with pytest.raises(StoreError, match="row 0"):
         manifest.line(0)
+    with pytest.raises(StoreError, match="row 0"):
+        manifest.trial(0)
     assert manifest.line(1)["seed"] == 0
 
 
@@ -93,7 +96,7 @@ def test_chosen_lines_are_read_back(layout: Layout) -> None:
     grid = toy_grid()
     lines = list(trial_lines(grid))
     write_grid(layout, grid, lines)
-    assert list(read_lines(layout.grid_trials("toy"), [1, 4])) == [lines[1], lines[4]]
+    assert [json.loads(line) for line in read_lines(layout.grid_trials("toy"), [1, 4])] == [lines[1], lines[4]]
     with pytest.raises(StoreError, match="ends before line 100"):
         list(read_lines(layout.grid_trials("toy"), [0, 99]))
 
