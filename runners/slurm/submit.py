@@ -22,6 +22,7 @@ from runners.manifest import submission_id, trial_lines, write_grid, write_submi
 from runners.scheduler_news import Scheduler
 from runners.slurm import shares
 from runners.slurm.arrays import Arrays, Task, job_name, logs, require_commands
+from runners.slurm.avoided import avoided, nodes_that_lost
 from runners.slurm.checks import partition_of, require_allowed
 from runners.slurm.classes import Demands, Group
 from runners.slurm.elsewhere import Elsewhere, half_submitted, queued_elsewhere
@@ -116,7 +117,7 @@ class Submitter:
     ) -> None:
         require_commands()
         self.layout = Layout(Path(root).resolve())
-        self._slurm = _with_environment(slurm)
+        self._asked = self._slurm = _with_environment(slurm)
         self._grids = list(grids)
         self._options = options
         self.scheduler = scheduler
@@ -127,6 +128,7 @@ class Submitter:
         self.survey = survey(self.layout, self._grids, cells, retry=options.retry, again=options.again)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
+        self._lost = nodes_that_lost(self.layout, self._wanted)
         self._packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         require_room(self.layout.root)
@@ -148,14 +150,23 @@ class Submitter:
         left = [trial for trial in self._wanted if trial.key not in elsewhere.trials]
         groups = self._demands.groups(self.layout, left)
         require_allowed(self._slurm, [group.resources for group in groups], self._limits)
+        remarks = self._avoid(groups)
         submission = submission_id()
         sizes, notes = self._sizes(groups)
         classes, at_once = self._classes(groups, sizes)
         if self._slurm.max_parallel is not None and len(at_once) > self._slurm.max_parallel:
             notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
-        notes = [*self._remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
+
+    def _avoid(self, groups: Sequence[Group]) -> list[str]:
+        """Keep workers away from nodes that lost trials."""
+        places = [partition_of(group.resources.partition, self._limits) for group in groups]
+        nodes, remarks = avoided(self._lost, places)
+        exclude = ",".join(filter(None, (self._asked.exclude, *nodes)))
+        self._slurm = self._asked.changed(exclude=exclude or None)
+        return remarks
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Workers of every class, and why they are not as many as asked."""

@@ -342,6 +342,32 @@ def test_trials_that_ran_out_of_memory_are_given_more(tmp_path: Path, slurm: Pre
         submitter(root, CPU.changed(oom="bigger"), grid=grid, retry=True).draft()
 
 
+def lose(layout: Layout, key: str, node: str) -> None:
+    """The trial's attempt was on a node that is gone."""
+    start = {
+        "schema": 1, "trial": key, "attempt": 1, "submission": "20260101T000000-000000", "worker": 0, "host": node,
+        "pid": 1, "pid_started": 1, "started": 1.0, "heartbeat_s": 1.0, "place": {"node": node},
+    }  # fmt: skip
+    layout.attempt(key, 1).mkdir(parents=True)
+    layout.start(key, 1).write_text(json.dumps(start))
+    layout.heartbeat(key, 1).touch()
+    os.utime(layout.heartbeat(key, 1), (1.0, 1.0))
+
+
+def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
+    keys = [trial.key for trial in submitter(root, gpu).survey.trials]
+    lose(Layout(root), keys[0], "g1")
+    draft = submitter(root, gpu).draft()
+    assert "#SBATCH --exclude=g9,g1\n" in draft.scripts[0].text
+    assert draft.notes == ("trials were lost on g1 (1); no worker is sent there this time",)
+    lose(Layout(root), keys[1], "g2")
+    draft = submitter(root, gpu).draft()
+    assert "#SBATCH --exclude=g9\n" in draft.scripts[0].text
+    assert "too many nodes" in draft.notes[0]
+
+
 def test_a_budget_is_recorded(tmp_path: Path, slurm: PretendSlurm) -> None:
     found = submit(tmp_path / "campaign", budget=budget_hours("40cpuh")).record
     assert found is not None
