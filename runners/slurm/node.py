@@ -13,7 +13,7 @@ The signals that end its time are heard from here on, before anything that takes
 
 import sys
 
-from runners.slurm.signals import listen
+from runners.slurm.signals import ignore, listen
 
 
 def main() -> int:
@@ -23,7 +23,10 @@ def main() -> int:
     from runners.slurm.supervisor import supervise
 
     root, submission, index, first = sys.argv[1:]
-    return supervise(Task(root, submission, int(index), int(first)), heard)
+    try:
+        return supervise(Task(root, submission, int(index), int(first)), heard)
+    finally:
+        ignore()
 
 
 if __name__ == "__main__":

@@ -33,3 +33,9 @@ def listen() -> Heard:
         signal.signal(name, heard.note)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return heard
+
+
+def ignore() -> None:
+    """Hear nothing more: an interpreter that ends gives up its handlers, and a late signal would change its status."""
+    for name in SIGNALS:
+        signal.signal(name, signal.SIG_IGN)
