@@ -1,0 +1,228 @@
+"""Misfortune for a campaign on the test cluster: what it is made of, whom it hits, and what is left to see of it.
+
+Which misfortune comes when and which of those who could be hit is hit is drawn with a seed. It comes as the campaign
+gets on, so a slow machine has as much of it as a fast one.
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, final
+
+from cluster.cluster import Cluster, wait_for
+
+from runners.slurm.queue import TaskState, queued, requeue
+from store.layout import Layout
+from store.status import trial_state
+
+Role = str
+ROLES = ("worker", "server", "supervisor")
+SIGNALS = {name: int(getattr(signal, f"SIG{name}")) for name in ("TERM", "USR2", "KILL")}
+
+SIGNALLED = (
+    ["KILL worker"] * 8
+    + ["TERM worker"] * 3
+    + ["USR2 worker"] * 2
+    + ["KILL server"] * 2
+    + ["TERM server", "USR2 server"]
+    + ["KILL supervisor"] * 3
+    + ["TERM supervisor"] * 2
+    + ["USR2 supervisor"] * 2
+)
+REQUEUED = ["requeue"] * 2 + ["urgent"]
+MOST_LOST = 2
+"""A trial that lost so many attempts is left alone: deaths without a step gained fail it, as they should."""
+PATIENCE_S = 120.0
+
+
+class Process(NamedTuple):
+    """A python process of a task."""
+
+    role: Role
+    pid: int
+    node: str
+    inner: int
+    """Its number on its node."""
+
+
+def plan(chance: random.Random) -> list[str]:
+    """All that is to happen, in order; the controller restarts while all nodes are there, as it waits for them."""
+    events = SIGNALLED + REQUEUED
+    chance.shuffle(events)
+    third = len(events) // 3
+    fails = chance.randrange(third, 2 * third)
+    events[fails + third : fails + third] = ["heal"]
+    events[fails:fails] = ["fail"]
+    restarts = chance.choice([*range(1, fails), *range(fails + third + 2, len(events))])
+    return [*events[:restarts], "restart", *events[restarts:]]
+
+
+@final
+@dataclass
+class Chaos:
+    """What happens to the campaign `root` on `cluster`, whose jobs are `jobs`."""
+
+    cluster: Cluster
+    root: Path
+    jobs: list[int]
+    seed: int
+    said: list[str] = field(default_factory=list)
+    hits: Counter[str] = field(default_factory=Counter)
+    preempted: set[str] = field(default_factory=set)
+    """Tasks that had to leave, for others or for no reason."""
+    failed_node: str | None = None
+
+    def __post_init__(self) -> None:
+        self.layout = Layout(self.root)
+        self._chance = random.Random(f"chaos {self.seed}")
+        self._left = plan(self._chance)
+        self._planned = len(self._left)
+        self._began = time.monotonic()
+        self._healed = True
+
+    @property
+    def over(self) -> bool:
+        """Whether all has happened."""
+        return not self._left
+
+    def advance(self, done: float) -> None:
+        """Let happen what is due when the part `done` of the trials is complete."""
+        while self._left and done >= 0.9 * (self._planned - len(self._left)) / self._planned:
+            event = next(filter(self._possible, self._left), None)
+            if event is None:
+                return
+            self._left.remove(event)
+            what, _, whom = event.partition(" ")
+            told = self._signal(what, whom) if whom else getattr(self, f"_{what}")()
+            self.hits[event] += 1
+            self.note(f"{event}: {told}")
+
+    def note(self, text: str) -> None:
+        """Something for the history."""
+        self.said.append(f"{time.monotonic() - self._began:7.1f} s  {text}")
+
+    def finish(self) -> None:
+        """What is broken is repaired, if the campaign was over before it could be."""
+        if not self._healed and self.failed_node is not None:
+            self.cluster.heal(self.failed_node)
+
+    # What may happen:
+
+    def _signal(self, name: str, role: Role) -> str:
+        found: list[Process] = []
+
+        def somebody() -> bool:
+            found[:] = [each for each in self.processes() if each.role == role and self._may_hit(each, name)]
+            return bool(found)
+
+        wait_for(somebody, f"a {role} to hit with {name}", PATIENCE_S)
+        hit = self._chance.choice(found)
+        try:
+            os.kill(hit.pid, SIGNALS[name])
+        except ProcessLookupError:
+            return self._signal(name, role)
+        trial = self._training(hit)
+        return f"{hit.node}, process {hit.inner}" + (f", training {trial[0][:8]} attempt {trial[1]}" if trial else "")
+
+    def _requeue(self) -> str:
+        task = self._chance.choice(self._running())
+        if not requeue(task.id):
+            return self._requeue()
+        self.preempted.add(str(task.id))
+        return f"{task.id} on {task.node}"
+
+    def _urgent(self) -> str:
+        node = self._chance.choice(self._running()).node
+        hit = [str(task.id) for task in self._running() if task.node == node]
+        self.preempted |= set(hit)
+        job = self.cluster.submit("true", "-p", "urgent", "-w", node, f"-c{self.cluster.shape.cpus}", "-o", "/dev/null")
+        return f"job {job} wants {node}, where {', '.join(hit)} ran"
+
+    def _restart(self) -> str:
+        self.cluster.restart_controller()
+        return "the controller is back"
+
+    def _fail(self) -> str:
+        training = Counter(each.node for each in self.processes() if self._training(each) is not None)
+        self.failed_node = self._chance.choice(sorted(training))
+        self._healed = False
+        self.cluster.fail(self.failed_node)
+        return f"{self.failed_node}, where {training[self.failed_node]} trained"
+
+    def _heal(self) -> str:
+        assert self.failed_node is not None
+        self.cluster.heal(self.failed_node)
+        self._healed = True
+        return self.failed_node
+
+    def _possible(self, event: str) -> bool:
+        """A node returns when it was missed; a controller that restarts waits for all nodes."""
+        if event == "heal":
+            return not self._healed and self.cluster.state(str(self.failed_node)).startswith("down")
+        return event != "restart" or self._healed
+
+    # Who there is:
+
+    def processes(self) -> list[Process]:
+        """The python processes of all tasks, in an order that does not depend on their numbers."""
+        parents: dict[int, tuple[int, list[str]]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                text = stat.read_text()
+                command = stat.with_name("cmdline").read_bytes().decode().split("\0")
+            except (OSError, UnicodeDecodeError):
+                continue
+            parents[int(stat.parent.name)] = int(text[text.rindex(")") + 1 :].split()[1]), command
+        roles: dict[int, Role] = {}
+        for pid, (_, command) in parents.items():
+            if command[1:4] == ["-u", "-m", "runners.slurm.node"] and str(self.root) in command:
+                roles[pid] = "supervisor"
+        for above, role in (("supervisor", "server"), ("server", "worker")):
+            upper = {pid for pid, found in roles.items() if found == above}
+            for pid, (parent, command) in parents.items():
+                if parent in upper and any("runners.machines.server" in word for word in command):
+                    roles[pid] = role
+        return sorted(self._described(roles), key=lambda each: (each.role, each.node, each.inner))
+
+    def _described(self, roles: dict[int, Role]) -> Iterator[Process]:
+        for pid, role in roles.items():
+            place = Path("/proc") / str(pid)
+            try:
+                environment = (place / "environ").read_bytes().decode(errors="replace").split("\0")
+                numbers = next(line for line in (place / "status").read_text().splitlines() if line[:6] == "NSpid:")
+            except (OSError, StopIteration):
+                continue
+            node = next((word[16:] for word in environment if word.startswith("SLURMD_NODENAME=")), "?")
+            yield Process(role, pid, node, int(numbers.split()[-1]))
+
+    def _training(self, process: Process) -> tuple[str, int] | None:
+        for key in self.layout.trial_keys():
+            for found in trial_state(self.layout, key, lambda *_: True).attempts:
+                place = found.start.get("place") or {}
+                if found.end is None and (place.get("node"), found.start["pid"]) == (process.node, process.inner):
+                    return key, found.attempt
+        return None
+
+    def _may_hit(self, process: Process, name: str) -> bool:
+        if name != "KILL" or process.role != "worker":
+            return True
+        training = self._training(process)
+        if training is None:
+            return False
+        attempts = trial_state(self.layout, training[0], lambda *_: False).attempts
+        return sum(found.end is None for found in attempts) <= MOST_LOST
+
+    def _running(self) -> list[TaskState]:
+        found: list[TaskState] = []
+
+        def some() -> bool:
+            found[:] = [task for task in queued(self.jobs).rows if task.state == "RUNNING"]
+            return bool(found)
+
+        wait_for(some, "a task that runs", PATIENCE_S)
+        return sorted(found)

@@ -1,0 +1,131 @@
+"""What must hold of a campaign whatever happened to it, and its history for whom it does not hold for."""
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cluster.chaos_training import CHECKPOINT_S, diary
+from cluster.cluster import Cluster
+
+from runners.manifest import Manifest
+from runners.slurm.arrays import logs
+from runners.slurm.workers import read_workers
+from store.layout import Layout
+from store.status import AttemptState, trial_state
+from store.store import Store
+
+
+def planned(layout: Layout) -> list[str]:
+    """Keys of all trials that were submitted."""
+    found = [Manifest(layout, submission) for submission in layout.submission_ids()]
+    return [manifest.line(row)["trial"] for manifest in found for row in range(len(manifest))]
+
+
+def complete(layout: Layout) -> int:
+    """How many trials have an attempt that is ok."""
+    return sum(trial_state(layout, key, lambda *_: False).status == "ok" for key in planned(layout))
+
+
+def broken(layout: Layout, steps: Path) -> list[str]:
+    """Laws that do not hold, each with the trial in question; `steps` is where the diaries are."""
+    return [f"{key[:8]}: {what}" for key in planned(layout) for what in _broken(layout, steps, key)]
+
+
+def _broken(layout: Layout, steps: Path, key: str) -> Iterator[str]:
+    attempts = trial_state(layout, key, lambda *_: False).attempts
+    ended = [(found.end or {}).get("status") for found in attempts]
+    if ended.count("ok") != 1 or ended[-1] != "ok" or "failed" in ended:
+        yield f"its attempts ended with {ended}"
+    for before, after in pairwise(attempts):
+        yield from _broken_between(before, after)
+        yield from _wasted(steps, key, before.attempt, after)
+
+
+def _broken_between(before: AttemptState, after: AttemptState) -> Iterator[str]:
+    """The later attempt goes on where the earlier one said that it stopped, and never further back than it began."""
+    resumed, began = _step(after), _step(before)
+    if resumed < began:
+        yield f"attempt {before.attempt} began at {began}, and attempt {after.attempt} at {resumed}"
+    if before.end is not None and before.end["status"] == "stopped" and resumed != before.end["step"]:
+        yield f"attempt {before.attempt} saved {before.end['step']}, and attempt {after.attempt} began at {resumed}"
+
+
+def _step(found: AttemptState) -> int:
+    return int((found.start["resumed_from"] or {"step": 0})["step"])
+
+
+def _wasted(steps: Path, key: str, before: int, after: AttemptState) -> Iterator[str]:
+    """The later attempt begins when the earlier one is over, and repeats no more than a checkpoint interval of it.
+
+    A checkpoint is looked for after each step, so all lost steps but the last were made less than an interval after
+    the last checkpoint; and what was saved is found.
+    """
+    lines, following = diary(steps, key, before), diary(steps, key, after.attempt)
+    if lines and following and following[0].at < lines[-1].at:
+        late = sum(line.at > following[0].at for line in lines)
+        yield f"attempt {before} wrote {late} lines after attempt {after.attempt} had begun"
+    resumed = _step(after)
+    kept = [line for line in lines if line.what != "step"]
+    if kept and resumed < kept[-1].step:
+        yield f"attempt {before} saved {kept[-1].step}, and attempt {after.attempt} began at {resumed}"
+    lost = [line for line in lines if line.what == "step" and line.step > resumed]
+    if kept and len(lost) > 1 and lost[-2].at - kept[-1].at >= CHECKPOINT_S:
+        seconds = lost[-1].at - kept[-1].at
+        yield f"attempt {before} lost {len(lost)} steps, {seconds:.2f} s; an interval is {CHECKPOINT_S:g} s"
+
+
+def recorded_again(root: Path) -> int:
+    """Rows in the database that another attempt has recorded too; only one of them counts."""
+    with Store.open(root) as store:
+        (found,) = store.sql("SELECT count(*) - count(DISTINCT (trial, step, name)) FROM metric").rows()
+    return int(found[0])
+
+
+def processes_that_know(place: Path) -> list[str]:
+    """Processes of this machine whose environment or command names `place`, as number and command."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (each / "cmdline").read_bytes()
+            known = (each / "environ").read_bytes() + command
+        except OSError:
+            continue
+        if str(place).encode() in known and int(each.name) != os.getpid():
+            found.append(f"{each.name} {command.replace(bytes(1), b' ').decode(errors='replace')[:200]}")
+    return found
+
+
+def history(cluster: Cluster, layout: Layout, said: list[str]) -> str:
+    """All that a person needs who looks for the reason."""
+    parts = {"happened": "\n".join(said), "trials": "\n".join(_troubled(layout))}
+    parts["workers"] = "\n".join(
+        f"{each.resource_class}-{each.worker}-{each.restarts} {each.job} {each.node} {each.seconds:.0f} s "
+        f"ok {each.ok} failed {each.failed} stopped {each.stopped} left {each.left} {each.says or ''}"
+        for submission in layout.submission_ids()
+        for each in read_workers(layout, submission)
+    )
+    parts["squeue"] = cluster.run("squeue", "-r", "-o", "%i %j %T %r %N", check=False)
+    form = "JobID,State,ExitCode,NodeList,Start,End"
+    parts["sacct"] = cluster.run("sacct", "-X", "-D", "-n", "-o", form, check=False)
+    for submission in layout.submission_ids():
+        for path in sorted(logs(layout, submission).glob("*")):
+            parts[path.name] = "\n".join(path.read_text(errors="replace").splitlines()[-40:])
+    return "\n\n".join(f"== {name}\n{text}" for name, text in parts.items())
+
+
+def _troubled(layout: Layout) -> Iterator[str]:
+    """The attempts of trials that had more than one, or are not complete."""
+    for key in planned(layout):
+        state = trial_state(layout, key, lambda *_: False)
+        if len(state.attempts) != 1 or state.status != "ok":
+            yield f"{key[:8]} {state.status}"
+            yield from (f"    {_line(found.attempt, found.start, found.end)}" for found in state.attempts)
+
+
+def _line(attempt: int, start: dict[str, Any], end: dict[str, Any] | None) -> str:
+    place = start.get("place") or {}
+    where = f"{place.get('job')} life {place.get('restarts')} on {place.get('node')}, process {start['pid']}"
+    ended = f"{end['status']} at step {end['step']} {end['message'] or ''}" if end else "no end"
+    return f"{attempt} {where}, from {start['resumed_from']}: {ended}"

@@ -1,0 +1,86 @@
+"""Toy training that keeps a diary of every step, and the grid of it that the chaos test disturbs.
+
+Worker processes import it by reference: `ENTRY`. The diary of an attempt is a file of its own in the directory that
+the variable CHAOS_STEPS names: lines of a word, a step and a time, where the time is of the one clock of this machine.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import toy_training
+from toy_training import Execution, Falling, Rising, ToyTrial
+
+from grid import Grid, over
+from runners.campaign import Attempt
+from runners.surroundings import Finished
+from runners.worker import Entry
+
+STEPS = 60
+CHECKPOINT_S = 1.0
+STEP_S = 0.1
+FLUSH_EVERY = 4
+"""Steps after which rows are published although no checkpoint is due: after a death they are there twice."""
+ENTRY = Entry(trial="toy_training:ToyTrial", train="cluster.chaos_training:train", preload=("torch", "pyarrow.parquet"))
+
+
+def grid(step_s: float = STEP_S) -> Grid:
+    """Sixty trials; `step_s` is no part of what they are."""
+    return Grid(
+        name="chaos",
+        base=ToyTrial(steps=STEPS, execution=Execution(checkpoint_s=CHECKPOINT_S, step_s=step_s)),
+        axes=[over("operator", [Falling(), Rising()], labels=["falling", "rising"])],
+        seeds=range(30),
+    )
+
+
+class Kept:
+    """The surroundings of an attempt, with a diary; what is done is written down when it has been done."""
+
+    def __init__(self, attempt: Attempt, file: Path) -> None:
+        self._attempt = attempt
+        self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._write("began", attempt.step)
+
+    def _write(self, what: str, step: int) -> None:
+        os.write(self._file, f"{what} {step} {time.monotonic()!r}\n".encode())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attempt, name)
+
+    def progress(self, step: int, steps: int, loss: float) -> None:
+        self._write("step", step)
+        self._attempt.progress(step, steps, loss)
+        if step % FLUSH_EVERY == 0:
+            self._attempt.flush()
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        self._attempt.save(step, state)
+        self._write("saved", step)
+
+
+def train(trial: ToyTrial, attempt: Attempt) -> Finished:
+    """Toy training; with a diary where one is wanted."""
+    place = os.environ.get("CHAOS_STEPS")
+    if place is None:
+        return toy_training.train(trial, attempt)
+    return toy_training.train(trial, Kept(attempt, Path(place) / f"{trial.key}-{attempt.number:03d}"))
+
+
+class Line(NamedTuple):
+    """A line of a diary."""
+
+    what: str
+    step: int
+    at: float
+
+
+def diary(place: Path, trial: str, attempt: int) -> list[Line]:
+    """What the attempt wrote; nothing where it was ended before it began to train."""
+    try:
+        lines = (place / f"{trial}-{attempt:03d}").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [Line(what, int(step), float(at)) for what, step, at in map(str.split, lines)]

@@ -1,0 +1,146 @@
+"""The whole promise at once: whatever happens to a campaign on a cluster, in the end it is as if nothing had."""
+
+import os
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.chaos import REQUEUED, ROLES, SIGNALLED, SIGNALS, Chaos
+from cluster.chaos_laws import broken, complete, history, planned, processes_that_know, recorded_again
+from cluster.chaos_training import ENTRY, grid
+from cluster.cluster import Cluster, Shape, wait_for
+from slurm_node import plain
+from toy_campaign import tables
+
+from runners.cli import execute
+from runners.machines import Inline
+from runners.run import RunOptions, run_campaign
+from runners.scheduler_news import Slurm as Scheduler
+from runners.slurm.spec import Slurm
+from runners.slurm.submit import SubmitOptions, Submitter
+from runners.slurm.workers import read_workers
+from runners.specfile import load_spec_file
+from runners.submission import read_submission_record
+from store.layout import Layout
+from store.status import trial_state
+
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+TOYS = "from cluster.chaos_training import grid as made\n\ngrid = made()\n"
+REAL = """
+from grid import Grid, over
+from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from variants import gpt2, softmax, ssa
+
+judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
+grid = Grid(
+    name="real",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=4, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps=400, evaluate_every=200),
+        execution=Execution(device="cpu", checkpoint_s=1),
+    ),
+    axes=[over("operator", [softmax(), ssa()])],
+    seeds=range(3),
+)
+slurm = Slurm(
+    gpus=0, cpus=2, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=2, partition="preempt", setup=SETUP
+)
+"""
+HEARTBEAT_S = 2.0
+SLOTS = 2
+
+
+@pytest.fixture
+def large(slurm_installed: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster of its own, of three nodes for two workers each."""
+    with Cluster(Shape(nodes=3, cpus=4, gpus=0)) as cluster:
+        for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))]:
+            monkeypatch.delenv(name)
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        yield cluster
+
+
+def setup(place: Path) -> tuple[str, ...]:
+    """Shell lines: each node has a disk of its own, and diaries are kept."""
+    disk = f"{place}/disk-$SLURMD_NODENAME"
+    return (f'export CHAOS_STEPS={place}/steps TMPDIR="{disk}"', f'mkdir -p "{disk}"', "export OMP_NUM_THREADS=1")
+
+
+def submit(place: Path) -> list[int]:
+    """Queue 60 toys and 6 real trials in the campaign in `place`; the jobs."""
+    (place / "steps").mkdir()
+    toys, real = place / "toys.py", place / "real.py"
+    toys.write_text(TOYS)
+    real.write_text(REAL.replace("HEARTBEAT_S", repr(HEARTBEAT_S)).replace("SETUP", repr(setup(place))))
+    root = place / "campaign"
+    slurm = Slurm(
+        gpus=0, cpus=2, per_gpu=SLOTS, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=5,
+        partition="preempt", setup=setup(place),
+    )  # fmt: skip
+    options = SubmitOptions(entry=ENTRY, files=(toys,))
+    Submitter(root, list(load_spec_file(toys).values()), slurm, Scheduler(), options).submit(lambda _: None)
+    assert execute(["run", str(real), "--on", "slurm", "--campaign", str(root)]) == 0
+    layout = Layout(root)
+    return [job for each in layout.submission_ids() for job in read_submission_record(layout, each).jobs]
+
+
+def undisturbed(place: Path) -> dict[str, Any]:
+    """The tables of the same trials, one after another in this process."""
+    quiet = {"land_every_s": None, "progress": False}
+    real = place / "real.py"
+    run_campaign(place / "calm", [grid(step_s=0.0)], Inline(), RunOptions(entry=ENTRY, **quiet))  # type: ignore[arg-type]
+    run_campaign(place / "calm", load_spec_file(real).values(), Inline(), RunOptions(files=(real,), **quiet))  # type: ignore[arg-type]
+    return plain(tables(place / "calm"))
+
+
+def until_over(chaos: Chaos) -> None:
+    """Disturb the campaign until all has happened and nothing of it is queued or running."""
+    layout, total = chaos.layout, len(planned(chaos.layout))
+
+    def over() -> bool:
+        chaos.advance(complete(layout) / total)
+        return not chaos.cluster.run("squeue", "-h", check=False) and chaos.cluster.run("scontrol", "ping").count("UP")
+
+    wait_for(over, "the queue to be empty", 420)
+    chaos.finish()
+
+
+def happened(chaos: Chaos) -> None:
+    """There was chaos: what holds afterwards was put to the test."""
+    assert chaos.over
+    assert set(chaos.hits) == {*SIGNALLED, *REQUEUED, "fail", "heal", "restart"}
+    assert {f"{name} {role}" for name, role in product(SIGNALS, ROLES)} <= set(chaos.hits)
+    layout = chaos.layout
+    workers = [each for name in layout.submission_ids() for each in read_workers(layout, name)]
+    tasks = {each.job for each in workers}
+    assert len(chaos.preempted & tasks) >= 0.2 * len(tasks)
+    assert any(each.restarts > 0 for each in workers)
+    attempts = [found for key in planned(layout) for found in trial_state(layout, key).attempts]
+    lost = [found for found in attempts if found.end is None]
+    assert any((found.start["place"] or {})["node"] == chaos.failed_node for found in lost)
+    assert any(found.start["resumed_from"] for found in attempts)
+    assert recorded_again(layout.root) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_campaign_that_everything_happens_to_ends_as_if_nothing_had(large: Cluster, tmp_path: Path) -> None:
+    jobs = submit(tmp_path)
+    chaos = Chaos(large, tmp_path / "campaign", jobs, SEED)
+    layout, steps = chaos.layout, tmp_path / "steps"
+    try:
+        assert len(set(planned(layout))) == len(planned(layout)) == 66
+        until_over(chaos)
+        assert complete(layout) == 66
+        assert broken(layout, steps) == []
+        happened(chaos)
+        wait_for(lambda: not processes_that_know(steps), f"the end of {processes_that_know(steps)}")
+        assert plain(tables(layout.root)) == undisturbed(tmp_path)
+    except BaseException as error:
+        error.add_note(history(large, layout, chaos.said))
+        raise
