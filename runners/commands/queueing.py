@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from grid import Grid
     from runners.slurm.submit import Draft, Queued, Submitter
 
+LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
+
 
 def run_on_slurm(
     spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: Cluster
@@ -103,4 +105,4 @@ def _follow(submitter: "Submitter", queued: "Queued", root: Path) -> int:
         say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    return concluded(following.result(submitter.survey, name), root)
+    return concluded(following.result(submitter.survey, name), root, LEFT_ALONE)

@@ -118,8 +118,11 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
         say(f"ablate: {given_back} finished trials have no readable result and are trained again")
 
 
-def concluded(result: "RunResult", root: Path) -> int:
-    """Say what became of a run; its exit code."""
+EDITED = "the code or the spec file changed while the run went on; run the same command again"
+
+
+def concluded(result: "RunResult", root: Path, stopped: str = EDITED) -> int:
+    """Say what became of a run, and why some trials `stopped` that nobody stopped; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
     counted = {
@@ -134,5 +137,5 @@ def concluded(result: "RunResult", root: Path) -> int:
     if result.interrupted:
         return 130
     if result.stopped:
-        say("ablate: the code or the spec file changed while the run went on; run the same command again")
+        say(f"ablate: {stopped}")
     return 4 if result.failed or result.skipped_failed or result.stopped else 0

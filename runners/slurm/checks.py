@@ -1,14 +1,19 @@
 """What a cluster cannot give, said before anything is queued: each problem one sentence with what there is."""
 
+import os
+import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
-from grid.errors import SpecError
+from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import did_you_mean
 from runners.slurm.classes import Resources
 from runners.slurm.limits import Limits, Partition
 from runners.slurm.spec import Slurm
 from runners.tally import duration
+
+_LEAST_BYTES = 64 << 20
 
 
 def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -> None:
@@ -89,3 +94,22 @@ def _refuse(flag: str, wanted: str, most: int, place: Partition) -> NoReturn:
         f"the largest node of partition {place.name} has {most} {what}, and a worker is to have {wanted}; "
         f"lower --{flag}, or choose another partition"
     )
+
+
+def require_room(root: Path) -> None:
+    """Refuse a place for a campaign that is read-only or full; nothing is written to find out.
+
+    Raises:
+        EnvironmentProblem: it is.
+    """
+    place = next(each for each in (root, *root.parents) if each.exists())
+    if not place.is_dir():
+        raise EnvironmentProblem(f"a campaign is a directory, and {place} is a file; choose another place")
+    if not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise EnvironmentProblem(f"{place} cannot be written to; choose another campaign directory")
+    free = shutil.disk_usage(place).free
+    if free < _LEAST_BYTES:
+        raise EnvironmentProblem(
+            f"a campaign needs {_LEAST_BYTES >> 20} MB of free disk and {place} has {free >> 20} MB; free some space, "
+            "or choose another campaign directory"
+        )

@@ -4,93 +4,34 @@ Jobs are queued held and released together, so until the record of a submission 
 whatever goes wrong before takes back what there is.
 """
 
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
-from runners.budget import Budget
-from runners.cells import walk
 from runners.environment import record
-from runners.manifest import submission_id, trial_lines, write_grid, write_submission
+from runners.manifest import trial_lines, write_grid, write_submission
 from runners.scheduler_news import Scheduler
-from runners.slurm import shares
-from runners.slurm.arrays import Arrays, Task, job_name, logs, require_commands
-from runners.slurm.avoided import avoided, nodes_that_lost
-from runners.slurm.checks import partition_of, require_allowed
-from runners.slurm.classes import Demands, Group
-from runners.slurm.elsewhere import Elsewhere, half_submitted, queued_elsewhere
-from runners.slurm.limits import Limits, Room, arrays, read_limits
+from runners.slurm.arrays import job_name, logs
+from runners.slurm.drafting import Draft, Drafter, SubmitOptions
+from runners.slurm.elsewhere import half_submitted
 from runners.slurm.queue import TaskId, ask, release, user
 from runners.slurm.spec import Slurm
 from runners.slurm.turn import turn
-from runners.slurm.workload import trial_s
-from runners.snapshot import pack, write
-from runners.snapshot_extract import shell_lines
+from runners.snapshot import write
 from runners.snapshot_modules import user_imports
-from runners.submission import Array, ResourceClass, Submission, job_data, write_submission_record
-from runners.survey import Surveyed, survey
-from runners.worker import Entry, Job
+from runners.submission import Submission, job_data, write_submission_record
+from runners.survey import Survey
+from runners.worker import Job
 from store.files import make_directory
 from store.layout import Layout
 
-_LEAST_BYTES = 64 << 20
-
-
-@final
-@dataclass(frozen=True)
-class SubmitOptions:
-    """How to submit; none of it changes a measured number."""
-
-    retry: bool = False
-    """Queue trials again that failed before."""
-    again: bool = False
-    """Queue trials again that other code finished."""
-    only: frozenset[str] | None = None
-    """Keys of the trials to queue, of those that are to be trained; None: all."""
-    files: tuple[Path, ...] = ()
-    """The spec files the grids came from, loaded before."""
-    entry: Entry = field(default_factory=Entry)
-    budget: Budget | None = None
-
-
-class Script(NamedTuple):
-    """What sbatch is given for one array."""
-
-    name: str
-    text: str
-
-
-@final
-@dataclass(frozen=True)
-class Draft:
-    """A submission before anything of it is written."""
-
-    submission: str
-    groups: tuple[Group, ...]
-    classes: tuple[ResourceClass, ...]
-    scripts: tuple[Script, ...]
-    """One per array, in the order of classes and arrays."""
-    elsewhere: Elsewhere
-    wanted: tuple[Surveyed, ...]
-    """All trials that are to be trained, those queued elsewhere among them."""
-    notes: tuple[str, ...]
-
-    @property
-    def workers(self) -> int:
-        """Of all classes."""
-        return sum(found.workers for found in self.classes)
-
-    @property
-    def trials(self) -> int:
-        """That this submission is for."""
-        return sum(len(group.trials) for group in self.groups)
+__all__ = ["Draft", "Queued", "SubmitOptions", "Submitter"]
 
 
 class Queued(NamedTuple):
@@ -115,23 +56,10 @@ class Submitter:
     def __init__(
         self, root: Path | str, grids: Sequence[Grid], slurm: Slurm, scheduler: Scheduler, options: SubmitOptions
     ) -> None:
-        require_commands()
-        self.layout = Layout(Path(root).resolve())
-        self._asked = self._slurm = _with_environment(slurm)
-        self._grids = list(grids)
-        self._options = options
+        self._drafter = Drafter(root, grids, slurm, scheduler, options)
+        self.layout: Layout = self._drafter.layout
+        self.survey: Survey = self._drafter.survey
         self.scheduler = scheduler
-        self._limits: Limits = read_limits()
-        self._demands = Demands(self._slurm, lambda name: partition_of(name, self._limits).cpus)
-        cells = walk(self._grids, self._demands.look)
-        self._remarks = self._demands.check()
-        self.survey = survey(self.layout, self._grids, cells, retry=options.retry, again=options.again)
-        only = options.only
-        self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
-        self._lost = nodes_that_lost(self.layout, self._wanted)
-        self._packed = pack(options.files) if options.files else None
-        self._trial_s: dict[str, float | None] = {}
-        require_room(self.layout.root)
 
     def draft(self) -> Draft:
         """What would be queued now.
@@ -139,102 +67,7 @@ class Submitter:
         Raises:
             SpecError, EnvironmentProblem: SLURM would refuse it, or the campaign cannot take it.
         """
-        found = self._drafted()
-        tester = self._arrays(found.submission)
-        for script in {script.name.partition(" from ")[0]: script for script in reversed(found.scripts)}.values():
-            tester.test(script.text)
-        return found
-
-    def _drafted(self) -> Draft:
-        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
-        left = [trial for trial in self._wanted if trial.key not in elsewhere.trials]
-        groups = self._demands.groups(self.layout, left)
-        require_allowed(self._slurm, [group.resources for group in groups], self._limits)
-        remarks = self._avoid(groups)
-        submission = submission_id()
-        sizes, notes = self._sizes(groups)
-        classes, at_once = self._classes(groups, sizes)
-        if self._slurm.max_parallel is not None and len(at_once) > self._slurm.max_parallel:
-            notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
-        scripts = tuple(self._scripts(submission, groups, classes, at_once))
-        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
-        return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
-
-    def _avoid(self, groups: Sequence[Group]) -> list[str]:
-        """Keep workers away from nodes that lost trials."""
-        places = [partition_of(group.resources.partition, self._limits) for group in groups]
-        nodes, remarks = avoided(self._lost, places)
-        exclude = ",".join(filter(None, (self._asked.exclude, *nodes)))
-        self._slurm = self._asked.changed(exclude=exclude or None)
-        return remarks
-
-    def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
-        """Workers of every class, and why they are not as many as asked."""
-        loads = [self._load(group, alone=len(groups) == 1) for group in groups]
-        sizes = shares.workers(loads, self._slurm.workers)
-        notes = []
-        asked, got = self._slurm.workers, sum(sizes)
-        if asked is not None and groups and got != asked:
-            why = "there are not trials for more" if got < asked else "each class of trials needs one at least"
-            notes.append(f"{got} workers and not {asked}: {why}")
-        room = self._room(groups)
-        if room is not None and got > room.tasks:
-            if room.tasks < len(groups):
-                raise EnvironmentProblem(
-                    f"{len(groups)} classes of trials need a worker each, and you may queue {room.tasks} more jobs: "
-                    f"{room.because}; wait until some of yours have ended, or cancel some"
-                )
-            sizes = shares.shared(room.tasks, [float(size) for size in sizes], sizes)
-            notes.append(f"{room.tasks} workers and not {got}, each of which trains more trials: {room.because}")
-        return sizes, notes
-
-    def _room(self, groups: Sequence[Group]) -> Room | None:
-        """The tightest of the limits that hold for the classes."""
-        slurm = self._slurm
-        rooms = [self._limits.room(slurm.account, slurm.qos, group.resources.partition) for group in groups]
-        return min(rooms, key=lambda room: room.tasks, default=None)
-
-    def _load(self, group: Group, *, alone: bool) -> shares.Load:
-        limit_s = float(group.resources.time * 60 - self._slurm.signal_s)
-        count, slots = len(group.trials), group.resources.slots
-        if alone and self._slurm.workers is not None:
-            return shares.Load(count, slots, limit_s, None)
-        if group.name not in self._trial_s:
-            self._trial_s[group.name] = trial_s(self.survey, self._grids, group)
-        each = self._trial_s[group.name]
-        return shares.Load(count, slots, limit_s, each and each * count)
-
-    def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:
-        """The classes with their arrays, and how many workers of each array may run at once."""
-        found = []
-        begin = 0
-        for group, size in zip(groups, sizes, strict=True):
-            tasks = arrays(size, self._limits)
-            firsts = [0, *accumulate(tasks)]
-            parts = tuple(Array(first, count) for first, count in zip(firsts, tasks, strict=False))
-            rows = (begin, begin + len(group.trials))
-            found.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
-            begin = rows[1]
-        counts = [array.tasks for each in found for array in each.arrays]
-        return found, shares.at_once(counts, self._slurm.max_parallel)
-
-    def _scripts(
-        self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
-    ) -> Iterator[Script]:
-        made = self._arrays(submission)
-        share = iter(at_once)
-        for number, (group, found) in enumerate(zip(groups, classes, strict=True)):
-            for array in found.arrays:
-                task = Task(number, array.first, array.tasks, next(share))
-                name = f"{found.name} from {array.first}" if array.first else found.name
-                yield Script(name, made.script(task, group.resources))
-
-    def _arrays(self, submission: str) -> Arrays:
-        tree: list[str] = []
-        if self._packed is not None:
-            snapshot = self._packed.snapshot
-            tree = shell_lines(self.layout.snapshot_tar(snapshot.tar), snapshot)
-        return Arrays(self.layout, submission, self._slurm, tree, single=self._limits.array_size <= 1)
+        return self._drafter.draft()
 
     def submit(self, told: Callable[[str], None]) -> Queued:
         """Queue what is missing. One shell at a time; of two, the second finds everything queued.
@@ -246,7 +79,7 @@ class Submitter:
         with turn(self.layout, told) as certain:
             for remark in half_submitted(self.layout, certain=certain, cancel=_cancel_named):
                 told(remark)
-            draft = self._drafted()
+            draft = self._drafter.drafted()
             done = sum(trial.status == "ok" for trial in self.survey.trials)
             return Queued(draft, self._queue(draft) if draft.groups else None, done)
 
@@ -273,7 +106,7 @@ class Submitter:
         return found
 
     def _record(self, draft: Draft) -> Submission:
-        options, slurm = self._options, self._slurm
+        options, slurm = self._drafter.options, self._drafter.slurm
         job = Job(
             self.layout.root,
             draft.submission,
@@ -285,7 +118,7 @@ class Submitter:
             heartbeat_s=slurm.heartbeat_s,
             oom=slurm.oom,
         )
-        snapshot = self._packed.snapshot.data() if self._packed else None
+        snapshot = self._drafter.packed.snapshot.data() if self._drafter.packed else None
         unit = options.budget.unit.lower().replace("-", "") if options.budget else None
         return Submission(
             submission=draft.submission,
@@ -301,44 +134,18 @@ class Submitter:
         )
 
     def _write(self, draft: Draft, found: Submission) -> None:
-        for grid in self._grids:
+        for grid in self._drafter.grids:
             write_grid(self.layout, grid, trial_lines(grid))
         lines = chain.from_iterable(self.survey.lines(group.trials) for group in draft.groups)
         write_submission(self.layout, draft.submission, lines)
-        if self._packed is not None:
-            write(self.layout, self._packed)
+        if self._drafter.packed is not None:
+            write(self.layout, self._drafter.packed)
         make_directory(logs(self.layout, draft.submission))
         write_submission_record(self.layout, found)
 
     def _submit_held(self, draft: Draft) -> list[int]:
-        made = self._arrays(draft.submission)
+        made = self._drafter.arrays(draft.submission)
         return [made.submit_held(script.text) for script in draft.scripts]
-
-
-def require_room(root: Path) -> None:
-    """Refuse a place for a campaign that is read-only or full; nothing is written to find out.
-
-    Raises:
-        EnvironmentProblem: it is.
-    """
-    place = next(each for each in (root, *root.parents) if each.exists())
-    if not place.is_dir():
-        raise EnvironmentProblem(f"a campaign is a directory, and {place} is a file; choose another place")
-    if not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
-        raise EnvironmentProblem(f"{place} cannot be written to; choose another campaign directory")
-    free = shutil.disk_usage(place).free
-    if free < _LEAST_BYTES:
-        raise EnvironmentProblem(
-            f"a campaign needs {_LEAST_BYTES >> 20} MB of free disk and {place} has {free >> 20} MB; free some space, "
-            "or choose another campaign directory"
-        )
-
-
-def _with_environment(slurm: Slurm) -> Slurm:
-    """sbatch's own variables stand for what the request leaves open; it would let them override the script."""
-    names = ("partition", "account", "qos", "constraint")
-    found = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names if getattr(slurm, name) is None}
-    return slurm.changed(**{name: value for name, value in found.items() if value})
 
 
 def _cancel_named(name: str) -> None:

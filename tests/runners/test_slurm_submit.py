@@ -415,7 +415,7 @@ def test_a_place_that_cannot_hold_a_campaign_is_refused(
         patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
         with pytest.raises(EnvironmentProblem, match="cannot be written to"):
             submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.slurm.submit._LEAST_BYTES", 1 << 60)
+    monkeypatch.setattr("runners.slurm.checks._LEAST_BYTES", 1 << 60)
     with pytest.raises(EnvironmentProblem, match="MB of free disk"):
         submit(tmp_path / "campaign")
     assert not (tmp_path / "campaign").exists()

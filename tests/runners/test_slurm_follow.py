@@ -1,0 +1,95 @@
+"""Following a submission: from files, with few questions to the queue, to the exit code of a run on this machine."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pretend_slurm import PretendSlurm
+from toy_campaign import run_quietly, toy_grid
+from toy_training import ENTRY
+
+from grid import Grid
+from runners.commands.running import concluded
+from runners.scheduler_news import Slurm as Scheduler
+from runners.slurm.follow import Following
+from runners.slurm.spec import Slurm
+from runners.slurm.submit import Queued, SubmitOptions, Submitter
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    made = PretendSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", made.path)
+    return made
+
+
+class Submitted:
+    """Toys in the queue, which somebody else may train meanwhile."""
+
+    def __init__(self, root: Path, grid: Grid, **options: bool) -> None:
+        chosen = SubmitOptions(entry=ENTRY, **options)
+        self.submitter = Submitter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
+        self.queued: Queued = self.submitter.submit(lambda _: None)
+        assert self.queued.record is not None
+        names = [self.queued.record.submission]
+        self.following = Following(self.submitter.survey, self.queued.draft.wanted, names, Scheduler())
+
+    def follow(self, ask_every_s: float = 60.0) -> int:
+        """The exit code."""
+        self.following.until_over(look_every_s=0.05, ask_every_s=ask_every_s)
+        return concluded(self.following.result(self.submitter.survey, None), self.submitter.layout.root)
+
+
+def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root, grid = tmp_path / "campaign", toy_grid(step_s=0.02)
+    submitted = Submitted(root, grid)
+    before = len(slurm.calls("squeue"))
+    thread = threading.Thread(target=run_quietly, args=(root, grid))
+    thread.start()
+    assert submitted.follow() == 0
+    thread.join()
+    assert submitted.following.result(submitted.submitter.survey, None).ok == 6
+    assert len(slurm.calls("squeue")) == before + 1
+
+
+def test_failed_trials_are_exit_code_4(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    root, grid = tmp_path / "campaign", toy_grid(fates=["ok", "raises"])
+    submitted = Submitted(root, grid)
+    run_quietly(root, grid)
+    capsys.readouterr()
+    assert submitted.follow() == 4
+    said = capsys.readouterr().err
+    assert "6 trained; 6 failed" in said
+    assert said.count("failed: error: ValueError: seed 0 met its fate") == 2
+
+
+def test_a_failure_of_before_is_not_the_end_of_a_retry(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root, grid = tmp_path / "campaign", toy_grid(fates=["raises"])
+    run_quietly(root, grid)
+    submitted = Submitted(root, grid, retry=True)
+    thread = threading.Thread(target=run_quietly, args=(root, grid), kwargs={"retry": True})
+    thread.start()
+    assert submitted.follow() == 4
+    thread.join()
+    keys = list(submitted.submitter.layout.trial_keys())
+    assert [submitted.submitter.layout.attempts(key) for key in keys] == [[1, 2]] * 6
+
+
+def test_without_workers_there_is_nothing_to_wait_for(tmp_path: Path, slurm: PretendSlurm) -> None:
+    submitted = Submitted(tmp_path / "campaign", toy_grid())
+    slurm.forget()
+    assert submitted.follow(ask_every_s=0.1) == 4
+    assert submitted.following.result(submitted.submitter.survey, None).stopped == 6
+
+
+def test_a_queue_that_does_not_answer_is_waited_for(
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, grid = tmp_path / "campaign", toy_grid()
+    submitted = Submitted(root, grid)
+    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
+    thread = threading.Timer(1.0, run_quietly, args=(root, grid))
+    thread.start()
+    assert submitted.follow(ask_every_s=0.1) == 0
+    thread.join()
+    assert "Unable to contact slurm controller" in capsys.readouterr().err
