@@ -12,6 +12,7 @@ from toy_training import ENTRY
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
+from runners.cli import execute
 from runners.run import RunResult
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.arrays import worker_log
@@ -280,3 +281,39 @@ def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     yield
     for path in sorted(tmp_path.glob("campaign/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
+
+
+REAL = """
+from grid import Grid, over
+from runners import LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from variants import gpt2, softmax, ssa
+
+grid = Grid(
+    name="real",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=8, evaluation=ShiftGrid(functions=6, sequences=3, points=5)),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps=12),
+    ),
+    axes=[over("operator", [softmax(), ssa()])],
+    seeds=range(2),
+)
+cluster = Slurm(gpus=0, time="10m", signal_s=20, workers=2, mem="900M")
+"""
+
+
+def test_the_command_queues_follows_and_ends_like_a_run(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = tmp_path / "real.py"
+    spec.write_text(REAL)
+    assert execute(["run", str(spec), "--on", "slurm", "--wait"]) == 0
+    said = capsys.readouterr().err
+    assert "queued 4 trials on 2 workers (job" in said
+    assert "4 trained; results in campaigns/real" in said
+    assert execute(["run", str(spec), "--on", "slurm"]) == 0
+    assert "nothing is left to train (4 were done before)" in capsys.readouterr().err
+    assert execute(["run", str(spec), "--on", "local", "--campaign", "local"]) == 0
+    assert tables(tmp_path / "campaigns" / "real") == tables(tmp_path / "local")
