@@ -10,6 +10,7 @@ import re
 import secrets
 import struct
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -51,7 +52,35 @@ def trial_lines(grid: Grid) -> Iterator[dict[str, Any]]:
         }
 
 
-def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any]]) -> None:
+@final
+class KeptLines:
+    """Trial lines as they will be written, kept compressed until then: making them takes longer than keeping them.
+
+    Ten thousand take about a megabyte.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[bytes]] = {}
+
+    def through(self, grid: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Keep the lines of `grid` that pass; once the last has passed they are complete."""
+        squeezed = zlib.compressobj(1)
+        blocks: list[bytes] = []
+        for line in lines:
+            if block := squeezed.compress(_encoded(line)):
+                blocks.append(block)
+            yield line
+        self._kept[grid] = [*blocks, squeezed.flush()]
+
+    def of(self, grid: str) -> Iterator[bytes]:
+        """The lines of `grid`; KeyError where they did not all pass."""
+        opened, rest = zlib.decompressobj(), b""
+        for block in self._kept[grid]:
+            *lines, rest = (rest + opened.decompress(block)).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+
+
+def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
     """Publish the grid's trials, then its header; files that already say the same are left alone.
 
     Raises:

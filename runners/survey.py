@@ -1,7 +1,7 @@
 """What grids ask for and what of it a campaign already has: each trial once, with its state read from files."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -10,7 +10,7 @@ from grid import Grid
 from grid.errors import StoreError
 from runners.cells import Cells
 from runners.code import ran_other_code
-from runners.manifest import read_lines, trial_lines, trial_of, write_grid
+from runners.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
 from store.layout import Layout
 from store.status import Status, trial_state
 
@@ -74,8 +74,9 @@ class Survey:
     def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
         """The trial lines of `wanted`, read back from the published grids; their order is that of `wanted`."""
         lines = (line for name, numbers in _runs(wanted) for line in read_lines(self.layout.grid_trials(name), numbers))
+        files = {grid: str(self.layout.grid_trials(grid)) for grid in {found.grid for found in wanted}}
         for found, line in zip(wanted, lines, strict=True):
-            key = trial_of(line, f"{self.layout.grid_trials(found.grid)}, line {found.line + 1}")
+            key = trial_of(line, f"{files[found.grid]}, line {found.line + 1}")
             if key != found.key:
                 raise StoreError(
                     f"grid {found.grid!r} was planned anew by another run while this one began: line "
@@ -84,11 +85,20 @@ class Survey:
             yield line
 
 
-def survey(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool = False, again: bool = False) -> Survey:
-    """Look at the trials of `grids`, whose `cells` were walked, without touching anything."""
+def survey(
+    layout: Layout,
+    grids: Sequence[Grid],
+    cells: Cells,
+    *,
+    retry: bool = False,
+    again: bool = False,
+    kept: KeptLines | None = None,
+) -> Survey:
+    """Look at the trials of `grids`, whose `cells` were walked, without touching anything; `kept` keeps their lines."""
     found = _Collector(layout, cells)
     for grid in grids:
-        for _ in found.through(trial_lines(grid)):
+        lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
+        for _ in found.through(lines if kept is None else kept.through(grid.name, lines)):
             pass
     return Survey(layout, tuple(found.trials), cells, retry, again)
 
@@ -116,7 +126,7 @@ class _Collector:
         self._known = set(layout.trial_keys())
         self._seen: set[str] = set()
 
-    def through(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def through(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for number, line in enumerate(lines):
             key = line["trial"]
             if key not in self._seen:
@@ -124,7 +134,7 @@ class _Collector:
                 self.trials.append(self._surveyed(number, line))
             yield line
 
-    def _surveyed(self, number: int, line: dict[str, Any]) -> Surveyed:
+    def _surveyed(self, number: int, line: Mapping[str, Any]) -> Surveyed:
         key, grid, cell = line["trial"], line["grid"], line["cell"]
         about = self._cells.about[grid, cell]
         status: Status = "pending"

@@ -11,7 +11,7 @@ from grid import Grid
 from grid.errors import EnvironmentProblem
 from runners.budget import Budget
 from runners.cells import walk
-from runners.manifest import submission_id
+from runners.manifest import KeptLines, submission_id
 from runners.scheduler_news import Scheduler
 from runners.slurm import shares
 from runners.slurm.arrays import Arrays, Task, require_commands
@@ -102,7 +102,8 @@ class Drafter:
         self._demands = Demands(self.slurm, lambda name: partition_of(name, self._limits).cpus)
         cells = walk(self.grids, self._demands.look)
         self._remarks = self._demands.check()
-        self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again)
+        self.lines = KeptLines()
+        self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
         self._lost = nodes_that_lost(self.layout, self._wanted)

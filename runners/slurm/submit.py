@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 from grid import Grid
 from grid.errors import EnvironmentProblem
 from runners.environment import record
-from runners.manifest import trial_lines, write_grid, write_submission
+from runners.manifest import write_grid, write_submission
 from runners.scheduler_news import Scheduler
 from runners.slurm.arrays import job_name, logs
 from runners.slurm.drafting import Draft, Drafter, SubmitOptions
@@ -135,7 +135,7 @@ class Submitter:
 
     def _write(self, draft: Draft, found: Submission) -> None:
         for grid in self._drafter.grids:
-            write_grid(self.layout, grid, trial_lines(grid))
+            write_grid(self.layout, grid, self._drafter.lines.of(grid.name))
         lines = chain.from_iterable(self.survey.lines(group.trials) for group in draft.groups)
         write_submission(self.layout, draft.submission, lines)
         if self._drafter.packed is not None:

@@ -10,7 +10,15 @@ from toy_training import ToyTrial
 
 from grid.errors import EnvironmentProblem, StoreError
 from runners.cells import walk
-from runners.manifest import Manifest, read_lines, submission_id, trial_lines, write_grid, write_submission
+from runners.manifest import (
+    KeptLines,
+    Manifest,
+    read_lines,
+    submission_id,
+    trial_lines,
+    write_grid,
+    write_submission,
+)
 from runners.survey import publish
 from store.layout import Layout
 
@@ -90,6 +98,27 @@ def test_a_grid_that_has_not_changed_is_not_written_again(layout: Layout) -> Non
     write_grid(layout, changed, trial_lines(changed))
     assert [path.stat().st_ino == inode for path, inode in zip(paths, before, strict=True)] == [False, False]
     assert json.loads(paths[0].read_bytes()) == json.loads(json.dumps(changed.header()))
+
+
+def test_kept_lines_are_published_as_those_of_the_grid_are(layout: Layout, tmp_path: Path) -> None:
+    grids = [toy_grid("many", seeds=range(700)), toy_grid("few", seeds=[0])]
+    kept = KeptLines()
+    for grid in grids:
+        assert list(kept.through(grid.name, trial_lines(grid))) == list(trial_lines(grid))
+    other = Layout(tmp_path / "other")
+    for grid in grids:
+        write_grid(layout, grid, kept.of(grid.name))
+        write_grid(other, grid, trial_lines(grid))
+        assert layout.grid_trials(grid.name).read_bytes() == other.grid_trials(grid.name).read_bytes()
+        assert layout.grid_header(grid.name).read_bytes() == other.grid_header(grid.name).read_bytes()
+
+
+def test_lines_that_did_not_all_pass_are_not_published(layout: Layout) -> None:
+    grid, kept = toy_grid(), KeptLines()
+    next(kept.through(grid.name, trial_lines(grid)))
+    with pytest.raises(KeyError):
+        write_grid(layout, grid, kept.of(grid.name))
+    assert not layout.grid_trials(grid.name).exists()
 
 
 def test_chosen_lines_are_read_back(layout: Layout) -> None:
