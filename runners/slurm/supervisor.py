@@ -34,13 +34,20 @@ _MOST_FORKS = 1000
 def supervise(task: Task, heard: Heard) -> int:
     """Work until nothing is left or the time is over; the exit status of the task.
 
-    What nobody foresaw is told on stderr, and in the worker's record if there is one.
+    A place that cannot be worked in is told in a sentence, what nobody foresaw with its traceback; both are in the
+    worker's record if there is one.
     """
     diary: Diary | None = None
     try:
         assignment = Assignment(task, here())
         diary = Diary(assignment)
         return _Supervisor(assignment, diary, heard).run()
+    except EnvironmentProblem as error:
+        if diary is None:
+            sys.stderr.write(f"{error}\n")
+        else:
+            diary.close("error", str(error))
+        return UNEXPECTED
     except Exception as error:  # noqa: BLE001  # the batch script sees the exit status, a person the traceback
         traceback.print_exc()
         if diary is not None:
