@@ -1,7 +1,8 @@
 """The shell around a worker: what runs before it on the node, and what becomes of the task when it has left.
 
 `ABLATE_END` decides by the exit status of the worker (the codes are those of `runners.slurm.node`), whatever line the
-script ends at. It is plain bash and needs scontrol and squeue only.
+script ends at. It is plain bash and needs scontrol, squeue and sinfo only. No loop depends on another program: SLURM
+sends TERM to whatever runs, so that `$(seq 20)` may be empty.
 """
 
 import shlex
@@ -27,7 +28,7 @@ ablate_say() { printf '%s ablate: %s\n' "$(date '+%F %T')" "$*" >&2; }
 # Asks again while the controller is away, for an hour at most.
 ablate_mine() {
   local found attempt
-  for attempt in $(seq 360); do
+  for ((attempt = 1; attempt <= 360; attempt++)); do
     if found=$(squeue --noheader --array --jobs="$ablate_task" --format='%T %r' 2>&1); then
       case $found in
         *RUNNING*|*TIMEOUT*|*COMPLETING*TimeLimit*) return 0 ;;
@@ -43,7 +44,7 @@ ablate_mine() {
 
 ablate_requeue() {
   local attempt
-  for attempt in $(seq 360); do
+  for ((attempt = 1; attempt <= 360; attempt++)); do
     ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
     ablate_say "queued again: $1"
     scontrol requeue "$ablate_task" && return 0
@@ -52,6 +53,7 @@ ablate_requeue() {
   return 1
 }
 
+# Without the last node a task would wait for ever.
 # SLURM excludes nodes only of a task that waits, so first it is queued again; TERM follows, and KILL seconds later.
 ablate_elsewhere() {
   local nodes attempt
@@ -61,12 +63,23 @@ ablate_elsewhere() {
     ablate_say "not queued again: $ablate_refusals other nodes have refused it before"
     return 1
   fi
+  if ! ablate_left "${nodes:+$nodes,}$SLURMD_NODENAME"; then
+    ablate_say "not queued again: no node of partition $SLURM_JOB_PARTITION is left that has not refused it"
+    return 1
+  fi
   ablate_requeue "node $SLURMD_NODENAME refuses the worker, which is kept away from it" || return 1
-  for attempt in $(seq 20); do
+  for ((attempt = 1; attempt <= 20; attempt++)); do
     scontrol update JobId="$ablate_task" ExcNodeList="${nodes:+$nodes,}$SLURMD_NODENAME" && return 0
     sleep 0.2
   done
   ablate_say "node $SLURMD_NODENAME could not be excluded"
+}
+
+# Whether the partition has a node beside those of the list; so where that is not known.
+ablate_left() {
+  local nodes
+  nodes=$(sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --format=%N 2>/dev/null)
+  [ -z "$nodes" ] || grep -qvxF "$(scontrol show hostnames "$1")" <<<"$nodes"
 }
 
 ablate_count() { [ -z "$1" ] && echo 0 || scontrol show hostnames "$1" | wc -l; }
@@ -92,6 +105,9 @@ ablate_end() {
 }
 trap 'ablate_end $?' EXIT"""
 
+_TELL = """trap 'ablate_say "a line of set-up ended with $? on $SLURMD_NODENAME: $BASH_COMMAND"' ERR"""
+"""It is for the user to say, by `set -e`, that such a line ends the job."""
+
 
 def setup_lines(user: Sequence[str], tree: Sequence[str], *, exclude: str | None, pause_s: float = 10.0) -> list[str]:
     """What runs before the worker: the end is arranged first, then the user's lines, then those that lay out the tree.
@@ -107,7 +123,7 @@ def setup_lines(user: Sequence[str], tree: Sequence[str], *, exclude: str | None
         "ablate_excluded": exclude or "",
     }
     first = [f"{name}={shlex.quote(value)}" for name, value in constants.items()]
-    return [*first, *_END.strip().splitlines(), "", *user, *tree, "ablate_began=yes"]
+    return [*first, *_END.strip().splitlines(), "", _TELL, *user, "trap - ERR", *tree, "ablate_began=yes"]
 
 
 def teardown_lines() -> list[str]:
