@@ -1,10 +1,12 @@
 """How long the remaining trials take in all, given those that have finished: a hierarchy of log-normals.
 
     log seconds of a trial = log of its prior + root + place + grid + operator + cell + noise
+    log of a few timed steps = the same, with a noise of its own + moment
 
 Every term is normal about 0 with a stated standard deviation (`Scatter`), so the posterior is known in closed form: at
 every node the observations below it are one mean with one precision, passed upward (a normal times a normal), and a
-draw of the whole tree goes downward, each node given its parent. A place is a device with a number of threads: trials
+draw of the whole tree goes downward, each node given its parent. All timed steps were timed in one moment, whose load
+they have in common; what is passed upward is joint in the node and the moment, which is drawn first. A place is a device with a number of threads: trials
 that ran elsewhere share the root with the remaining ones and nothing else. The sum over the trials of a cell is drawn
 from the log-normal with its mean and variance (Fenton and Wilkinson); sums of cells are sums of the same draws.
 
@@ -98,8 +100,7 @@ def totals(seen: Sequence[Seen], left: Sequence[Left], scatter: Scatter, *, seed
         took = each.seconds * np.exp(drawn.log_ratio(each.path)) * drawn.summed(each.trials)
         trial_s += took
         gpu_s += took * each.gpus
-    moment = drawn.shared(MOMENT_SD if seen and all(each.timed for each in seen) else 0.0)
-    return Totals(trial_s * moment, gpu_s * moment)
+    return Totals(trial_s, gpu_s)
 
 
 def trial_scatter(seen: Sequence[Seen], scatter: Scatter) -> float:
@@ -131,24 +132,35 @@ def _within_reach(seen: Sequence[Seen], scatter: Scatter, noise: float) -> Itera
             yield each
             continue
         depth = known[-1]
-        reach = _OUTSIDE * math.sqrt(noise**2 + sum(sd**2 for sd in scatter.levels[depth:]))
+        own = TIMED_SD**2 + MOMENT_SD**2 if each.timed else noise**2
+        reach = _OUTSIDE * math.sqrt(own + sum(sd**2 for sd in scatter.levels[depth:]))
         middle = middles[each.path[:depth]]
         yield each._replace(log_ratio=min(max(each.log_ratio, middle - reach), middle + reach))
 
 
 class _Known(NamedTuple):
-    """What observations say of a node: a normal's precision, and its mean times that."""
+    """What observations say of a node and the moment: a joint normal's precisions, and its means times those."""
 
     precision: float = 0.0
     weighted: float = 0.0
+    shared: float = 0.0
+    """Between the node and the moment: of `precision`, the part that timed steps brought."""
+    moment_precision: float = 0.0
+    moment_weighted: float = 0.0
 
     def and_(self, other: "_Known") -> "_Known":
-        return _Known(self.precision + other.precision, self.weighted + other.weighted)
+        return _Known(*(one + two for one, two in zip(self, other, strict=True)))
 
     def through(self, sd: float) -> "_Known":
-        """Of the parent, from which the node lies `sd` away."""
+        """Of the parent, from which the node lies `sd` away, and the moment; the node itself is integrated out."""
         shrunk = 1 + self.precision * sd**2
-        return _Known(self.precision / shrunk, self.weighted / shrunk)
+        return _Known(
+            self.precision / shrunk,
+            self.weighted / shrunk,
+            self.shared / shrunk,
+            self.moment_precision - self.shared**2 * sd**2 / shrunk,
+            self.moment_weighted - self.shared * self.weighted * sd**2 / shrunk,
+        )
 
 
 @final
@@ -158,7 +170,11 @@ class _Tree:
     def __init__(self, seen: Iterator[Seen], scatter: Scatter, noise: float, random: np.random.Generator) -> None:
         self._scatter, self._noise, self._random = scatter, noise, random
         self._known = _upward(seen, scatter, noise)
-        self._root = self._normal(self._known.get((), _Known()), np.zeros(DRAWS), scatter.root)
+        top = self._known.get((), _Known())
+        alone = top.through(scatter.root)
+        precision = alone.moment_precision + 1 / MOMENT_SD**2
+        self._moment = random.normal(alone.moment_weighted / precision, 1 / math.sqrt(precision), DRAWS)
+        self._root = self._normal(top, np.zeros(DRAWS), scatter.root)
         self._way: list[tuple[str, Floats]] = []
 
     def log_ratio(self, path: Path) -> Floats:
@@ -177,13 +193,9 @@ class _Tree:
         shaken = self._random.normal(-spread / 2, math.sqrt(spread), DRAWS)
         return np.asarray(trials * np.exp(self._noise**2 / 2 + shaken))
 
-    def shared(self, sd: float) -> Floats:
-        """Draws of a factor that all trials have in common."""
-        return np.asarray(np.exp(self._random.normal(0.0, sd, DRAWS)))
-
     def _normal(self, known: _Known, parent: Floats, sd: float) -> Floats:
         precision = known.precision + 1 / sd**2
-        mean = (known.weighted + parent / sd**2) / precision
+        mean = (known.weighted - known.shared * self._moment + parent / sd**2) / precision
         return np.asarray(mean + self._random.normal(0.0, 1 / math.sqrt(precision), DRAWS))
 
 
@@ -195,7 +207,9 @@ def _upward(seen: Iterator[Seen], scatter: Scatter, noise: float) -> Mapping[Pat
 
     for each in seen:
         precision = 1 / (TIMED_SD if each.timed else noise) ** 2
-        add(each.path, _Known(precision, precision * each.log_ratio))
+        weighted = precision * each.log_ratio
+        of_moment = (precision, precision, weighted) if each.timed else (0.0, 0.0, 0.0)
+        add(each.path, _Known(precision, weighted, *of_moment))
     for depth in range(len(scatter.levels), 0, -1):
         for path in [path for path in known if len(path) == depth]:
             add(path[:-1], known[path].through(scatter.levels[depth - 1]))

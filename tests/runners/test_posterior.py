@@ -10,6 +10,7 @@ import pytest
 from runners.posterior import (
     BY_WORK,
     DRAWS,
+    MOMENT_SD,
     TIMED_SD,
     UNKNOWN_WORK,
     Left,
@@ -60,10 +61,12 @@ def test_draws_agree_with_the_normal_of_many_dimensions() -> None:
     other = ("cpu 1", "grid", "ssa", "cell")
     away = ("cuda 1", "grid", "softmax", "cell")
     scatter, seen = BY_WORK, [Seen(HERE, 0.5), Seen(other, -0.2), Seen(away, 1.0), Seen(other, 0.4, timed=True)]
+    seen.append(Seen(("cpu 1", "second", "softmax", "a few steps"), 1.1, timed=True))
     noise = trial_scatter(seen, scatter)
-    for target in (HERE, other, away, ("cpu 1", "new", "softmax", "cell")):
+    for target in (HERE, other, away, ("cpu 1", "new", "softmax", "cell"), ("cpu 1", "second", "softmax", "cell")):
         paths = [each.path for each in seen]
         own = np.diag([(TIMED_SD if each.timed else noise) ** 2 for each in seen])
+        own += np.array([[MOMENT_SD**2 * (a.timed and b.timed) for b in seen] for a in seen])
         between = np.array([[_shared(a, b, scatter) for b in paths] for a in paths]) + own
         to = np.array([_shared(target, path, scatter) for path in paths])
         mean = to @ np.linalg.solve(between, [each.log_ratio for each in seen])
@@ -94,6 +97,48 @@ def test_the_interval_covers_what_it_promises(finished: int) -> None:
         covered += low <= total <= high
     bound = 4 * math.sqrt(0.8 * 0.2 / campaigns)
     assert abs(covered / campaigns - 0.8) < bound
+
+
+ELSEWHERE = {"a grid": ("cpu 1", "other"), "a place": ("cuda 1", "grid"), "both": ("cuda 1", "other")}
+
+
+@pytest.mark.parametrize("place", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("finished", [0, 2])
+def test_it_covers_as_much_by_timed_steps_beside_trials_that_finished_elsewhere(
+    finished: int, place: tuple[str, str]
+) -> None:
+    """What a plan is made from before a grid has begun on a machine: steps of its operators, trials of others."""
+    campaigns, source, covered = 400, random.Random(finished), 0
+    for _ in range(campaigns):
+        seen, left, total = _timed_campaign(source, finished, place)
+        _, low, high = interval(totals(seen, left, BY_WORK).trial_s)
+        covered += low <= total <= high
+    bound = 4 * math.sqrt(0.8 * 0.2 / campaigns)
+    assert abs(covered / campaigns - 0.8) < bound
+
+
+def _timed_campaign(
+    source: random.Random, finished: int, elsewhere: tuple[str, str]
+) -> tuple[list[Seen], list[Left], float]:
+    """3 operators of many trials each and a few steps of each timed; `finished` trials of another place or grid."""
+    drawn: dict[Path, float] = {}
+
+    def log(path: Path) -> float:
+        nodes = [path[:depth] for depth in range(len(path) + 1)]
+        for node in nodes:
+            drawn.setdefault(node, source.gauss(0, BY_WORK[len(node)]))
+        return sum(drawn[node] for node in nodes)
+
+    moment, seen, left, total = source.gauss(0, MOMENT_SD), [], [], 0.0
+    for operator in "abc":
+        timed = ("cpu 1", "grid", operator, "a few steps")
+        seen.append(Seen(timed, log(timed) + moment + source.gauss(0, TIMED_SD), timed=True))
+        cell = ("cpu 1", "grid", operator, "cell")
+        left.append(Left(cell, 10.0, 20))
+        total += sum(10.0 * math.exp(log(cell) + source.gauss(0, BY_WORK.trial)) for _ in range(20))
+    away = (*elsewhere, "d", "cell")
+    seen += [Seen(away, log(away) + source.gauss(0, BY_WORK.trial)) for _ in range(finished)]
+    return seen, left, total
 
 
 def _campaign(source: random.Random, finished: int) -> tuple[list[Seen], list[Left], float]:
