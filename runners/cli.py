@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from runners.commands.explaining import operators, prove
@@ -30,6 +30,9 @@ Results go to stdout, progress to stderr. --debug shows the traceback of an erro
 app = App(
     name="ablate",
     help=HELP,
+    default_parameter=Parameter(
+        show_default=lambda value: None if value is None or value is False or value == () else str(value)
+    ),
     version=lambda: version("ablate"),
     result_action="return_value",
     suppress_keyboard_interrupt=False,

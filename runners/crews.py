@@ -11,7 +11,7 @@ from grid.errors import NotFoundError, StoreError
 from runners.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.cancelled import CalledOff, read_cancelled
 from runners.slurm.workers import WorkerRecord, read_workers, used_hours
-from runners.submission import ResourceClass, Submission, read_submission_record
+from runners.submission import ResourceClass, Submission, job_name, read_submission_record
 from store.layout import Layout
 
 SILENT_S = 180.0
@@ -152,7 +152,7 @@ class _Draft:
     @property
     def name(self) -> str:
         """What its jobs are called."""
-        return f"ablate-{self.record.submission}"
+        return job_name(self.record.submission)
 
     @property
     def nameless(self) -> bool:
@@ -236,7 +236,7 @@ def _standing(record: WorkerRecord | None, news: TaskNews | None, *, asked: bool
     if left is not None and (asked or left in _FOR_GOOD):
         return "ended", left
     if asked:
-        return "gone", "it is in the queue no more and left no word"
+        return "gone", "it left the queue and did not say why"
     if record is not None and left is None and time.time() - record.touched < SILENT_S:
         return "running", ""
     return "unknown", ""

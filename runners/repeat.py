@@ -5,7 +5,7 @@ from typing import Annotated, final
 
 from cyclopts import Parameter
 
-Flag = Annotated[bool, Parameter(negative="")]
+from runners.commands.options import Flag
 
 
 @final

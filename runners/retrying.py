@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
             "done": "are done (`ablate run SPEC --again` is for those of other code)",
             "running": "are being trained",
             "queued": "are queued",
-            "unknown": "are with a cluster that cannot be asked",
+            "unknown": "are unknown: the cluster does not answer",
         }
         return "; ".join(f"{n} {why.get(state, f'are {state}')}" for state, n in self.left.items() if n)
 

@@ -4,13 +4,17 @@ It is written before any job exists, and once more when the jobs are known; a cr
 the submission's, so they can still be found.
 """
 
+import os
+import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from grid.errors import StoreError
 from store.files import read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
+from store.status import local_process, process_started
 
 if TYPE_CHECKING:
     from runners.worker import Job
@@ -51,7 +55,10 @@ class Submission:
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
-    """The fields of `runners.worker.Job` beside root and submission; files are inside the snapshot, or absolute."""
+    """The fields of `runners.worker.Job` beside root and submission; files are inside the snapshot, or absolute.
+
+    `specs` are the spec files as absolute paths.
+    """
     slurm: dict[str, Any] | None = None
     """The `Slurm` spec as data."""
     snapshot: dict[str, Any] | None = None
@@ -61,12 +68,30 @@ class Submission:
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
     """What sbatch was given: by class name, and where a class has several arrays, `<class> from <first worker>`."""
+    host: str | None = None
+    """Of a run without a scheduler: where its process is."""
+    pid: int | None = None
+    pid_started: int | None = None
+    """In clock ticks since that host was booted."""
+    ended: float | None = None
+    """When that run was over, in seconds since the epoch; None while it is on, or where it was killed."""
     schema: int = FILE_SCHEMA
 
     @property
     def jobs(self) -> list[int]:
         """The jobs that are known."""
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
+
+    @property
+    def process(self) -> int | None:
+        """The process on this host that runs it, if it is there; None for what a scheduler runs."""
+        on = self.ended is None and local_process(vars(self)) is True
+        return self.pid if on else None
+
+
+def job_name(submission: str) -> str:
+    """What the jobs of a submission are called."""
+    return f"ablate-{submission}"
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:
@@ -83,23 +108,33 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
 
     Raises:
         NotFoundError: it has none.
-        StoreError: it is torn or altered.
+        StoreError: it is torn or altered, or a newer version has written it.
     """
-    data = read_json(layout.submission_record(submission))
-    classes = tuple(
-        ResourceClass(
-            **{**each, "rows": tuple(each["rows"]), "arrays": tuple(Array(**array) for array in each["arrays"])}
+    path = layout.submission_record(submission)
+    data = read_json(path)
+    if data.get("schema") != FILE_SCHEMA:
+        raise StoreError(
+            f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
+            "it with the version that wrote it"
         )
-        for each in data.pop("classes")
-    )
-    return Submission(**data, classes=classes)
+    try:
+        classes = tuple(
+            ResourceClass(
+                **{**each, "rows": tuple(each["rows"]), "arrays": tuple(Array(**array) for array in each["arrays"])}
+            )
+            for each in data.pop("classes")
+        )
+        return Submission(**data, classes=classes)
+    except (KeyError, TypeError) as error:
+        raise StoreError(f"{path} is no record of a submission ({error}); restore it, or remove it") from error
 
 
 def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`job` as the record has it; with a snapshot, the spec files are those inside of it."""
+    """`job` as the record has it; with a snapshot, `files` are those inside of it and `specs` those it was taken of."""
     return {
         "entry": asdict(job.entry),
         "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
+        "specs": [str(file) for file in job.files],
         "retry": job.retry,
         "again": job.again,
         "modules": dict(job.modules),
@@ -121,8 +156,26 @@ def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) 
     from runners.snapshot_modules import user_imports
 
     snapshot = take(layout, job.files).data() if job.files else None
+    pid = os.getpid()
     found = Submission(
-        job.submission, machine, time.time(), job_data(job, snapshot), None, snapshot, record(user_imports())
+        job.submission,
+        machine,
+        time.time(),
+        job_data(job, snapshot),
+        snapshot=snapshot,
+        environment=record(user_imports()),
+        host=socket.gethostname(),
+        pid=pid,
+        pid_started=process_started(pid),
     )
     write_submission_record(layout, found)
     return found
+
+
+def record_end(layout: Layout, found: Submission) -> None:
+    """Write down that a run on this machine is over, so that nobody waits for it or asks its process to stop.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    write_submission_record(layout, replace(found, ended=time.time()))

@@ -8,7 +8,7 @@
 | queued  | it is not being trained, and a worker that waits or runs will take it       |
 | lost    | it was begun, its process or node is gone, and nobody will take it          |
 | pending | nobody has begun it, or whoever did gave it back, and nobody will take it   |
-| unknown | whoever has it, or would take it, is on a cluster that cannot be asked      |
+| unknown | whoever has it, or would take it, is on a cluster that does not answer      |
 """
 
 import time

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners.commands.options import Json
+from runners.commands.options import Flag, Json
 from runners.output import write_json, write_table
-from runners.repeat import Flag
 
 STAGES = "stages"
 """What `ablate operators` takes to list the kinds of every stage."""

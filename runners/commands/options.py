@@ -51,7 +51,7 @@ class Cluster:
     partition
         Default the cluster's own.
     account
-        Who pays.
+        Account that is charged.
     qos
         Quality of service.
     constraint
@@ -65,7 +65,7 @@ class Cluster:
     gpu_type
         Such as h100.
     cpus
-        Per worker; default one per trial at a time, and one.
+        Per worker; default one per trial and one more.
     mem
         Per worker: 16G.
     per_gpu
@@ -77,8 +77,8 @@ class Cluster:
     signal_s
         Seconds before the time limit at which workers save and leave.
     oom
-        A trial out of memory has failed; halve: goes on with half the micro-batch; bigger: with --retry it is given
-        twice the memory.
+        A trial out of memory has failed; halve: it goes on with half the micro-batch; bigger, with --on slurm: when it
+        is tried again it is given twice the memory.
     budget
         Workers take no more trials when so much was used: 200gpuh, or 40cpuh without GPUs.
     dry_run
@@ -101,7 +101,7 @@ class Cluster:
     max_parallel: int | None = None
     setup: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     signal_s: int | None = None
-    oom: Literal["fail", "halve", "bigger"] | None = None
+    oom: Annotated[Literal["fail", "halve", "bigger"] | None, Parameter(group="Parameters")] = None
     budget: str | None = None
     dry_run: Flag = False
     wait: Flag = False
@@ -120,7 +120,12 @@ class Cluster:
             SpecError: one was given.
         """
         for name in self.given():
-            raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
+            if name != "oom":
+                raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
+        if self.oom == "bigger":
+            raise SpecError(
+                f"--oom bigger asks --on slurm for more memory, and this is --on {on}; --oom halve needs less"
+            )
 
     def request(self, kept: "Slurm | None", workers: int | None) -> "Slurm":
         """What the flags ask for, beside what the spec file says.

@@ -32,7 +32,7 @@ def plan(
     grid
         One of its grids; default all.
     campaign
-        Where it would run; default campaigns/<name of the file>.
+        Where it would run; default campaigns/FILE.
     workers
         For how many worker processes time is estimated; default one per core.
     as_json
@@ -82,7 +82,7 @@ def run(
     grid
         Which of its grids, when it has several.
     campaign
-        Directory of the results; default campaigns/<name of the file>.
+        Directory of the results; default campaigns/FILE.
     """
     from grid.errors import SpecError
     from runners.finding import campaign_for, choose_grids, worker_count

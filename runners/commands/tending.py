@@ -5,9 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from runners.commands.options import Json
+from runners.commands.options import Flag, Json
 from runners.output import say, write, write_json
-from runners.repeat import Flag
 
 Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
 

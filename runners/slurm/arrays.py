@@ -18,9 +18,10 @@ from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.slurm.classes import Resources
+from runners.slurm.resources import Resources
 from runners.slurm.script import setup_lines, teardown_lines
 from runners.slurm.spec import Slurm
+from runners.submission import job_name
 from store.layout import Layout
 
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
@@ -30,7 +31,7 @@ _PATIENCE_S = 120.0
 """sbatch waits by itself while the controller is busy."""
 
 
-class Task(NamedTuple):
+class ArrayTasks(NamedTuple):
     """An array of workers of one class."""
 
     number: int
@@ -39,11 +40,6 @@ class Task(NamedTuple):
     """The worker that is task 0."""
     tasks: int
     at_once: int
-
-
-def job_name(submission: str) -> str:
-    """What the jobs of a submission are called."""
-    return f"ablate-{submission}"
 
 
 def logs(layout: Layout, submission: str) -> Path:
@@ -72,7 +68,7 @@ class Arrays(SlurmExecutor):
         self._setup = setup_lines(slurm.setup, tree, exclude=slurm.exclude)
         self._single = single
 
-    def script(self, task: Task, resources: Resources) -> str:
+    def script(self, task: ArrayTasks, resources: Resources) -> str:
         """What sbatch is given for an array, or for a job where arrays are off."""
         slurm = self._slurm
         self.update_parameters(

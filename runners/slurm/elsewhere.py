@@ -11,7 +11,7 @@ from grid.errors import EnvironmentProblem
 from runners.crews import Crew, read_crews
 from runners.manifest import Manifest
 from runners.scheduler_news import Scheduler
-from runners.slurm.arrays import job_name
+from runners.submission import job_name
 from runners.survey import Surveyed
 from store.layout import Layout
 from store.status import trial_state

@@ -114,7 +114,7 @@ class Slurm(Spec):
     """Per worker; 0 trains on the CPU."""
     gpu_type: Word | None = None
     cpus: PositiveInt | None = None
-    """Per worker; None: one per trial at a time, and one."""
+    """Per worker; None: one per trial and one more."""
     mem: Memory | None = None
     """Per worker; None: what the cluster gives."""
     workers: PositiveInt | None = None

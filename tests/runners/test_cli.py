@@ -206,3 +206,12 @@ def test_every_command_is_in_the_readme_or_the_docs() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     assert [name for name in COMMANDS if f"ablate {name}" not in texts] == []
     assert set(COMMANDS) == {name for name in app if not name.startswith("-")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_help_page_has_no_empty_default_and_loses_no_word(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert not [empty for empty in ("False", "()", "None") if f"[default: {empty}]" in said]
+    assert command not in ("plan", "run") or "default campaigns/FILE." in said  # <FILE> would be markup
+    assert command != "retry" or "--retry" not in said
