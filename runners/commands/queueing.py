@@ -1,6 +1,6 @@
 """`ablate run --on slurm`: trials are queued, and if asked followed to their end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from runners.repeat import Repeat
 
 if TYPE_CHECKING:
     from grid import Grid
-    from runners.slurm.submit import Draft, Queued, Submitter
+    from runners.slurm.resources import Resources
+    from runners.slurm.submit import Draft, Drafter, Queued
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
@@ -20,28 +21,36 @@ def run_on_slurm(
 ) -> int:
     """Queue the missing trials of `grids`; the exit code."""
     from runners.budget import budget_hours
-    from runners.slurm.submit import SubmitOptions
+    from runners.commands.running import give_back
+    from runners.scheduler_news import Slurm as Scheduler
+    from runners.slurm.submit import Drafter, SubmitOptions
     from runners.specfile import cluster_of
 
-    budget = budget_hours(cluster.budget) if cluster.budget is not None else None
+    options = SubmitOptions(
+        retry=repeat.retry,
+        again=repeat.again,
+        files=(spec.resolve(),),
+        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
+        flags=frozenset(cluster.given()),
+    )
     slurm = cluster.request(cluster_of(spec), workers)
-    options = SubmitOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),), budget=budget)
-    from runners.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submit import Submitter
+    drafter = Drafter(root, grids, slurm, Scheduler(), options)
+    return show_or_queue(drafter, root, cluster, lambda: give_back(root, grids, repeat))
 
-    submitter = Submitter(root, grids, slurm, Scheduler(), options)
+
+def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Callable[[], None] = lambda: None) -> int:
+    """Show what would be queued, or do `before`, queue it, and follow it if asked; the exit code."""
+    from runners.slurm.submit import submit
+
     if cluster.dry_run:
-        write("\n".join(dry_run_lines(submitter.draft())))
+        write("\n".join(dry_run_lines(drafter.draft())))
         return 0
-    if repeat.again:
-        from runners.commands.running import give_back
-
-        give_back(root, grids, repeat)
-    queued = submitter.submit(lambda text: say(f"ablate: {text}"))
+    before()
+    queued = submit(drafter, lambda text: say(f"ablate: {text}"))
     for note in queued.draft.notes:
         say(f"ablate: {note}")
     say(queued_line(queued, root))
-    return _follow(submitter, queued, root) if cluster.wait else 0
+    return _follow(drafter, queued, root) if cluster.wait else 0
 
 
 def dry_run_lines(draft: "Draft") -> Iterator[str]:
@@ -55,12 +64,13 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
         yield "nothing is left to queue"
         return
     yield (
-        f"{draft.trials} trials in {len(draft.classes)} classes, {draft.workers} workers in {len(draft.scripts)} "
-        "calls of sbatch; nothing is written"
+        f"{_count(draft.trials, 'trial')} in {_count(len(draft.classes), 'class', 'classes')}, "
+        f"{_count(draft.workers, 'worker')} in {_count(len(draft.scripts), 'call', 'calls')} of sbatch; "
+        "nothing is written"
     )
     for found, group in zip(draft.classes, draft.groups, strict=True):
-        needs = ", ".join(f"{name}={value}" for name, value in found.resources.items() if value is not None)
-        yield f"  {found.name}: {len(group.trials)} trials on {found.workers} workers with {needs}"
+        counts = f"{_count(len(group.trials), 'trial')} on {_count(found.workers, 'worker')}"
+        yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
     yield from (f"  {note}" for note in draft.notes)
     shown: set[str] = set()
     for script in draft.scripts:
@@ -71,6 +81,31 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
         shown.add(name)
         yield f"# {script.name}"
         yield script.text
+
+
+def worker_words(given: "Resources") -> str:
+    """What a worker is given: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
+    from runners.tally import duration
+
+    kind = f"{given.gpu_type} " if given.gpu_type else ""
+    auto = given.per_gpu == "auto"
+    side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
+    parts = [_count(given.gpus, f"{kind}GPU")] if given.gpus else []
+    if given.per_trial > 1:
+        parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
+    elif given.per_gpu != 1:
+        parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
+    parts.append(_count(given.cpus, "core"))
+    if given.mem is not None:
+        parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
+    parts.append(f"for {duration(given.time * 60)}")
+    if given.partition is not None:
+        parts.append(f"on {given.partition}")
+    return ", ".join(parts)
+
+
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def queued_line(queued: "Queued", root: Path) -> str:
@@ -85,18 +120,19 @@ def queued_line(queued: "Queued", root: Path) -> str:
     plural = "s" if len(queued.record.jobs) > 1 else ""
     before = f"; {already}" if already else ""
     return (
-        f"queued {draft.trials} trials on {draft.workers} workers (job{plural} {jobs}) as submission "
-        f"{draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; results in {root}"
+        f"queued {_count(draft.trials, 'trial')} on {_count(draft.workers, 'worker')} (job{plural} {jobs}) as "
+        f"submission {draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; "
+        f"results in {root}"
     )
 
 
-def _follow(submitter: "Submitter", queued: "Queued", root: Path) -> int:
+def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     from runners.commands.running import concluded
     from runners.landing import Landing
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
-    following = Following(submitter.survey, queued.draft.wanted, submissions, submitter.scheduler)
+    following = Following(drafter.survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
         with Landing(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
             following.until_over()
@@ -105,4 +141,4 @@ def _follow(submitter: "Submitter", queued: "Queued", root: Path) -> int:
         say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    return concluded(following.result(submitter.survey, name), root, LEFT_ALONE)
+    return concluded(following.result(drafter.survey, name), root, LEFT_ALONE)

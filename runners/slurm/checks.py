@@ -1,19 +1,14 @@
 """What a cluster cannot give, said before anything is queued: each problem one sentence with what there is."""
 
-import os
-import shutil
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from grid.spec import did_you_mean
-from runners.slurm.classes import Resources
 from runners.slurm.limits import Limits, Partition
+from runners.slurm.resources import Resources
 from runners.slurm.spec import Slurm
 from runners.tally import duration
-
-_LEAST_BYTES = 64 << 20
 
 
 def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -> None:
@@ -25,26 +20,41 @@ def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -
     _require_one_of("account", slurm.account, limits.accounts, "your accounts")
     _require_one_of("qos", slurm.qos, limits.qualities or None, "QOS here")
     for resources in wanted:
-        place = partition_of(resources.partition, limits)
-        _require_time(resources, place)
-        _require_gpus(resources, place, limits)
-        _require_at_most("cpus", resources.cpus, place.cpus, place)
-        _require_at_most("mem", resources.mem or 0, place.memory_mb, place)
+        _require_a_partition_for(resources, limits)
 
 
-def partition_of(name: str | None, limits: Limits) -> Partition:
-    """The partition called `name`, or the one of jobs that name none.
+def _require_a_partition_for(resources: Resources, limits: Limits) -> None:
+    """Of several partitions one must do: SLURM takes the first that has room and allows it."""
+    refusals = []
+    for place in partitions_of(resources.partition, limits):
+        try:
+            _require_time(resources, place)
+            _require_gpus(resources, place, limits)
+            _require_at_most("cpus", resources.cpus, place.cpus, place)
+            _require_at_most("mem", resources.mem or 0, place.memory_mb, place)
+        except SpecError as error:
+            refusals.append(error)
+        else:
+            return
+    if len(refusals) > 1:
+        raise SpecError(f"none of the partitions takes the workers: {' / '.join(map(str, refusals))}")
+    raise refusals[0]
+
+
+def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
+    """The partitions called `names`, as SLURM lists them with commas, or the one of jobs that name none.
 
     Raises:
-        SpecError: there is none.
+        SpecError: one does not exist.
     """
-    if name is None:
+    if names is None:
         found = limits.default_partition
         if found is None:
             raise SpecError(f"this cluster has no default partition; choose one of {', '.join(limits.partitions)}")
-        return found
-    _require_one_of("partition", name, limits.partitions, "partitions here")
-    return limits.partitions[name]
+        return [found]
+    for name in names.split(","):
+        _require_one_of("partition", name, limits.partitions, "partitions here")
+    return [limits.partitions[name] for name in dict.fromkeys(names.split(","))]
 
 
 def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, they: str) -> None:
@@ -94,22 +104,3 @@ def _refuse(flag: str, wanted: str, most: int, place: Partition) -> NoReturn:
         f"the largest node of partition {place.name} has {most} {what}, and a worker is to have {wanted}; "
         f"lower --{flag}, or choose another partition"
     )
-
-
-def require_room(root: Path) -> None:
-    """Refuse a place for a campaign that is read-only or full; nothing is written to find out.
-
-    Raises:
-        EnvironmentProblem: it is.
-    """
-    place = next(each for each in (root, *root.parents) if each.exists())
-    if not place.is_dir():
-        raise EnvironmentProblem(f"a campaign is a directory, and {place} is a file; choose another place")
-    if not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
-        raise EnvironmentProblem(f"{place} cannot be written to; choose another campaign directory")
-    free = shutil.disk_usage(place).free
-    if free < _LEAST_BYTES:
-        raise EnvironmentProblem(
-            f"a campaign needs {_LEAST_BYTES >> 20} MB of free disk and {place} has {free >> 20} MB; free some space, "
-            "or choose another campaign directory"
-        )

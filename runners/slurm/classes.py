@@ -4,13 +4,14 @@ A cell is looked at once, by the first trial of it: seeds are replicates and nee
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, final
 
 from grid import Planned, Spec
 from grid.errors import SpecError
 from grid.path import value_at
+from runners.slurm.resources import Resources, Shortage, roomier, shortage
 from runners.slurm.spec import Needs, Slurm, megabytes, minutes
 from runners.survey import Surveyed
 from store.layout import Layout
@@ -18,34 +19,6 @@ from store.status import trial_state
 
 _CPUS_FOR_AUTO = 4
 """Trials per GPU that cores are asked for, where nobody knows yet how many fit."""
-
-
-@final
-@dataclass(frozen=True)
-class Resources:
-    """What one worker is given."""
-
-    partition: str | None
-    time: int
-    """Minutes."""
-    gpus: int
-    gpu_type: str | None
-    cpus: int
-    mem: int | None
-    """MiB; None: what the cluster gives."""
-    per_gpu: int | Literal["auto"]
-    per_trial: int = 1
-    """GPUs of one trial; without GPUs, its processes."""
-
-    @property
-    def slots(self) -> int:
-        """Trials side by side in a worker; the least there will be, where it is found out there."""
-        side_by_side = 1 if self.per_gpu == "auto" else self.per_gpu
-        return max(1, self.gpus // self.per_trial) * side_by_side if self.gpus else side_by_side
-
-    def data(self) -> dict[str, Any]:
-        """As it is recorded."""
-        return asdict(self)
 
 
 class Demand(NamedTuple):
@@ -58,6 +31,14 @@ class Demand(NamedTuple):
     checkpoint_s: float
 
 
+class Kind(NamedTuple):
+    """What of a trial decides its class."""
+
+    needs: int | None
+    ranks: int
+    short: Shortage
+
+
 @final
 @dataclass(frozen=True)
 class Group:
@@ -66,18 +47,27 @@ class Group:
     name: str
     resources: Resources
     trials: tuple[Surveyed, ...]
+    remarks: tuple[str, ...] = ()
+    """Where its workers are not what the request says at first sight."""
 
 
 @final
 class Demands:
     """What every cell of some grids needs; `look` is for `runners.cells.walk`.
 
-    `most_cpus` says how many cores the largest node of a partition has; 0 if that is not known.
+    `most_cpus` says how many cores the largest node of a partition has; 0 if that is not known. `flags` are the fields
+    of the request that the command line gave.
     """
 
-    def __init__(self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0) -> None:
+    def __init__(
+        self,
+        slurm: Slurm,
+        most_cpus: Callable[[str | None], int] = lambda _: 0,
+        flags: frozenset[str] = frozenset(),
+    ) -> None:
         self._slurm = slurm
         self._most_cpus = most_cpus
+        self._flags = flags
         self._cells: dict[tuple[str, str], Demand] = {}
         self._fitted: Counter[int] = Counter()
         self._absent: dict[str, SpecError] = {}
@@ -133,36 +123,46 @@ class Demands:
         """`trials` by what their workers need.
 
         Raises:
-            SpecError: the time limit is shorter than a checkpoint, or twice the memory is not more.
+            SpecError: the time limit is shorter than a checkpoint, or there is no more memory to give.
         """
-        found: dict[tuple[int | None, int, int], list[Surveyed]] = {}
+        found: dict[Kind, list[Surveyed]] = {}
         for trial in trials:
             demand = self._cells[trial.grid, trial.cell]
-            found.setdefault((demand.needs, demand.ranks, self._doubled(layout, trial)), []).append(trial)
-        merged: dict[Resources, tuple[list[str], list[Surveyed]]] = {}
-        for (needs, ranks, memory), members in found.items():
+            found.setdefault(Kind(demand.needs, demand.ranks, self._shortage(layout, trial)), []).append(trial)
+        merged: dict[Resources, list[tuple[Kind, list[Surveyed]]]] = {}
+        for kind, members in found.items():
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
-            resources = self._resources(needs, ranks, memory, max(demand.threads for demand in demands))
+            resources = self._resources(kind, max(demand.threads for demand in demands))
             self._require_time(resources, max(demand.checkpoint_s for demand in demands))
-            names, together = merged.setdefault(resources, ([], []))
-            names.append(self._name(needs, ranks, memory))
-            together.extend(members)
-        return [Group(" or ".join(names), resources, tuple(all_)) for resources, (names, all_) in merged.items()]
+            merged.setdefault(resources, []).append((kind, members))
+        return [
+            Group(
+                " or ".join(self._name(kind) for kind, _ in parts),
+                resources,
+                tuple(trial for _, members in parts for trial in members),
+                tuple(dict.fromkeys(remark for kind, _ in parts for remark in self._remarks(kind, resources))),
+            )
+            for resources, parts in merged.items()
+        ]
 
-    def _doubled(self, layout: Layout, trial: Surveyed) -> int:
-        """How many times the memory of its class a trial is given."""
+    def _shortage(self, layout: Layout, trial: Surveyed) -> Shortage:
+        """How much more memory than that of its class a trial is given."""
         if self._slurm.oom != "bigger" or trial.status != "failed":
-            return 1
-        ends = [(found.start.get("submission"), found.end) for found in trial_state(layout, trial.key).attempts]
-        out = {submission for submission, end in ends if end is not None and end.get("reason") == "out_of_memory"}
-        return int(2 ** len(out))
+            return Shortage()
+        ends = ((each.start.get("submission"), each.end or {}) for each in trial_state(layout, trial.key).attempts)
+        return shortage({str(name): end for name, end in ends if end.get("reason") == "out_of_memory"})
 
-    def _resources(self, needs: int | None, ranks: int, memory: int, threads: int) -> Resources:
-        own = self._slurm.needs[needs] if needs is not None else Needs.model_construct(where={})
-        slurm = self._slurm
-        gpus = own.gpus if own.gpus is not None else slurm.gpus
+    def _own(self, needs: int | None) -> Needs:
+        return self._slurm.needs[needs] if needs is not None else Needs.model_construct(where={})
+
+    def _gpus(self, needs: int | None) -> int:
+        own = self._own(needs).gpus
+        return self._slurm.gpus if own is None else own
+
+    def _resources(self, kind: Kind, threads: int) -> Resources:
+        own, slurm, ranks = self._own(kind.needs), self._slurm, kind.ranks
+        gpus = self._gpus(kind.needs)
         wide = -(-gpus // ranks) * ranks
-        factor = wide // gpus if gpus else 1
         per_gpu = (own.per_gpu or slurm.per_gpu) if ranks == 1 else 1
         mem = own.mem or slurm.mem
         cpus = own.cpus or slurm.cpus
@@ -170,16 +170,35 @@ class Demands:
             partition=own.partition or slurm.partition,
             time=minutes(own.time or slurm.time),
             gpus=wide,
-            gpu_type=own.gpu_type or slurm.gpu_type,
+            gpu_type=(own.gpu_type or slurm.gpu_type) if gpus else None,
             cpus=0,
-            mem=megabytes(mem) * factor if mem else None,
+            mem=_scaled(megabytes(mem), wide, gpus) if mem else None,
             per_gpu=per_gpu,
             per_trial=ranks,
         )
         at_once = drafted.slots * (_CPUS_FOR_AUTO if per_gpu == "auto" else 1)
         usual = at_once * ranks * threads + 1
         usual = min(usual, self._most_cpus(drafted.partition) or usual)
-        return _roomier(replace(drafted, cpus=cpus * factor if cpus else usual), memory)
+        return roomier(replace(drafted, cpus=_scaled(cpus, wide, gpus) if cpus else usual), kind.short)
+
+    def _remarks(self, kind: Kind, resources: Resources) -> Iterator[str]:
+        own, slurm, ranks = self._own(kind.needs), self._slurm, kind.ranks
+        gpus, per_gpu = self._gpus(kind.needs), own.per_gpu or slurm.per_gpu
+        if ranks > 1 and per_gpu != 1:
+            on = f"over {ranks} GPUs" if gpus else f"of {ranks} processes"
+            yield f"trials {on} are not trained side by side; per_gpu={per_gpu} is for trials on one"
+        if 1 < gpus < resources.gpus:
+            yield (
+                f"workers of trials over {ranks} GPUs have {resources.gpus} GPUs and not {gpus}, with memory and cores "
+                "in proportion"
+            )
+        for name in sorted(self._flags):
+            said = getattr(own, name, None)
+            if said is not None and said != getattr(slurm, name):
+                yield (
+                    f"Needs(where={dict(own.where)!r}) says {name}={said!r}, and is more specific than "
+                    f"--{name.replace('_', '-')} {getattr(slurm, name)}"
+                )
 
     def _require_time(self, resources: Resources, checkpoint_s: float) -> None:
         usable = resources.time * 60 - self._slurm.signal_s
@@ -190,31 +209,21 @@ class Demands:
                 "or lower execution.checkpoint_s"
             )
 
-    def _name(self, needs: int | None, ranks: int, memory: int) -> str:
+    def _name(self, kind: Kind) -> str:
+        needs, ranks, short = kind
         parts = [f"{path}={_short(value)}" for path, value in self._wanted[needs].items()] if needs is not None else []
         if ranks > 1:
-            parts.append(f"{ranks} GPUs" if self._slurm.gpus else f"{ranks} processes")
-        if memory > 1:
-            parts.append(f"{memory} x memory")
+            parts.append(f"{ranks} GPUs" if self._gpus(needs) else f"{ranks} processes")
+        if short.host > 1:
+            parts.append(f"{short.host} x memory")
+        if short.gpu > 1:
+            parts.append(f"{short.gpu} x GPU memory")
         return ", ".join(parts) or "all"
 
 
-def _roomier(resources: Resources, memory: int) -> Resources:
-    """The resources with `memory` times the memory for a trial: of the host where it was given, and of the GPU."""
-    if memory == 1:
-        return resources
-    side_by_side = 1 if resources.per_gpu == "auto" else max(1, resources.per_gpu // memory)
-    if resources.mem is None and (resources.per_gpu == 1 or side_by_side * memory > _number(resources.per_gpu)):
-        raise SpecError(
-            f"oom='bigger' gives a trial that ran out of memory {memory} x the memory of its class, and that has "
-            "neither mem= to multiply nor trials side by side to part; say mem=, a larger gpu_type, or oom='halve'"
-        )
-    mem = resources.mem * memory if resources.mem is not None else None
-    return replace(resources, mem=mem, per_gpu=side_by_side)
-
-
-def _number(per_gpu: int | Literal["auto"]) -> int:
-    return 1 << 10 if per_gpu == "auto" else per_gpu
+def _scaled(amount: int, wide: int, gpus: int) -> int:
+    """What was asked for `gpus`, for `wide` of them."""
+    return -(-amount * wide // gpus) if gpus else amount
 
 
 def _plain(value: object) -> Any:

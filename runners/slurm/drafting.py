@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from grid import Grid
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from runners.budget import Budget
 from runners.cells import walk
 from runners.manifest import KeptLines, submission_id
+from runners.room import require_room
 from runners.scheduler_news import Scheduler
 from runners.slurm import shares
-from runners.slurm.arrays import Arrays, Task, require_commands
+from runners.slurm.arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.avoided import avoided, nodes_that_lost
-from runners.slurm.checks import partition_of, require_allowed, require_room
+from runners.slurm.checks import partitions_of, require_allowed
 from runners.slurm.classes import Demands, Group
 from runners.slurm.elsewhere import Elsewhere, queued_elsewhere
 from runners.slurm.limits import Limits, Room, arrays, read_limits
@@ -45,6 +46,8 @@ class SubmitOptions:
     """The spec files the grids came from, loaded before."""
     entry: Entry = field(default_factory=Entry)
     budget: Budget | None = None
+    flags: frozenset[str] = frozenset()
+    """Fields of the request that the command line gave; where `Needs` are more specific, that is told."""
 
 
 class Script(NamedTuple):
@@ -94,12 +97,13 @@ class Drafter:
     ) -> None:
         require_commands()
         self.layout = Layout(Path(root).resolve())
-        self._asked = self.slurm = _with_environment(slurm)
+        self.asked = _with_environment(slurm)
+        """What is asked of the cluster, and recorded."""
         self.grids = list(grids)
         self.options = options
         self.scheduler = scheduler
         self._limits: Limits = read_limits()
-        self._demands = Demands(self.slurm, lambda name: partition_of(name, self._limits).cpus)
+        self._demands = Demands(self.asked, self._most_cpus, options.flags)
         cells = walk(self.grids, self._demands.look)
         self._remarks = self._demands.check()
         self.lines = KeptLines()
@@ -109,7 +113,11 @@ class Drafter:
         self._lost = nodes_that_lost(self.layout, self._wanted)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
+        self._exclude: str | None = None
         require_room(self.layout.root)
+
+    def _most_cpus(self, partition: str | None) -> int:
+        return max(place.cpus for place in partitions_of(partition, self._limits))
 
     def draft(self) -> Draft:
         """What would be queued now.
@@ -128,31 +136,40 @@ class Drafter:
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
         left = [trial for trial in self._wanted if trial.key not in elsewhere.trials]
         groups = self._demands.groups(self.layout, left)
-        require_allowed(self.slurm, [group.resources for group in groups], self._limits)
-        remarks = self._avoid(groups)
+        require_allowed(self.asked, [group.resources for group in groups], self._limits)
+        self._require_countable(groups)
+        remarks = [*dict.fromkeys(remark for group in groups for remark in group.remarks), *self._avoid(groups)]
         submission = submission_id()
         sizes, notes = self._sizes(groups)
         classes, at_once = self._classes(groups, sizes)
-        if self.slurm.max_parallel is not None and len(at_once) > self.slurm.max_parallel:
+        if self.asked.max_parallel is not None and len(at_once) > self.asked.max_parallel:
             notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
+    def _require_countable(self, groups: Sequence[Group]) -> None:
+        budget = self.options.budget
+        without = [group.name for group in groups if not group.resources.gpus]
+        if budget is not None and budget.unit == "GPU-h" and without:
+            raise SpecError(
+                f"a budget in GPU-h counts GPUs, and the workers of {', '.join(without)} have none; say it in hours of "
+                f"cores, such as --budget {budget.hours:g}cpuh"
+            )
+
     def _avoid(self, groups: Sequence[Group]) -> list[str]:
-        """Keep workers away from nodes that lost trials."""
-        places = [partition_of(group.resources.partition, self._limits) for group in groups]
+        """Keep workers away from nodes that lost trials: this time, so it is no part of what is asked."""
+        places = [place for group in groups for place in partitions_of(group.resources.partition, self._limits)]
         nodes, remarks = avoided(self._lost, places)
-        exclude = ",".join(filter(None, (self._asked.exclude, *nodes)))
-        self.slurm = self._asked.changed(exclude=exclude or None)
+        self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Workers of every class, and why they are not as many as asked."""
         loads = [self._load(group, alone=len(groups) == 1) for group in groups]
-        sizes = shares.workers(loads, self.slurm.workers)
+        sizes = shares.workers(loads, self.asked.workers)
         notes = []
-        asked, got = self.slurm.workers, sum(sizes)
+        asked, got = self.asked.workers, sum(sizes)
         if asked is not None and groups and got != asked:
             why = "there are not trials for more" if got < asked else "each class of trials needs one at least"
             notes.append(f"{got} workers and not {asked}: {why}")
@@ -169,14 +186,15 @@ class Drafter:
 
     def _room(self, groups: Sequence[Group]) -> Room | None:
         """The tightest of the limits that hold for the classes."""
-        slurm = self.slurm
-        rooms = [self._limits.room(slurm.account, slurm.qos, group.resources.partition) for group in groups]
+        asked = self.asked
+        places = [place for group in groups for place in (group.resources.partition or "").split(",")]
+        rooms = [self._limits.room(asked.account, asked.qos, place or None) for place in places]
         return min(rooms, key=lambda room: room.tasks, default=None)
 
     def _load(self, group: Group, *, alone: bool) -> shares.Load:
-        limit_s = float(group.resources.time * 60 - self.slurm.signal_s)
+        limit_s = float(group.resources.time * 60 - self.asked.signal_s)
         count, slots = len(group.trials), group.resources.slots
-        if alone and self.slurm.workers is not None:
+        if alone and self.asked.workers is not None:
             return shares.Load(count, slots, limit_s, None)
         if group.name not in self._trial_s:
             self._trial_s[group.name] = trial_s(self.survey, self.grids, group)
@@ -195,7 +213,7 @@ class Drafter:
             found.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
             begin = rows[1]
         counts = [array.tasks for each in found for array in each.arrays]
-        return found, shares.at_once(counts, self.slurm.max_parallel)
+        return found, shares.at_once(counts, self.asked.max_parallel)
 
     def _scripts(
         self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
@@ -204,7 +222,7 @@ class Drafter:
         share = iter(at_once)
         for number, (group, found) in enumerate(zip(groups, classes, strict=True)):
             for array in found.arrays:
-                task = Task(number, array.first, array.tasks, next(share))
+                task = ArrayTasks(number, array.first, array.tasks, next(share))
                 name = f"{found.name} from {array.first}" if array.first else found.name
                 yield Script(name, made.script(task, group.resources))
 
@@ -214,7 +232,8 @@ class Drafter:
         if self.packed is not None:
             snapshot = self.packed.snapshot
             tree = shell_lines(self.layout.snapshot_tar(snapshot.tar), snapshot)
-        return Arrays(self.layout, submission, self.slurm, tree, single=self._limits.array_size <= 1)
+        slurm = self.asked.changed(exclude=self._exclude)
+        return Arrays(self.layout, submission, slurm, tree, single=self._limits.array_size <= 1)
 
 
 def _with_environment(slurm: Slurm) -> Slurm:

@@ -19,7 +19,7 @@ from runners.slurm.arrays import worker_log
 from runners.slurm.follow import Following
 from runners.slurm.queue import TaskState, accounted, queued, throttle
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Queued, SubmitOptions, Submitter
+from runners.slurm.submit import Drafter, Queued, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
 from runners.specfile import load_spec_file
 from store.layout import Layout
@@ -45,12 +45,12 @@ class Run:
         spec.write_text(SPEC.format(arguments=arguments))
         self.grid: Grid = load_spec_file(spec)["toy"]
         chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
-        self.submitter = Submitter(self.root, [self.grid], request, Scheduler(), chosen)
+        self.drafter = Drafter(self.root, [self.grid], request, Scheduler(), chosen)
         self.layout = Layout(self.root.resolve())
         self.queued: Queued | None = None
 
     def submit(self) -> "Run":
-        self.queued = self.submitter.submit(lambda _: None)
+        self.queued = submit(self.drafter, lambda _: None)
         return self
 
     @property
@@ -83,9 +83,9 @@ class Run:
 
     def wait(self) -> RunResult:
         assert self.queued is not None
-        following = Following(self.submitter.survey, self.queued.draft.wanted, [self.record.submission], Scheduler())
+        following = Following(self.drafter.survey, self.queued.draft.wanted, [self.record.submission], Scheduler())
         following.until_over(look_every_s=0.3, ask_every_s=1.0)
-        return following.result(self.submitter.survey, self.record.submission)
+        return following.result(self.drafter.survey, self.record.submission)
 
     def over(self) -> bool:
         return not self.tasks()
@@ -214,7 +214,7 @@ def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
     first, second = Run(tmp_path, "step_s=0.05", request), Run(tmp_path, "step_s=0.05", request)
     done: list[Queued] = []
     threads = [
-        threading.Thread(target=lambda each=each: done.append(each.submitter.submit(lambda _: None)))
+        threading.Thread(target=lambda each=each: done.append(submit(each.drafter, lambda _: None)))
         for each in (first, second)
     ]
     for thread in threads:

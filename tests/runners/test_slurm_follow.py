@@ -13,7 +13,7 @@ from runners.commands.running import concluded
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.follow import Following
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Queued, SubmitOptions, Submitter
+from runners.slurm.submit import Drafter, Queued, SubmitOptions, submit
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ class Submitted:
 
     def __init__(self, root: Path, grid: Grid, **options: bool) -> None:
         chosen = SubmitOptions(entry=ENTRY, **options)
-        self.submitter = Submitter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
-        self.queued: Queued = self.submitter.submit(lambda _: None)
+        self.drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
+        self.queued: Queued = submit(self.drafter, lambda _: None)
         assert self.queued.record is not None
         names = [self.queued.record.submission]
-        self.following = Following(self.submitter.survey, self.queued.draft.wanted, names, Scheduler())
+        self.following = Following(self.drafter.survey, self.queued.draft.wanted, names, Scheduler())
 
     def follow(self, ask_every_s: float = 60.0) -> int:
         """The exit code."""
         self.following.until_over(look_every_s=0.05, ask_every_s=ask_every_s)
-        return concluded(self.following.result(self.submitter.survey, None), self.submitter.layout.root)
+        return concluded(self.following.result(self.drafter.survey, None), self.drafter.layout.root)
 
 
 def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -48,7 +48,7 @@ def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: 
     thread.start()
     assert submitted.follow() == 0
     thread.join()
-    assert submitted.following.result(submitted.submitter.survey, None).ok == 6
+    assert submitted.following.result(submitted.drafter.survey, None).ok == 6
     assert len(slurm.calls("squeue")) == before + 1
 
 
@@ -71,15 +71,15 @@ def test_a_failure_of_before_is_not_the_end_of_a_retry(tmp_path: Path, slurm: Pr
     thread.start()
     assert submitted.follow() == 4
     thread.join()
-    keys = list(submitted.submitter.layout.trial_keys())
-    assert [submitted.submitter.layout.attempts(key) for key in keys] == [[1, 2]] * 6
+    keys = list(submitted.drafter.layout.trial_keys())
+    assert [submitted.drafter.layout.attempts(key) for key in keys] == [[1, 2]] * 6
 
 
 def test_without_workers_there_is_nothing_to_wait_for(tmp_path: Path, slurm: PretendSlurm) -> None:
     submitted = Submitted(tmp_path / "campaign", toy_grid())
     slurm.forget()
     assert submitted.follow(ask_every_s=0.1) == 4
-    assert submitted.following.result(submitted.submitter.survey, None).stopped == 6
+    assert submitted.following.result(submitted.drafter.survey, None).stopped == 6
 
 
 def test_a_queue_that_does_not_answer_is_waited_for(

@@ -22,7 +22,8 @@ from runners.manifest import Manifest
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.arrays import in_words
 from runners.slurm.spec import Needs, Slurm
-from runners.slurm.submit import Draft, Queued, SubmitOptions, Submitter
+from runners.slurm.submit import Draft, Drafter, Queued, SubmitOptions
+from runners.slurm.submit import submit as queue
 from runners.submission import read_submission_record
 from store.layout import Layout
 
@@ -49,12 +50,12 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> P
     return made
 
 
-def submitter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Submitter:
-    return Submitter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
+def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
+    return Drafter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
 
 
 def submit(root: Path, request: Slurm = CPU, **options: Any) -> Queued:
-    return submitter(root, request, **options).submit(lambda _: None)
+    return queue(drafter(root, request, **options), lambda _: None)
 
 
 def files(root: Path) -> list[str]:
@@ -130,9 +131,9 @@ def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: Pr
     ]
     assert not (tmp_path / "campaign").exists()
     assert slurm.jobs() == {}
-    lines = list(dry_run_lines(submitter(tmp_path / "campaign").draft()))
-    assert lines[0] == "6 trials in 1 classes, 2 workers in 1 calls of sbatch; nothing is written"
-    assert "6 trials on 2 workers" in lines[1]
+    lines = list(dry_run_lines(drafter(tmp_path / "campaign").draft()))
+    assert lines[0] == "6 trials in 1 class, 2 workers in 1 call of sbatch; nothing is written"
+    assert lines[1] == "  all: 6 trials on 2 workers each with 2 cores, for 1 h 00 min"
     assert any("#SBATCH --array=0-1%2" in line for line in lines)
 
 
@@ -252,7 +253,7 @@ def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
     assert len(slurm.jobs()) == 1
     slurm.works("scancel")
     said: list[str] = []
-    submitter(tmp_path / "campaign", CPU.changed(workers=12), grid=grid).submit(said.append)
+    queue(drafter(tmp_path / "campaign", CPU.changed(workers=12), grid=grid), said.append)
     assert "was cut off before its jobs were known" in said[0]
     assert sorted(slurm.jobs()) == [2, 3, 4]
     assert len(Layout(tmp_path / "campaign").submission_ids()) == 1
@@ -320,9 +321,9 @@ def test_failed_trials_are_queued_when_asked_and_only_those_chosen(tmp_path: Pat
     grid = toy_grid(fates=["raises"])
     run_quietly(root, grid)
     assert submit(root, grid=grid).draft.trials == 0
-    again = submitter(root, grid=grid, retry=True)
+    again = drafter(root, grid=grid, retry=True)
     chosen = frozenset(trial.key for trial in again.survey.trials[:2])
-    assert submitter(root, grid=grid, retry=True, only=chosen).draft().trials == 2
+    assert drafter(root, grid=grid, retry=True, only=chosen).draft().trials == 2
     queued = submit(root, grid=grid, retry=True)
     assert queued.draft.trials == 6
     assert queued.record is not None
@@ -334,12 +335,12 @@ def test_trials_that_ran_out_of_memory_are_given_more(tmp_path: Path, slurm: Pre
     root = tmp_path / "campaign"
     grid = toy_grid(fates=["ok", "needs_memory"])
     run_quietly(root, grid)
-    draft = submitter(root, CPU.changed(oom="bigger", mem="2G"), grid=grid, retry=True).draft()
+    draft = drafter(root, CPU.changed(oom="bigger", mem="2G"), grid=grid, retry=True).draft()
     assert [(found.name, found.resources["mem"]) for found in draft.classes] == [("2 x memory", 4096)]
-    halved = submitter(root, CPU.changed(oom="bigger", per_gpu=4), grid=grid, retry=True).draft()
+    halved = drafter(root, CPU.changed(oom="bigger", per_gpu=4), grid=grid, retry=True).draft()
     assert [found.resources["per_gpu"] for found in halved.classes] == [2]
-    with pytest.raises(SpecError, match="neither mem= to multiply nor trials side by side"):
-        submitter(root, CPU.changed(oom="bigger"), grid=grid, retry=True).draft()
+    with pytest.raises(SpecError, match="neither mem= to multiply nor enough trials side by side"):
+        drafter(root, CPU.changed(oom="bigger"), grid=grid, retry=True).draft()
 
 
 def lose(layout: Layout, key: str, node: str) -> None:
@@ -357,13 +358,13 @@ def lose(layout: Layout, key: str, node: str) -> None:
 def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path: Path, slurm: PretendSlurm) -> None:
     root = tmp_path / "campaign"
     gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
-    keys = [trial.key for trial in submitter(root, gpu).survey.trials]
+    keys = [trial.key for trial in drafter(root, gpu).survey.trials]
     lose(Layout(root), keys[0], "g1")
-    draft = submitter(root, gpu).draft()
+    draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9,g1\n" in draft.scripts[0].text
     assert draft.notes == ("trials were lost on g1 (1); no worker is sent there this time",)
     lose(Layout(root), keys[1], "g2")
-    draft = submitter(root, gpu).draft()
+    draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9\n" in draft.scripts[0].text
     assert "too many nodes" in draft.notes[0]
 
@@ -415,7 +416,7 @@ def test_a_place_that_cannot_hold_a_campaign_is_refused(
         patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
         with pytest.raises(EnvironmentProblem, match="cannot be written to"):
             submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.slurm.checks._LEAST_BYTES", 1 << 60)
+    monkeypatch.setattr("runners.room._LEAST_BYTES", 1 << 60)
     with pytest.raises(EnvironmentProblem, match="MB of free disk"):
         submit(tmp_path / "campaign")
     assert not (tmp_path / "campaign").exists()
@@ -606,5 +607,5 @@ def _second(layout: Layout, order: list[str], said: list[str]) -> None:
 
 
 def test_a_draft_counts(tmp_path: Path, slurm: PretendSlurm) -> None:
-    draft: Draft = submitter(tmp_path / "campaign").draft()
+    draft: Draft = drafter(tmp_path / "campaign").draft()
     assert (draft.trials, draft.workers) == (6, 2)
