@@ -13,7 +13,7 @@ from runners.failure import Failure
 from runners.heartbeat import Heartbeat
 from runners.memory import peak_memory_bytes
 from runners.surroundings import Finished
-from store.files import write_json
+from store.files import environment_problem, retried, write_json
 from store.layout import Layout
 from store.shards import ShardBuffer
 
@@ -23,6 +23,22 @@ MOST_ROWS = 200_000
 
 class CampaignUnwritable(EnvironmentProblem):
     """The campaign directory takes no more records; the run cannot go on, and what has landed is kept."""
+
+
+def require_there(place: Path) -> None:
+    """Refuse to write into a campaign without `place`, which the work has begun with: it would come back in pieces.
+
+    Raises:
+        CampaignUnwritable: it is gone, or its file system does not answer.
+    """
+    try:
+        there = retried(place.exists)
+    except OSError as error:
+        raise CampaignUnwritable(str(environment_problem("look for", place, error))) from error
+    if not there:
+        raise CampaignUnwritable(
+            f"{place} is gone: the campaign was moved or removed meanwhile; run the same command where it is now"
+        )
 
 
 class Watch(NamedTuple):
@@ -190,12 +206,19 @@ class Attempt:
         Who took it over waited for a lease without a sign of life from here, and goes on from the last checkpoint; the
         work since then is done twice, and counted once.
         """
-        if max(self._layout.attempts(self._trial), default=0) > self.number:
+        try:
+            latest = max(self._layout.attempts(self._trial), default=0)
+        except OSError as error:
+            problem = environment_problem("list", self._layout.trial(self._trial), error)
+            raise CampaignUnwritable(str(problem)) from error
+        if latest > self.number:
             raise TakenOver
+        require_there(self._layout.start(self._trial, self.number))
 
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
+        require_there(self._layout.start(self._trial, self.number))
         try:
             write_json(self._layout.end(self._trial, self.number), {**record, **outcome})
         except EnvironmentProblem as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files import environment_problem, is_temporary, read_bytes, write_atomic
+from store.files import environment_problem, is_temporary, read_bytes, retried, write_atomic
 from store.layout import Layout
 
 CHECKPOINT_SCHEMA = 1
@@ -54,9 +54,16 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
+    try:
+        retried(lambda: _forget(directory))
+    except OSError as error:
+        raise environment_problem("clear", directory, error) from error
+    return path
+
+
+def _forget(directory: Path) -> None:
     for old in _files(directory)[:-KEEP]:
         old.unlink(missing_ok=True)
-    return path
 
 
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
@@ -125,9 +132,12 @@ def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:
 def _files(directory: Path) -> list[Path]:
     """Checkpoints in `directory`, by step."""
     try:
-        found = [path for path in directory.iterdir() if not is_temporary(path) and _NAME.fullmatch(path.name)]
+        listed = retried(lambda: list(directory.iterdir()))
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise environment_problem("list", directory, error) from error
+    found = [path for path in listed if not is_temporary(path) and _NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: (_step(path), path.name))
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
@@ -21,7 +22,15 @@ from runners.endings import record_death
 from runners.failure import lost
 from runners.heartbeat import EVERY_S
 from runners.leases import Leases
-from store.files import environment_problem, make_directory, read_json, sync_directory, temporary_name, write_json
+from store.files import (
+    environment_problem,
+    make_directory,
+    read_json,
+    retried,
+    sync_directory,
+    temporary_name,
+    write_json,
+)
 from store.layout import FILE_SCHEMA, Layout
 from store.status import AttemptState, TrialState, process_started, trial_state
 
@@ -160,6 +169,14 @@ def _version(package: str) -> str | None:
 def _publish(layout: Layout, start: dict[str, Any], remarks: Sequence[str]) -> bool:
     """Make the attempt's directory, with its first records, appear under its number; False if another was first."""
     final_place = layout.attempt(start["trial"], start["attempt"])
+    try:
+        return retried(lambda: _published(layout, start, remarks, final_place))
+    except OSError as error:
+        raise environment_problem("claim", final_place, error) from error
+
+
+def _published(layout: Layout, start: dict[str, Any], remarks: Sequence[str], final_place: Path) -> bool:
+    """One try; another after one that was done, and was not told so, finds that it was."""
     place = final_place.with_name(temporary_name(final_place.name))
     make_directory(place)
     try:
@@ -174,8 +191,6 @@ def _publish(layout: Layout, start: dict[str, Any], remarks: Sequence[str]) -> b
             if not _is_ours(layout, start):
                 return False
         sync_directory(final_place.parent)
-    except OSError as error:
-        raise environment_problem("claim", final_place, error) from error
     finally:
         shutil.rmtree(place, ignore_errors=True)  # it is gone after the rename; a leftover is ignored by readers
     return True

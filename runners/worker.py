@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
 from runners.checkpoint import discard_checkpoints
 from runners.claims import Claim, Taken, claim
 from runners.code import Codes
@@ -165,6 +165,7 @@ class Worker:
         return outcome
 
     def _tried(self, row: int) -> Outcome:
+        require_there(self._layout.manifest(self._job.submission))
         try:
             line = self._manifest.line(row)
             spec = self._cut(line)
@@ -217,7 +218,8 @@ class Worker:
             try:
                 return self._outcome(row, line, attempt, trial)
             except TakenOver as error:
-                attempt.abandon(str(error))
+                with contextlib.suppress(CampaignUnwritable):  # the one who has it now will find out
+                    attempt.abandon(str(error))
                 return Outcome(row, "held", attempt.number)
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, final
 from runners.leases import Leases
 from runners.manifest import Manifest
 from runners.worker import Job
+from store.files import retried
 from store.layout import Layout
 from store.status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
@@ -51,7 +52,7 @@ class Outlook:
 
     def begun(self, row: int) -> bool:
         """Whether anybody has ever begun it; the cheapest question there is."""
-        return self._layout.trial(self.key(row)).exists()
+        return retried(self._layout.trial(self.key(row)).exists)
 
     def look(self, row: int) -> Look:
         """How it is with a row now.
