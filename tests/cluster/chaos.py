@@ -37,6 +37,8 @@ SIGNALLED = (
 REQUEUED = ["requeue"] * 2 + ["urgent"]
 MOST_LOST = 2
 """A trial that lost so many attempts is left alone: deaths without a step gained fail it, as they should."""
+LAST = 0.85
+"""The part of the trials that is complete when the last misfortune is due."""
 PATIENCE_S = 120.0
 
 
@@ -73,6 +75,8 @@ class Chaos:
     seed: int
     said: list[str] = field(default_factory=list)
     hits: Counter[str] = field(default_factory=Counter)
+    others: list[int] = field(default_factory=list)
+    """Urgent jobs of somebody else."""
     preempted: set[str] = field(default_factory=set)
     """Tasks that had to leave, for others or for no reason."""
     failed_node: str | None = None
@@ -90,9 +94,15 @@ class Chaos:
         """Whether all has happened."""
         return not self._left
 
+    @property
+    def queue_empty(self) -> bool:
+        """Whether the controller says that no job waits or runs."""
+        answer = queued([*self.jobs, *self.others])
+        return answer.problem is None and not answer.rows
+
     def advance(self, done: float) -> None:
         """Let happen what is due when the part `done` of the trials is complete."""
-        while self._left and done >= 0.9 * (self._planned - len(self._left)) / self._planned:
+        while self._left and done >= LAST * (self._planned - len(self._left)) / self._planned:
             event = next(filter(self._possible, self._left), None)
             if event is None:
                 return
@@ -105,11 +115,6 @@ class Chaos:
     def note(self, text: str) -> None:
         """Something for the history."""
         self.said.append(f"{time.monotonic() - self._began:7.1f} s  {text}")
-
-    def finish(self) -> None:
-        """What is broken is repaired, if the campaign was over before it could be."""
-        if not self._healed and self.failed_node is not None:
-            self.cluster.heal(self.failed_node)
 
     # What may happen:
 
@@ -141,11 +146,14 @@ class Chaos:
         hit = [str(task.id) for task in self._running() if task.node == node]
         self.preempted |= set(hit)
         job = self.cluster.submit("true", "-p", "urgent", "-w", node, f"-c{self.cluster.shape.cpus}", "-o", "/dev/null")
+        self.others.append(job)
         return f"job {job} wants {node}, where {', '.join(hit)} ran"
 
     def _restart(self) -> str:
+        """A worker that dies just then wants to be queued again by a controller that is away."""
+        died = self._signal("KILL", "supervisor")
         self.cluster.restart_controller()
-        return "the controller is back"
+        return f"the controller is back; meanwhile died {died}"
 
     def _fail(self) -> str:
         training = Counter(each.node for each in self.processes() if self._training(each) is not None)

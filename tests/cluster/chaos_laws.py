@@ -1,7 +1,8 @@
 """What must hold of a campaign whatever happened to it, and its history for whom it does not hold for."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from runners.slurm.workers import read_workers
 from store.layout import Layout
 from store.status import AttemptState, trial_state
 from store.store import Store
+
+Tables = Mapping[str, Sequence[tuple[Any, ...]]]
 
 
 def planned(layout: Layout) -> list[str]:
@@ -74,6 +77,23 @@ def _wasted(steps: Path, key: str, before: int, after: AttemptState) -> Iterator
     if kept and len(lost) > 1 and lost[-2].at - kept[-1].at >= CHECKPOINT_S:
         seconds = lost[-1].at - kept[-1].at
         yield f"attempt {before} lost {len(lost)} steps, {seconds:.2f} s; an interval is {CHECKPOINT_S:g} s"
+
+
+def abandoned(layout: Layout) -> list[str]:
+    """Workers that did not come back after their last life was cut short."""
+    workers = [each for name in layout.submission_ids() for each in read_workers(layout, name)]
+    last = {(each.submission, each.resource_class, each.worker): each for each in workers}
+    return [f"{each.job} after {each.restarts} restarts" for each in last.values() if each.left != "done"]
+
+
+def differences(found: Tables, expected: Tables) -> list[str]:
+    """Rows of `found` that are not expected, and rows that are missing, each as often as that is so."""
+    told = []
+    for name in expected:
+        here, there = Counter(map(str, found[name])), Counter(map(str, expected[name]))
+        told += [f"{name} has {row}" for row in (here - there).elements()]
+        told += [f"{name} lacks {row}" for row in (there - here).elements()]
+    return told
 
 
 def recorded_again(root: Path) -> int:

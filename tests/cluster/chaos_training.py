@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import toy_training
 from toy_training import Execution, Falling, Rising, ToyTrial
 
-from grid import Grid, over
+from grid import Grid
+from grid import over as axis
 from runners.campaign import Attempt
 from runners.surroundings import Finished
 from runners.worker import Entry
@@ -23,6 +24,9 @@ CHECKPOINT_S = 1.0
 STEP_S = 0.1
 FLUSH_EVERY = 4
 """Steps after which rows are published although no checkpoint is due: after a death they are there twice."""
+SEEDS = 30
+WAITING_SEEDS, WAIT_AT = 3, STEPS // 2
+"""Trials of the last seeds stay at this step until nothing is to happen any more: there is always somebody to hit."""
 ENTRY = Entry(trial="toy_training:ToyTrial", train="cluster.chaos_training:train", preload=("torch", "pyarrow.parquet"))
 
 
@@ -31,16 +35,17 @@ def grid(step_s: float = STEP_S) -> Grid:
     return Grid(
         name="chaos",
         base=ToyTrial(steps=STEPS, execution=Execution(checkpoint_s=CHECKPOINT_S, step_s=step_s)),
-        axes=[over("operator", [Falling(), Rising()], labels=["falling", "rising"])],
-        seeds=range(30),
+        axes=[axis("operator", [Falling(), Rising()], labels=["falling", "rising"])],
+        seeds=range(SEEDS),
     )
 
 
 class Kept:
     """The surroundings of an attempt, with a diary; what is done is written down when it has been done."""
 
-    def __init__(self, attempt: Attempt, file: Path) -> None:
+    def __init__(self, attempt: Attempt, file: Path, *, waits: bool) -> None:
         self._attempt = attempt
+        self._over = over(file.parent) if waits else None
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._write("began", attempt.step)
 
@@ -49,6 +54,13 @@ class Kept:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._attempt, name)
+
+    def stop_requested(self) -> bool:
+        while self._over is not None and self._attempt.step >= WAIT_AT and not self._over.exists():
+            if self._attempt.stop_requested():
+                return True
+            time.sleep(0.05)
+        return self._attempt.stop_requested()
 
     def progress(self, step: int, steps: int, loss: float) -> None:
         self._write("step", step)
@@ -66,7 +78,13 @@ def train(trial: ToyTrial, attempt: Attempt) -> Finished:
     place = os.environ.get("CHAOS_STEPS")
     if place is None:
         return toy_training.train(trial, attempt)
-    return toy_training.train(trial, Kept(attempt, Path(place) / f"{trial.key}-{attempt.number:03d}"))
+    file = Path(place) / f"{trial.key}-{attempt.number:03d}"
+    return toy_training.train(trial, Kept(attempt, file, waits=trial.seed >= SEEDS - WAITING_SEEDS))
+
+
+def over(place: Path) -> Path:
+    """The file beside the diaries that says that nothing is to happen any more."""
+    return place / "over"
 
 
 class Line(NamedTuple):

@@ -227,7 +227,10 @@ class Cluster:
 
     def state(self, node: str) -> str:
         """The state of a node in sinfo's compact words, such as `idle`, `mix`, `down*`, `comp`."""
-        return self.run("sinfo", "-h", "-N", "-n", node, "-p", "debug", "-o", "%t", check=False).strip()
+        # all are asked for: of one alone slurmctld tells what was allocated when all were asked for the last time, so
+        # that a half full node that failed is "mix*" and never "down*"
+        listed = self.run("sinfo", "-h", "-N", "-p", "debug", "-o", "%N %t", check=False).splitlines()
+        return dict(line.split() for line in listed).get(node, "")
 
     def _environ(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
