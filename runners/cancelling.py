@@ -95,12 +95,17 @@ class Cancelling:
         crews = {crew.record.submission for crew in self._where.crews}
         runs: dict[str, Mapping[str, object]] = {}
         chosen: dict[str, int] = {}
+        for run in self._where.runs:  # also one that has not begun a trial
+            runs[run.submission] = {"host": run.host, "pid": run.pid, "pid_started": run.pid_started}
+            chosen[run.submission] = (
+                len(self._members(run.submission).intersection(wanted)) if wanted is not None else 1
+            )
         for key in self._where.of("running"):
             live = trial_state(self._layout, key).live
             if live is None or live.start["submission"] in crews or live.start.get("place"):
                 continue
             submission = str(live.start["submission"])
-            runs[submission] = live.start
+            runs.setdefault(submission, live.start)
             chosen[submission] = chosen.get(submission, 0) + (wanted is None or key in wanted)
         for submission, start in runs.items():
             if chosen[submission]:

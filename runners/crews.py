@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, final
 from grid.errors import NotFoundError, StoreError
 from runners.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.cancelled import CalledOff, read_cancelled
-from runners.slurm.workers import WorkerRecord, read_workers, used_hours
+from runners.slurm.workers import WorkerRecord, read_records, used_hours
 from runners.submission import ResourceClass, Submission, job_name, read_submission_record
 from store.layout import Layout
 
@@ -124,7 +124,9 @@ def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
         try:
             record = read_submission_record(layout, submission)
             if record.machine == "slurm":
-                drafts.append(_Draft(record, read_cancelled(layout, submission), read_workers(layout, submission)))
+                workers, note = read_records(layout, submission)
+                drafts.append(_Draft(record, read_cancelled(layout, submission), workers))
+                notes += [note] if note else []
         except NotFoundError:
             continue  # older than submission records
         except StoreError as error:

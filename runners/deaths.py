@@ -10,6 +10,7 @@ from runners.endings import record_death
 from runners.failure import killed, out_of_memory
 from runners.manifest import Manifest
 from runners.memory import oom_kills
+from runners.micro_batches import written_micro_batches
 from runners.worker import Job, Outcome
 from store.layout import Layout
 from store.status import trial_state
@@ -41,13 +42,23 @@ class Deaths:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
 
     def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
-        """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again."""
-        trial = self._manifest.line(row)["trial"]
+        """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again.
+
+        Where trials out of memory are halved, one killed for want of memory was one: whoever takes it next cuts it.
+        """
+        line = self._manifest.line(row)
+        trial = line["trial"]
         for_memory = how == "SIGKILL" and self._killed_for_memory()
         step = self._step(trial)
         furthest, times = self._at_work.get(row, (step, 0))
         times = times + 1 if step <= furthest else 1
         self._at_work[row] = (step, times)
+        if for_memory and self._job.oom == "halve" and written_micro_batches(line["spec"]) is not None:
+            number = self._left_behind(trial, pid)
+            if number is not None:
+                self._at_work.pop(row, None)
+                record_death(self._layout, trial, number, self._step(trial), out_of_memory(1))
+                return None
         if times < MOST_DEATHS:
             return None
         failure = out_of_memory(times) if for_memory else killed(times, how)
@@ -68,8 +79,8 @@ class Deaths:
         sources = state.attempts[-1].start.get("sources") if state.attempts else None
         return checkpointed_step(self._layout, trial, by_code(state, sources))
 
-    def _attempt(self, trial: str, pid: int) -> int | None:
-        """The attempt that the dead worker left without an end; if it left none, one made for the record."""
+    def _left_behind(self, trial: str, pid: int) -> int | None:
+        """The attempt that the dead worker left without an end."""
         state = trial_state(self._layout, trial)
         if state.status in ("ok", "running"):
             return None
@@ -80,3 +91,10 @@ class Deaths:
         about = {"submission": self._job.submission, "code": self._job.code, **unknown}
         mine = claim(self._layout, trial, about, retry=True)
         return None if isinstance(mine, Taken) else mine.number
+        return None
+
+    def _attempt(self, trial: str, pid: int) -> int | None:
+        """The attempt that the dead worker left without an end; if it left none, one made for the record."""
+        left = self._left_behind(trial, pid)
+        if left is not None or trial_state(self._layout, trial).status in ("ok", "running"):
+            return left

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from runners.surroundings import Diverged
+from runners.surroundings import Diverged, Killed
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed"]
 
@@ -48,7 +48,8 @@ def killed(times: int, how: str) -> Failure:
 
 def out_of_memory(times: int) -> Failure:
     """The failure of a trial whose process the system killed `times` times, as the memory of its job was used up."""
-    message = f"the system killed its process {times} times, because the memory of the job was used up; give it more"
+    often = "" if times == 1 else f" {times} times"
+    message = f"the system killed its process{often}, because the memory of the job was used up; give it more"
     return Failure("out_of_memory", message, None, _fingerprint("killed", "out_of_memory", ""))
 
 
@@ -75,6 +76,8 @@ def _place(error: Exception) -> str:
     """`file:function` of the innermost frame that is ours or the user's; line numbers change too easily."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _is_ours(frame.filename)] or list(frames)
+    if isinstance(error, Killed):
+        return "killed"
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
 
 

@@ -28,7 +28,7 @@ from runners.code import SOURCE, specs
 from runners.distributed import PeerLost, Place, Silent, World, grouped, place_given
 from runners.machines.parent import die_with
 from runners.specfile import import_spec_file, spec_module_name
-from runners.surroundings import Diverged
+from runners.surroundings import Diverged, Killed
 from runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
@@ -44,6 +44,10 @@ _LEAVE_S = 60.0
 
 class RankFailed(RuntimeError):
     """A rank other than 0 failed or died, and the trial with it; the text holds that rank's own error."""
+
+
+class RankKilled(RankFailed, Killed):
+    """A signal ended the process of a rank other than 0."""
 
 
 @contextlib.contextmanager
@@ -207,8 +211,9 @@ class _Others:
         said = self._heard.get(rank, {})
         status = self._processes[rank - 1].wait()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        why = said.get("failed") or said.get("lost") or f"its process ended ({how})"
-        return RankFailed(f"rank {rank} of {len(self._processes) + 1} failed: {why}")
+        own = said.get("failed") or said.get("lost")
+        text = f"rank {rank} of {len(self._processes) + 1} failed: {own or f'its process ended ({how})'}"
+        return RankKilled(text) if status < 0 and own is None else RankFailed(text)
 
 
 def _environment(job: dict[str, Any]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -14,8 +13,6 @@ from store.layout import Layout
 from store.status import trial_state
 
 if TYPE_CHECKING:
-    from runners.machines import Machine
-    from runners.run import RunResult
     from runners.slurm.spec import Slurm
     from store.store import Store
 
@@ -88,6 +85,11 @@ class Before(NamedTuple):
             raise SpecError("nothing recorded says which spec file these trials are from; name it with --spec FILE")
         return Path(named[0])
 
+    @property
+    def halves(self) -> bool:
+        """Whether trials out of memory went on in smaller pieces."""
+        return self.record is not None and self.record.job.get("oom") == "halve"
+
     def slurm(self) -> "Slurm | None":
         """What was asked of the cluster; None where it was none."""
         from runners.slurm.spec import Slurm
@@ -121,15 +123,3 @@ def grids_of(store: "Store", keys: Collection[str], known: Mapping[str, Grid], s
     if not found:
         raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
     return found
-
-
-def train_here(root: Path, again: Again, machine: "Machine") -> "RunResult":
-    """Train exactly these trials on this machine."""
-    from runners.cells import walk
-    from runners.run import RunOptions, _Run
-    from runners.survey import publish
-
-    layout = Layout(root.resolve())
-    survey = publish(layout, again.grids, walk(again.grids), retry=True, again=False)
-    narrowed = replace(survey, trials=tuple(trial for trial in survey.trials if trial.key in again.keys))
-    return _Run(layout, narrowed, machine, RunOptions(retry=True, files=(again.spec.resolve(),))).result()

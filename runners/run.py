@@ -1,12 +1,11 @@
 """Running a campaign: what is missing is trained, once, and lands in the store while it does."""
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
@@ -14,10 +13,12 @@ from runners.cells import walk
 from runners.code import ran_other_code
 from runners.interrupts import Interrupts
 from runners.landing import Landing
+from runners.leases import Leases
 from runners.machines import Inline, Local, Machine, Queue
 from runners.manifest import submission_id, write_submission
 from runners.progress import Progress
-from runners.submission import record_run
+from runners.room import require_room
+from runners.submission import record_end, record_run
 from runners.survey import Survey, publish
 from runners.tally import Member, Tally, tally
 from runners.worker import Entry, Job, Outcome
@@ -27,8 +28,6 @@ from store.status import trial_state
 
 _LOOK_EVERY_S = 0.5
 """How often the state of a trial that another run works on is looked up."""
-
-_LEAST_BYTES = 64 << 20
 
 
 @final
@@ -40,6 +39,10 @@ class RunOptions:
     """Try trials again that failed before."""
     again: bool = False
     """Train trials again that other code finished: new attempts, from the beginning. The latest that is ok counts."""
+    only: frozenset[str] | None = None
+    """Keys of the trials to train, of those that are to be trained; None: all."""
+    oom: Literal["fail", "halve"] = "fail"
+    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
     entry: Entry = field(default_factory=Entry)
@@ -90,18 +93,9 @@ def run_campaign(
     wanted = list(grids)
     cells = walk(wanted)
     make_directory(layout.root)
-    _require_space(layout)
+    require_room(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
-    return _Run(layout, survey, machine or Inline(), options).result()
-
-
-def _require_space(layout: Layout) -> None:
-    free = shutil.disk_usage(layout.root).free
-    if free < _LEAST_BYTES:
-        raise EnvironmentProblem(
-            f"a run needs {_LEAST_BYTES >> 20} MB of free disk and {layout.root} has {free >> 20} MB; "
-            "free some space, or choose another campaign directory"
-        )
+    return _Run(layout, survey.narrowed(options.only), machine or Inline(), options).result()
 
 
 @final
@@ -117,6 +111,7 @@ class _Run:
         self._tally = _begin(survey)
         self._progress = Progress(self._tally, shown=options.progress and bool(self._to_do))
         self._interrupts = Interrupts(self._say_stopping)
+        self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
         self._held: list[int] = []
         self._returned: set[int] = set()
@@ -161,12 +156,17 @@ class _Run:
             retry=options.retry,
             again=options.again,
             modules=self._survey.cells.codes.modules,
+            oom=options.oom,
         )
-        record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
+        record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
         rows: Sequence[int] = range(len(self._to_do))
-        while rows and not self.stop_requested():
-            self._machine.run(job, Queue(rows), self)
-            rows = self._wait_for_others()
+        try:
+            while rows and not self.stop_requested():
+                self._machine.run(job, Queue(rows), self)
+                rows = self._wait_for_others()
+        finally:
+            with suppress(EnvironmentProblem):  # the end of this process says the same
+                record_end(self._layout, record)
 
     def _wait_for_others(self) -> list[int]:
         """Rows that another run had and gave up; returns when there are some, or none is left with another run."""
@@ -182,7 +182,7 @@ class _Run:
     def _given_up(self) -> Iterator[int]:
         held, self._held = self._held, []
         for row in held:
-            state = trial_state(self._layout, self._to_do[row].key)
+            state = trial_state(self._layout, self._to_do[row].key, self._leases.alive)
             if self._to_do[row].other_code and ran_other_code(state, self._sources(row)):
                 yield from self._not_again(row, running=state.live is not None)
             elif state.status == "pending":

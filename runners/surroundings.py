@@ -65,3 +65,7 @@ class Diverged(Exception):
         super().__init__(f"the loss was {loss} at step {step}")
         self.step = step
         self.loss = loss
+
+
+class Killed(Exception):
+    """A process of the trial beside the one that tells it was ended by a signal."""

@@ -1,8 +1,8 @@
 """What grids ask for and what of it a campaign already has: each trial once, with its state read from files."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -57,6 +57,12 @@ class Survey:
         if found.status == "ok":
             return self.again and found.other_code
         return self.retry or found.status != "failed"
+
+    def narrowed(self, only: Collection[str] | None) -> "Survey":
+        """With the trials of these keys alone; None: as it is."""
+        return (
+            self if only is None else replace(self, trials=tuple(found for found in self.trials if found.key in only))
+        )
 
     @property
     def other_code(self) -> int:

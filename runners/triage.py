@@ -1,10 +1,15 @@
 """Failures by kind: how many trials, where, since when, and what to do about it by rule."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from grid.errors import NotFoundError, StoreError
+from store.files import read_json
 
 if TYPE_CHECKING:
+    from store.layout import Layout
     from store.store import Store
 
 TRACE_LINES = 12
@@ -21,7 +26,8 @@ _QUERY = """
         SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators FROM grid_trial
         WHERE $grid IS NULL OR grid = $grid GROUP BY trial
     )
-    SELECT fingerprint, min(reason) AS reason, count(*) AS n, histogram(coalesce(host, '?')) AS hosts,
+    SELECT fingerprint, min(reason) AS reason, count(*) AS n,
+           list({trial: trial, attempt: attempt, host: host, submission: submission, life: worker // 1000}) AS attempts,
            list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
            list_sort(list_distinct(flatten(list(coalesce(operators, []))))) AS operators,
            min(ended) AS first, max(ended) AS last, arg_min(trial, (ended, trial)) AS example,
@@ -39,7 +45,7 @@ class Cluster(NamedTuple):
     n: int
     """Trials whose failure that counts is of this kind."""
     hosts: dict[str, int]
-    """How many of them failed on each host, most first."""
+    """How many of them failed on each host, most first; of a cluster, nodes as its scheduler calls them."""
     labels: list[str]
     operators: list[str]
     first: float
@@ -52,6 +58,8 @@ class Cluster(NamedTuple):
     """The last lines of its traceback; none where it has none."""
     action: str
     """What to do, in one sentence."""
+    scheduled: bool = False
+    """Whether a scheduler ran any of them."""
 
 
 def failures(store: "Store", grid: str | None = None) -> list[Cluster]:
@@ -59,13 +67,50 @@ def failures(store: "Store", grid: str | None = None) -> list[Cluster]:
     rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
     if not rows:
         return []
-    finished_on = store.sql("SELECT DISTINCT host FROM attempt WHERE status = 'ok' AND host IS NOT NULL")
-    good = {str(host) for host in finished_on["host"]}
-    return [_cluster(row, good) for row in rows]
+    places = _Places(store.layout)
+    good = {places.of(each).name for each in store.sql(_FINISHED).rows(named=True)}
+    return [_cluster(row, places, good) for row in rows]
 
 
-def _cluster(row: Mapping[str, object], good_hosts: set[str]) -> Cluster:
-    counted = row["hosts"] if isinstance(row["hosts"], dict) else {}
+_FINISHED = """
+    SELECT min(trial) AS trial, arg_min(attempt, trial) AS attempt, host, submission, worker // 1000 AS life
+    FROM attempt WHERE status = 'ok' AND host IS NOT NULL GROUP BY ALL
+"""
+
+
+class _Place(NamedTuple):
+    """Where an attempt ran."""
+
+    name: str
+    scheduled: bool
+
+
+@final
+class _Places:
+    """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
+
+    def __init__(self, layout: "Layout") -> None:
+        self._layout = layout
+        self._known: dict[tuple[object, ...], _Place] = {}
+
+    def of(self, attempt: Mapping[str, Any]) -> _Place:
+        """`attempt` has trial, attempt, host, submission and the life of the worker task, by numbers of workers."""
+        task = attempt["host"], attempt["submission"], attempt["life"]
+        if task not in self._known:
+            self._known[task] = self._read(attempt)
+        return self._known[task]
+
+    def _read(self, attempt: Mapping[str, Any]) -> _Place:
+        try:
+            place = read_json(self._layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}
+        except (NotFoundError, StoreError):  # the store has what it once said
+            place = {}
+        return _Place(str(place.get("node") or attempt["host"] or "?"), bool(place.get("node")))
+
+
+def _cluster(row: Mapping[str, Any], places: _Places, good_hosts: set[str]) -> Cluster:
+    ran = [places.of(attempt) for attempt in row["attempts"]]
+    counted = Counter(place.name for place in ran)
     hosts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
     message = str(row["message"] or "")
     found = Cluster(
@@ -81,6 +126,7 @@ def _cluster(row: Mapping[str, object], good_hosts: set[str]) -> Cluster:
         message=message,
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
         action="",
+        scheduled=any(place.scheduled for place in ran),
     )
     return found._replace(action=action(found, good_hosts))
 
@@ -105,9 +151,9 @@ def _diverged(found: Cluster, _good_hosts: set[str]) -> str | None:
 
 
 def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
-    """All on one host, while others finish trials."""
+    """All on one node, while others finish trials."""
     (host, *others) = found.hosts or ("?",)
-    if found.n < 2 or others or host == "?" or not good_hosts - {host}:
+    if not found.scheduled or found.n < 2 or others or host == "?" or not good_hosts - {host}:
         return None
     without = _retry(found, f"--exclude {host}")
     return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
@@ -116,18 +162,17 @@ def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
 def _out_of_memory(found: Cluster, _good_hosts: set[str]) -> str | None:
     if found.reason != "out_of_memory":
         return None
-    return (
-        f"{_retry(found, '--oom halve')} halves the micro-batch on a cluster; --oom bigger asks it for twice the memory"
-    )
+    bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
+    return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
 
 
 def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:
     if found.reason != "killed":
         return None
-    return (
-        f"something ended its processes, most often too little memory: {_retry(found, '--oom bigger')} asks for twice "
-        "as much, --mem and --time for what you say"
-    )
+    most_often = "something ended its processes, most often too little memory"
+    if not found.scheduled:
+        return f"{most_often}: {_retry(found, '--workers 1')} trains one at a time, --oom halve in smaller pieces"
+    return f"{most_often}: {_retry(found, '--oom bigger')} asks for twice as much, --mem and --time for what you say"
 
 
 def _data(found: Cluster, _good_hosts: set[str]) -> str | None:

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 from runners.crews import Crew, read_crews
+from runners.local_runs import runs_here
 from runners.manifest import Manifest
 from runners.scheduler_news import Scheduler
+from runners.submission import Submission
 from store.layout import Layout
 from store.status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
 
@@ -69,6 +71,8 @@ class Whereabouts:
     notes: tuple[str, ...]
     """A sentence for everything that cannot be known."""
     when: float
+    runs: tuple[Submission, ...] = ()
+    """Runs without a scheduler whose process is on this host; they may not have begun a trial yet."""
 
     def of(self, state: State) -> list[str]:
         """Keys of the trials in a state."""
@@ -81,14 +85,15 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     crews, notes = read_crews(layout, scheduler)
     rows = store.sql(_TRIALS).rows()
     open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
-    takers = _Takers(store, crews, open_states)
+    runs = tuple(runs_here(layout))
+    takers = _Takers(store, crews, [run.submission for run in runs], open_states)
     found: dict[str, Whereabout] = {}
     for key, status, _ in rows:
         state = open_states.get(key)
         now = state.status if state else status
         found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
-    return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time())
+    return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time(), runs)
 
 
 _TRIALS = """
@@ -104,7 +109,9 @@ def _open(status: str) -> bool:
 class _Takers:
     """Who will take the trials that have not ended."""
 
-    def __init__(self, store: "Store", crews: Sequence[Crew], states: dict[str, TrialState]) -> None:
+    def __init__(
+        self, store: "Store", crews: Sequence[Crew], runs: Sequence[str], states: dict[str, TrialState]
+    ) -> None:
         self._store = store
         self._layout = store.layout
         self._crews = {crew.record.submission: crew for crew in crews}
@@ -113,7 +120,7 @@ class _Takers:
         for crew in crews:
             self._enlist(crew)
         local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
-        for submission in local - set(self._crews):
+        for submission in (local | set(runs)) - set(self._crews):
             self._queued.update(self._members(submission))
 
     def _enlist(self, crew: Crew) -> None:

@@ -132,7 +132,8 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
-    following = Following(drafter.survey, queued.draft.wanted, submissions, drafter.scheduler)
+    survey = drafter.survey.narrowed(drafter.options.only)
+    following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
         with Landing(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
             following.until_over()
@@ -141,4 +142,4 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
         say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    return concluded(following.result(drafter.survey, name), root, LEFT_ALONE)
+    return concluded(following.result(survey, name), root, LEFT_ALONE)

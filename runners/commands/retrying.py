@@ -87,7 +87,8 @@ def retry(
     if machine == "slurm":
         return _queue(root, again, had.slurm() or cluster_of(again.spec), workers, cluster)
     cluster.refuse(machine)
-    return _here(root, again, machine, workers)
+    halve = had.halves if cluster.oom is None else cluster.oom == "halve"
+    return _here(root, again, machine, workers, halve=halve)
 
 
 def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
@@ -123,39 +124,33 @@ def _ask_back(store: "Store") -> int:
     return 2
 
 
-def _here(root: Path, again: "Again", machine: str, workers: int | None) -> int:
+def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
     from grid.errors import SpecError
     from runners.commands.running import concluded
     from runners.finding import worker_count
     from runners.machines import Inline, Local
-    from runners.retrying import train_here
+    from runners.run import RunOptions, run_campaign
 
     if machine == "inline" and workers is not None:
         raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
-    return concluded(train_here(root, again, Inline() if machine == "inline" else Local(worker_count(workers))), root)
+    options = RunOptions(retry=True, only=again.keys, files=(again.spec.resolve(),), oom="halve" if halve else "fail")
+    on = Inline() if machine == "inline" else Local(worker_count(workers))
+    return concluded(run_campaign(root, again.grids, on, options), root)
 
 
 def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
-    from grid.errors import SpecError
     from runners.budget import budget_hours
-    from runners.commands.queueing import dry_run_lines, queued_line
+    from runners.commands.queueing import show_or_queue
     from runners.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submit import SubmitOptions, Submitter
+    from runners.slurm.submit import Drafter, SubmitOptions
 
-    if cluster.wait:
-        raise SpecError("`ablate retry` returns when the trials are queued; leave --wait out, `ablate watch` follows")
     options = SubmitOptions(
         retry=True,
         only=again.keys,
         files=(again.spec.resolve(),),
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
+        flags=frozenset(cluster.given()),
     )
-    submitter = Submitter(root, again.grids, cluster.request(kept, workers), Scheduler(), options)
-    if cluster.dry_run:
-        write("\n".join(dry_run_lines(submitter.draft())))
-        return 0
-    queued = submitter.submit(lambda text: say(f"ablate: {text}"))
-    for note in queued.draft.notes:
-        say(f"ablate: {note}")
-    say(queued_line(queued, root))
-    return 0
+    return show_or_queue(
+        Drafter(root, again.grids, cluster.request(kept, workers), Scheduler(), options), root, cluster
+    )

@@ -105,7 +105,12 @@ def run(
 
     machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
     give_back(root, grids, repeat)
-    options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),))
+    options = RunOptions(
+        retry=repeat.retry,
+        again=repeat.again,
+        files=(spec.resolve(),),
+        oom="halve" if cluster.oom == "halve" else "fail",
+    )
     return concluded(run_campaign(root, grids, machine, options), root)
 
 

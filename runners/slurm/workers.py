@@ -70,10 +70,22 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
-    """The records of a submission, by class, worker and life; a damaged one is left out."""
-    read = (_read(path) for path in _paths(layout, submission))
-    found = [record for record in read if record is not None]
-    return sorted(found, key=lambda each: (each.resource_class, each.worker, each.restarts))
+    """The records of a submission, by class, worker and life; one that cannot be read is left out."""
+    return read_records(layout, submission)[0]
+
+
+def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
+    """The records as above, and a sentence for those that cannot be read."""
+    read = [(path, _read(path)) for path in _paths(layout, submission)]
+    found = [record for _, record in read if record is not None]
+    bad = sorted(path for path, record in read if record is None and path.exists())
+    ordered = sorted(found, key=lambda each: (each.resource_class, each.worker, each.restarts))
+    if not bad:
+        return ordered, None
+    return ordered, (
+        f"{len(bad)} of {len(read)} records of workers of submission {submission} are damaged or of a newer version, "
+        f"such as {bad[0].name}; their hours and trials are not counted"
+    )
 
 
 def _paths(layout: Layout, submission: str) -> list[Path]:

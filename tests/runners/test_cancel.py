@@ -119,6 +119,26 @@ def test_a_run_of_another_host_is_named_and_not_touched(campaign: Campaign) -> N
     assert f"is on elsewhere and this is {socket.gethostname()}" in found.problems[0]
 
 
+def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -> None:
+    """A process of its own stands for it, and ends by the signal."""
+    run = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        about = {"host": socket.gethostname(), "pid": run.pid, "pid_started": process_started(run.pid)}
+        submit(campaign, SSA[:2], machine="local", **about)
+        found = cancelling(campaign, Scripted(), Queue(campaign.layout))
+        found.trials(keys(campaign, 5))
+        assert (found.done, found.problems) == ([], [])
+        found.trials(keys(campaign, 1))
+        assert "can only be stopped as a whole" in found.problems[0]
+        assert run.poll() is None
+        found.everything()
+        assert f"(process {run.pid}) was asked to stop" in found.done[0]
+        assert run.wait(60) == -signal.SIGTERM
+    finally:
+        run.kill()
+        run.wait()
+
+
 SPEC = """
 from grid import Grid, over
 from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial

@@ -22,6 +22,7 @@ from runners.deaths import MOST_DEATHS, Deaths
 from runners.leases import Leases
 from runners.manifest import submission_id, trial_lines, write_submission
 from runners.memory import oom_kills
+from runners.micro_batches import micro_batches
 from runners.worker import Job
 from store.layout import Layout
 from store.status import trial_state
@@ -204,11 +205,11 @@ def test_a_failed_trial_is_tried_again_by_the_same_submission_only_in_smaller_pi
     assert isinstance(found, Claim) if again else found == Taken("failed")
 
 
-def deaths_over(layout: Layout) -> tuple[Deaths, str]:
+def deaths_over(layout: Layout, **fields: Any) -> tuple[Deaths, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
     write_submission(layout, submission, lines)
-    return Deaths(Job(layout.root, submission, ENTRY)), lines[0]["trial"]
+    return Deaths(Job(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
 
 
 def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:
@@ -258,6 +259,24 @@ def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
     assert found.failure is not None
     assert found.failure.reason == reason
     assert trial_state(layout, trial).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("kills", "claimed", "ends"), [([3, 4], True, "out_of_memory"), ([3, 3], True, None), ([3, 4], False, None)]
+)
+def test_a_trial_that_the_system_killed_for_want_of_memory_is_cut_where_that_was_asked_for(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, kills: list[int], *, claimed: bool, ends: str | None
+) -> None:
+    """Whoever takes it next reads off the record that it was out of memory, as if it had said so itself."""
+    told = iter(kills)
+    monkeypatch.setattr("runners.deaths.oom_kills", lambda: next(told))
+    deaths, trial = deaths_over(layout, oom="halve")
+    if claimed:
+        write_start(layout, trial, 1, **GONE, accumulate=2)
+    assert deaths.at_work(0, GONE["pid"], "SIGKILL") is None
+    state = trial_state(layout, trial)
+    assert [found.end and found.end["reason"] for found in state.attempts] == ([ends] if claimed else [])
+    assert micro_batches(state, 1) == (4 if ends else 2 if claimed else 1)
 
 
 V2 = "0::/job_7/step_0\n"

@@ -114,8 +114,9 @@ def test_a_killed_rank_ends_the_trial(tiny: Trial, memory: Callable, gpus: int) 
             os.kill(first, signal.SIGKILL)
 
     world.progress = kill
-    with pytest.raises(RankFailed, match=rf"rank 1 of {gpus} failed: its process ended \(SIGKILL\)"):
+    with pytest.raises(RankFailed, match=rf"rank 1 of {gpus} failed: its process ended \(SIGKILL\)") as caught:
         train(split(tiny, 1, gpus=gpus), world)
+    assert failure_of(caught.value).reason == "killed"
     assert 5 in world.logged
 
 

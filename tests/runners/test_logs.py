@@ -57,6 +57,20 @@ def test_the_latest_attempt_s_log_is_shown_or_the_one_asked_for(
     assert "failed (error)" in said.err
 
 
+def test_a_log_without_a_word_is_said_to_be_one(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    begin(campaign, 1)
+    assert logs(campaign, key_of(campaign)) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("ablate: it has written nothing so far\n")
+    write_end(campaign.layout, key_of(campaign), 1)
+    assert logs(campaign, key_of(campaign)) == 0
+    assert capsys.readouterr().err.endswith("ablate: it has written nothing\n")
+    append(campaign.layout, key_of(campaign), 1, "a word")
+    assert logs(campaign, key_of(campaign)) == 0
+    assert "written nothing" not in capsys.readouterr().err
+
+
 def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     key = key_of(campaign)
     begin(campaign, 1, "text")

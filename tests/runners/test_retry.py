@@ -1,15 +1,21 @@
 """Once more: exactly the trials that were meant, never blindly, and where they were the last time."""
 
 import json
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from crewed import FIRST, SECOND, WAITS, Scripted, submit
+from pretend_slurm import PretendSlurm
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli import execute
 from runners.retrying import before, choose
+from runners.submission import read_submission_record
 from runners.whereabouts import whereabouts
 from store.layout import Layout
 from store.status import trial_state
@@ -86,7 +92,7 @@ def attempts(root: Path) -> dict[str, list[str]]:
 def test_exactly_the_chosen_failures_are_trained_again(
     failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, root = failed_run
+    _, root = failed_run
     expected = {
         f"{label} {seed}": [end] for label, end in (("softmax", "ok"), ("stumbling", "failed")) for seed in range(3)
     }
@@ -100,7 +106,7 @@ def test_exactly_the_chosen_failures_are_trained_again(
     assert "3 trials failed, in 1 ways; say which" in said.err
     assert attempts(root) == expected
 
-    here = ["--campaign", str(root), "--spec", str(path), "--on", "inline"]
+    here = ["--campaign", str(root)]
     assert execute(["retry", "seed=1", "--failed", *here]) == 0
     assert attempts(root) == {**expected, "stumbling 1": ["failed", "ok"]}
     layout = Layout(root)
@@ -114,6 +120,51 @@ def test_exactly_the_chosen_failures_are_trained_again(
     assert "nothing is failed" in capsys.readouterr().out
     assert execute(["retry", "softmax", *here]) == 3
     assert "none of these trials is to be trained again: 3 are done" in capsys.readouterr().err
+
+
+def test_what_was_asked_of_this_machine_is_asked_again(
+    failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, root = failed_run
+    monkeypatch.chdir(path.parent)
+    here = ["retry", "--failed", "--campaign", str(root), "--on", "inline"]
+    assert execute([*here, "--oom", "bigger"]) == 2
+    assert "--oom bigger asks --on slurm for more memory, and this is --on inline" in capsys.readouterr().err
+    (path.parent / "stumble").touch()
+    recorded = []
+    for words in (["--oom", "halve"], [], ["--oom", "fail"], []):
+        assert execute([*here, *words]) == 4
+        layout = Layout(root)
+        found = read_submission_record(layout, layout.submission_ids()[-1])
+        recorded.append((found.machine, found.job["oom"], found.job["specs"]))
+    assert recorded == [("inline", oom, [str(path)]) for oom in ("halve", "halve", "fail", "fail")]
+
+
+def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
+    failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody runs the jobs of this cluster; another shell trains their trials here meanwhile."""
+    _, root = failed_run
+    slurm = PretendSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", slurm.path)
+    words = ["retry", "seed=1", "--failed", "--campaign", str(root)]
+    other = threading.Thread(target=_when_queued, args=(root, [*words, "--on", "inline"]))
+    other.start()
+    code = execute([*words, "--on", "slurm", "--gpus", "0", "--time", "1h", "--wait"])
+    other.join()
+    said = capsys.readouterr().err
+    assert code == 0, said
+    assert "queued 1 trial on 1 worker" in said
+    assert "1 trained; results in" in said
+    assert attempts(root)["stumbling 1"] == ["failed", "ok"]
+    assert attempts(root)["stumbling 0"] == ["failed"]
+
+
+def _when_queued(root: Path, words: list[str]) -> None:
+    layout = Layout(root)
+    while len(layout.submission_ids()) < 2:
+        time.sleep(0.05)
+    subprocess.run([sys.executable, "-P", "-m", "runners", *words], check=True, capture_output=True)
 
 
 SSA = [("SSA", seed) for seed in range(4)]

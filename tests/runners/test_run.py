@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,14 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.claims import Claim, claim
-from runners.machines import Inline
+from runners.machines import Inline, Local, Machine
 from runners.run import RunOptions, RunResult, run_campaign
+from runners.submission import read_submission_record
 from store.layout import Layout
-from store.status import trial_state
+from store.status import AttemptState, trial_state
 from store.store import Store
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -155,6 +158,77 @@ def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
         run.send_signal(signal.SIGTERM)
         run.wait()
     assert len(seen - {0}) >= 2
+
+
+def test_a_run_is_told_of_as_long_as_it_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int | None] = []
+
+    def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
+        record = read_submission_record(Layout(tmp_path), job.submission)
+        assert (record.host, record.ended) == (socket.gethostname(), None)
+        seen.append(record.process)
+
+    monkeypatch.setattr(Inline, "run", look)
+    result = run_quietly(tmp_path, toy_grid())
+    assert seen == [os.getpid()]
+    assert result.submission is not None
+    assert read_submission_record(Layout(tmp_path), result.submission).process is None
+
+
+def test_chosen_trials_alone_are_trained_and_their_grid_is_planned_as_it_was(tmp_path: Path) -> None:
+    grid = toy_grid()
+    chosen = frozenset([planned.key for planned in grid.trials()][1:3])
+    assert counts(run_quietly(tmp_path, grid, only=chosen)) == (2, 0, 0, 0, 0)
+    assert set(Layout(tmp_path).trial_keys()) == chosen
+    assert len(Layout(tmp_path).grid_trials("toy").read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize("machine", [Inline(), Local(1)], ids=["inline", "local"])
+def test_a_run_here_goes_on_with_half_the_micro_batch(tmp_path: Path, machine: Machine) -> None:
+    grid = toy_grid(seeds=[0], fates=["too_big"], fits=4)
+    assert counts(run_quietly(tmp_path, grid, machine)) == (0, 2, 0, 0, 0)
+    assert counts(run_quietly(tmp_path, grid, machine, retry=True, oom="halve")) == (2, 0, 0, 0, 0)
+    layout = Layout(tmp_path)
+    for key in layout.trial_keys():
+        tried = [(found.start["accumulate"], found.end and found.end["status"]) for found in states(layout, key)]
+        assert tried == [(1, "failed"), (2, "failed"), (4, "ok")]
+
+
+def states(layout: Layout, key: str) -> tuple[AttemptState, ...]:
+    return trial_state(layout, key).attempts
+
+
+def test_while_clocks_differ_workers_are_not_started_again_and_again_over_a_trial_that_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner's host stamps signs of life an hour ago: by the wall clock it is dead, by an observer's it is not."""
+    grid = toy_grid(seeds=[0])
+    layout = Layout(tmp_path)
+    first, _ = [planned.key for planned in grid.trials()]
+    about = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
+    assert isinstance(claim(layout, first, {**about, "host": "elsewhere", "heartbeat_s": 600.0}, retry=False), Claim)
+    runs, beats = 0, 0
+    train = Inline.run
+
+    def count(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
+        nonlocal runs
+        runs += 1
+        assert runs == 1
+        train(self, job, rows, overseer)
+
+    def beat(seconds: float) -> None:
+        nonlocal beats
+        beats += bool(seconds)
+        old = time.time() - 5000 + beats
+        os.utime(layout.heartbeat(first, 1), (old, old))
+        if beats == 5:
+            write_end(layout, first, 1)
+
+    beat(0)
+    monkeypatch.setattr(Inline, "run", count)
+    monkeypatch.setattr("runners.run.time.sleep", beat)
+    assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
+    assert beats >= 5
 
 
 def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """Where trials are: from files, then the queue, then the accounts; and `unknown` where nobody can say."""
 
 import os
+import socket
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.scheduler_news import Scheduler, TaskNews
 from runners.slurm.cancelled import cancelled_path
 from runners.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
-from runners.submission import Array
+from runners.submission import Array, Submission, write_submission_record
 from runners.whereabouts import STATES, Whereabouts, whereabouts
-from store.files import write_json
+from store.files import read_json, write_json
+from store.status import process_started
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
@@ -210,6 +213,45 @@ def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Ca
     found = look(campaign, Scripted({"7_0": RUNS}))
     assert len(found.of("queued")) == 4
     assert FIRST in found.notes[0]
+
+
+@pytest.mark.parametrize("text", ["{", '{"schema": 2, "class": 0}', '{"schema": 1, "class": 0, "worker": 1}'])
+def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, text: str) -> None:
+    submit(campaign, SSA)
+    write_record(campaign.layout, 0, ok=3)
+    assert look(campaign, Scripted({"7_0": RUNS})).notes == ()
+    (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
+    found = look(campaign, Scripted({"7_0": RUNS}))
+    (note,) = found.notes
+    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} are damaged or of a newer version")
+    assert found.crews[0].workers[0].ok == 3
+
+
+def test_a_record_of_another_version_is_told_and_not_a_bug(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    path = campaign.layout.submission_record(FIRST)
+    whole = read_json(path)
+    for damaged in ({**whole, "schema": 2}, {**whole, "more": 1}, {"schema": 1}):
+        write_json(path, damaged)
+        (note,) = look(campaign, Scripted({"7_0": RUNS})).notes
+        assert f"what became of submission {FIRST} is not known" in note
+
+
+def on_this_host(campaign: Campaign) -> Submission:
+    """The record of a run without a scheduler, which is this process."""
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": process_started(os.getpid())}
+    return submit(campaign, SSA[:2], machine="local", **about)
+
+
+def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campaign: Campaign) -> None:
+    record = on_this_host(campaign)
+    assert states(campaign, Scripted()) == ["queued"] * 2 + ["pending"] * 4
+    changes: list[dict[str, Any]] = [
+        {"ended": time.time()}, {"pid_started": 1}, {"host": "elsewhere"}, {"host": None, "pid": None}
+    ]  # fmt: skip
+    for gone in changes:
+        write_submission_record(campaign.layout, replace(record, **gone))
+        assert states(campaign, Scripted()) == ["pending"] * 6
 
 
 def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,14 @@ from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 from runners.triage import TRACE_LINES, Cluster, action, failures
 from store.store import Store
 
-FINGERPRINTS = {"error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
+FINGERPRINTS = {"killed": "dd" * 8, "error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
 
 
-def fail(campaign: Campaign, label: str, seed: int, *, host: str, reason: str, at: float, message: str = "m") -> None:
+def fail(
+    campaign: Campaign, label: str, seed: int, *, host: str, reason: str, at: float, message: str = "m", **start: object
+) -> None:
     key = campaign.line(label, seed)["trial"]
-    write_start(campaign.layout, key, 1, host=host, pid=1, pid_started=1)
+    write_start(campaign.layout, key, 1, host=host, pid=1, pid_started=1, **start)
     trace = "\n".join([f"line {n}" for n in range(40)] + [message]) if reason == "error" else None
     fields = {"reason": reason, "message": message, "traceback": trace, "fingerprint": FINGERPRINTS[reason]}
     write_end(campaign.layout, key, 1, status="failed", ended=EPOCH + at, **fields)
@@ -70,8 +72,31 @@ def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign
     assert counted == {"error": 4, "out_of_memory": 4, "diverged": 1}
 
 
-def advice(*, good: tuple[str, ...] = ("n0",), **fields: object) -> str:
-    usual = Cluster("f1", "error", 12, {"n3": 7, "n4": 5}, ["SSA"], ["SSA"], 0.0, 1.0, "ab" * 16, "m", [], "")
+def test_nodes_of_a_cluster_are_called_as_its_scheduler_calls_them(tmp_path: Path) -> None:
+    """The host of an attempt is no name that --exclude takes; several nodes may even be one host."""
+    trials = {("SSA", seed) for seed in range(6)}
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=trials)
+    for seed in range(6):
+        node = f"gpu{seed // 4}"
+        place = {"scheduler": "slurm", "job": f"7_{seed // 4}", "restarts": 0, "node": node, "devices": "0"}
+        worker = seed // 4 * 1_000_000 + seed
+        fail(made, "SSA", seed, host="h.cluster", reason="killed", at=seed, place=place, worker=worker)
+    (found,) = clusters(made).values()
+    assert (found.hosts, found.scheduled) == ({"gpu0": 4, "gpu1": 2}, True)
+    for seed in (4, 5):
+        key = made.line("SSA", seed)["trial"]
+        place = {"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "gpu1", "devices": "0"}
+        write_start(made.layout, key, 2, host="h.cluster", place=place, worker=2_000_000)
+        write_end(made.layout, key, 2)
+    (found,) = clusters(made).values()
+    assert found.hosts == {"gpu0": 4}
+    assert "--exclude gpu0" in found.action
+
+
+def advice(*, good: tuple[str, ...] = ("n0",), scheduled: bool = True, **fields: object) -> str:
+    usual = Cluster(
+        "f1", "error", 12, {"n3": 7, "n4": 5}, ["SSA"], ["SSA"], 0.0, 1.0, "ab" * 16, "m", [], "", scheduled
+    )
     return action(usual._replace(**fields), set(good))  # type: ignore[arg-type]
 
 
@@ -89,6 +114,14 @@ def test_each_kind_has_its_advice() -> None:
     assert "a file is missing on n3, n4" in advice(message="FileNotFoundError: [Errno 2] No such file: 'corpus.txt'")
     assert "the disk takes no more" in advice(message="OSError: [Errno 28] No space left on device")
     assert "`ablate logs abababab`" in advice()
+
+
+def test_without_a_cluster_no_advice_is_about_one() -> None:
+    for reason in ("out_of_memory", "killed", "error", "diverged"):
+        said = advice(reason=reason, hosts={"n3": 12}, scheduled=False)
+        assert not [word for word in ("--exclude", "--mem", "--time", "bigger", "cluster") if word in said]
+    assert "--oom halve" in advice(reason="out_of_memory", scheduled=False)
+    assert "--workers 1" in advice(reason="killed", scheduled=False)
 
 
 def test_what_is_advised_is_a_command_that_selects_these_trials(campaign: Campaign) -> None:
