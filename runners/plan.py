@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -10,7 +10,9 @@ from grid import Grid
 from runners.cells import walk
 from runners.estimate import Estimate, Means, estimate
 from runners.resolution import Resolution, resolutions
-from runners.roofline import Place, Prior
+from runners.slurm.classes import Demands
+from runners.slurm.spec import Slurm
+from runners.slurm.workload import planned
 from runners.survey import Survey, Surveyed, survey
 from store.layout import Layout
 
@@ -70,12 +72,8 @@ class PlanOptions:
     """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long its training takes."""
 
     workers: int = 1
-    """Trials at work at once."""
-    gpus_per_worker: float | None = None
-    """Of a cluster, the GPUs that each of these occupies: those of a worker by the trials side by side on it. None: the
-    trials run on this machine."""
-    gpu: str | None = None
-    """Which GPU, such as "h100"; None: this machine's."""
+    slurm: Slurm | None = None
+    """What would be asked of a cluster; None: the trials run on this machine, `workers` at once."""
     retry: bool = False
     again: bool = False
     parameters: Callable[[Any], tuple[int, int]] | None = None
@@ -84,25 +82,24 @@ class PlanOptions:
 
     What it raises is told with the plan.
     """
-    prior: Callable[[Any, Place, str | None], Prior | None] | None = None
-    """What a trial should take at a place with such a GPU, before any has run; None: the roofline of its work."""
-
-    @property
-    def means(self) -> Means:
-        """What an estimate goes by."""
-        return Means(self.workers, self.gpus_per_worker, self.gpu, self.seconds, self.prior)
 
 
 def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
     """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
 
     Raises:
-        SpecError: a grid is invalid, two have the same name, or a grid's measure is nothing its trials record.
+        SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or the
+            request to a cluster has no meaning for these trials.
     """
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
-    cells = walk(grids)
+    demands = Demands(options.slurm) if options.slurm is not None else None
+    cells = walk(grids, demands.look if demands is not None else None)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
+    if options.slurm is not None and demands is not None:
+        means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
+    else:
+        means = Means(options.workers, seconds=options.seconds)
     return Plan(
         root=layout.root,
         grids=tuple(map(_grid_plan, grids)),
@@ -114,7 +111,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         running=found.count("running"),
         pending=found.count("pending"),
         to_do=len(found.to_do),
-        estimate=estimate(found, grids, options.means),
+        estimate=estimate(found, grids, means),
         resolutions=resolutions(layout, grids),
     )
 

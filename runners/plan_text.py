@@ -31,7 +31,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  {plan.other_code} finished trials ran other code; `ablate run SPEC --again` trains those again"
     if plan.failed:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
-    yield f"  to do: {plan.to_do} trials, {_time(plan)}"
+    yield f"  to do: {plan.to_do} trials, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
         yield f"  could not be timed: {problem}"
     for trial in plan.trials[:SHOWN_TRIALS]:
@@ -59,16 +59,19 @@ def _parameters(plan: OperatorPlan) -> str:
     return f"  {plan.parameters:>12,} parameters, {plan.operator_parameters:,} of them the operator's"
 
 
-def _time(plan: Plan) -> str:
-    found = plan.estimate
+def time_line(found: Estimate) -> str:
+    """Hours, wall time on the workers, and what they were taken from."""
     if found.hours is None or found.wall_s is None:
         return f"time {found.basis}"
-    if not plan.to_do:
+    if not found.hours.median:
         return found.basis
     figures = _figures(found.hours)
     hours = f"{figures[0]} {found.unit} (80 %: {figures[1]} to {figures[2]})"
     many = f"{found.workers} worker{'s' * (found.workers > 1)}"
-    return f"{hours}, {duration(found.wall_s.median)} on {many}, {found.basis}"
+    if found.at_once != found.workers:
+        many += f" with {found.at_once} trials at once"
+    wall = f"{duration(found.wall_s.median)} (80 %: {duration(found.wall_s.low)} to {duration(found.wall_s.high)})"
+    return f"{hours}, {wall} on {many}, {found.basis}"
 
 
 def _figures(hours: Interval) -> list[str]:
@@ -88,7 +91,7 @@ def resolution_line(found: Resolution) -> str:
 
 
 def _size(found: Resolution, size: float) -> str:
-    if found.sd is None:
+    if not found.sd:
         return f"{size:.2g} SD"
     return _percent(size * found.sd) if found.scale == "log" else f"{size * found.sd:.2g}"
 
@@ -99,6 +102,8 @@ def _percent(log_ratio: float) -> str:
 
 
 def _spread(found: Resolution) -> str:
+    if found.sd == 0:
+        return f"SD of a pair 0: the {found.pairs} pairs differ alike in every seed, as if seeds changed nothing"
     if found.sd is not None:
         return f"SD of a pair {found.sd:.2g} from {found.pairs} pairs"
     if found.remark:

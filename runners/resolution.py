@@ -20,6 +20,9 @@ SEED_COUNTS: Final = (3, 5, 8, 12)
 ENOUGH: Final = 5
 """Degrees of freedom of the pooled standard deviation from which it is told."""
 
+_ROUNDING: Final = 1e-12
+"""Differences that agree to so much of their size are equal."""
+
 
 class Resolution(NamedTuple):
     """Differences are in log ratios on the log scale, else in the measure's unit; without `sd`, in multiples of it."""
@@ -31,7 +34,7 @@ class Resolution(NamedTuple):
     comparisons: int
     """Cells compared with the baseline, the family of the verdicts."""
     sd: float | None
-    """Standard deviation of the difference of a pair; None: too few pairs have finished."""
+    """Standard deviation of the difference of a pair; None: too few pairs have finished, 0: they are all equal."""
     pairs: int
     """Finished pairs that it is from."""
     in_sd: float | None
@@ -122,4 +125,5 @@ def _spread(cells: list[list[float]]) -> tuple[int, float | None]:
     if freedom < ENOUGH:
         return pairs, None
     squares = sum((value - sum(found) / len(found)) ** 2 for found in several for value in found)
-    return pairs, math.sqrt(squares / freedom) or None
+    sd, largest = math.sqrt(squares / freedom), max(abs(value) for found in several for value in found)
+    return pairs, sd if sd > _ROUNDING * largest else 0.0

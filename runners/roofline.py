@@ -129,10 +129,12 @@ def prior(trial: Any, device: Device) -> Prior | None:
 
 def _trial_work(trial: Trial) -> tuple[Work, list[tuple[Work, float]]]:
     """Of one training step; and of one evaluation, forward passes with how many of them there are."""
-    task, path, inputs, gpus = trial.task, trial.execution.path, trial.task.inputs, _gpus(trial)
+    task, execution, inputs = trial.task, trial.execution, trial.task.inputs
+    path = execution.path
     operators = tuple(_counted_as(operator) for operator in trial.operators())
-    shape = Shape(math.ceil(task.batch / gpus), trained_length(task, trial.training.steps))
-    step = step_work(trial.model, operators, inputs, path, shape).plus(optimiser_work(parameters(trial).total))
+    shape = Shape(math.ceil(task.batch / execution.parts), trained_length(task, trial.training.steps))
+    part = step_work(trial.model, operators, inputs, path, shape)
+    step = part.scaled(execution.accumulate).plus(optimiser_work(parameters(trial).total))
     passes = evaluation_passes(task)
     return step, [(forward_work(trial.model, operators, inputs, path, each), times) for each, times in passes]
 
@@ -155,10 +157,6 @@ def _without_reals(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_reals(each) for each in value]
     return None if isinstance(value, float) else value
-
-
-def _gpus(trial: Trial) -> int:
-    return int(getattr(trial.execution, "gpus", 1))
 
 
 def _evaluations(trial: Trial) -> int:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+from runners.outcomes import outcome
 from variants import Backbone, Operator, Scalars, Tokens, Transformer
 from variants.blueprint import shapes_only
 from variants.paths.choose import PathName
@@ -149,12 +150,13 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run `function` and note it; views cost nothing."""
         del types
         given = dict(kwargs or {})
-        found = function(*args, **given)
-        if not function.is_view:
-            flops = _flops(function, args, given, found)
-            self._sums[0] += flops or 0.0
-            self._sums[2 if flops is None else 1] += sum(map(_bytes, _tensors((args, tuple(given.values()), found))))
-            self._sums[3] += 1
+        if function.is_view:
+            return function(*args, **given)
+        found = outcome(function, args, given)
+        flops = _flops(function, args, given, found)
+        self._sums[0] += flops or 0.0
+        self._sums[2 if flops is None else 1] += sum(map(_bytes, _tensors((args, tuple(given.values()), found))))
+        self._sums[3] += 1
         return found
 
 

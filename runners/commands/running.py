@@ -1,16 +1,55 @@
 """Commands that plan and run trials."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
 
 from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
 from runners.output import say, write, write_json
-from runners.repeat import NO_REPEAT, Repeats
+from runners.repeat import NO_REPEAT, Repeat, Repeats
 
 if TYPE_CHECKING:
     from grid import Grid
+    from runners.plan import PlanOptions
     from runners.run import RunResult
+
+
+@final
+@dataclass(frozen=True)
+class PlannedFor:
+    """Where time is estimated for.
+
+    Parameters
+    ----------
+    on
+        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked.
+    workers
+        How many of them; default one per core, on slurm as many as have work for half of their time limit.
+    """
+
+    on: Literal["local", "slurm"] = "local"
+    workers: int | None = None
+    cluster: Clusters = NO_CLUSTER
+
+    def check(self) -> None:
+        """Refuse flags that say nothing to a plan.
+
+        Raises:
+            SpecError: one was given.
+        """
+        from grid.errors import SpecError
+
+        if self.on != "slurm":
+            self.cluster.refuse(self.on)
+        for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
+            if flag in self.cluster.given():
+                raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
+
+
+HERE = PlannedFor()
 
 
 def plan(
@@ -19,7 +58,7 @@ def plan(
     *,
     grid: str | None = None,
     campaign: Path | None = None,
-    workers: int | None = None,
+    where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
     repeat: Repeats = NO_REPEAT,
     as_json: Json = False,
 ) -> int:
@@ -33,34 +72,42 @@ def plan(
         One of its grids; default all.
     campaign
         Where it would run; default campaigns/FILE.
-    workers
-        For how many worker processes time is estimated; default one per core.
     as_json
         Print JSON.
     """
-    from runners.finding import campaign_for, choose_grids, worker_count
-    from runners.plan import PlanOptions, plan_campaign
+    from runners.finding import campaign_for, choose_grids
+    from runners.plan import plan_campaign
     from runners.plan_text import plan_data, plan_lines
     from runners.specfile import load_spec_file
-    from runners.stopwatch import seconds_of
 
+    where.check()
     grids = choose_grids(load_spec_file(spec), grid, one=False)
-    from runners.training import train
-    from runners.trial import parameters
-
-    options = PlanOptions(
-        workers=worker_count(workers),
-        retry=repeat.retry,
-        again=repeat.again,
-        parameters=parameters,
-        seconds=lambda trial: seconds_of(trial, train),
-    )
-    found = plan_campaign(campaign_for(spec, campaign), grids, options)
+    found = plan_campaign(campaign_for(spec, campaign), grids, _plan_options(spec, where, repeat))
     if as_json:
         write_json("plan", plan_data(found))
     else:
         write("\n".join(plan_lines(found)))
     return 0
+
+
+def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
+    from runners.finding import worker_count
+    from runners.plan import PlanOptions
+    from runners.specfile import cluster_of
+    from runners.stopwatch import seconds_of
+    from runners.training import train
+    from runners.trial import parameters
+
+    if where.on == "slurm":
+        slurm = where.cluster.request(cluster_of(spec), where.workers)
+        return PlanOptions(slurm=slurm, retry=repeat.retry, again=repeat.again, parameters=parameters)
+    return PlanOptions(
+        workers=worker_count(where.workers),
+        retry=repeat.retry,
+        again=repeat.again,
+        parameters=parameters,
+        seconds=lambda trial: seconds_of(trial, train),
+    )
 
 
 def run(

@@ -1,29 +1,84 @@
-"""How long the trials of a resource class take, by the plan's estimate for a few of their cells."""
+"""How long the trials of a resource class take, and what all of them take on the workers of their classes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from grid import Grid
-from runners.estimate import Means, estimate
-from runners.slurm.classes import Group
+from runners.estimate import Means, Pool, estimate
+from runners.slurm import shares
+from runners.slurm.classes import Demands, Group
+from runners.slurm.spec import Slurm
 from runners.survey import Survey, Surveyed
+
+if TYPE_CHECKING:
+    from runners.slurm.drafting import Draft
 
 MOST_CELLS = 12
 """Cells of a class that are estimated: counting the work of one takes a while."""
 
 MOST_FINISHED = 200
-"""Finished trials that are gone by."""
+"""Finished trials that are used."""
 
 
 def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     """Seconds of a usual trial of `group`; None where nobody knows."""
     sample = _sample(group.trials)
-    known = [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"][-MOST_FINISHED:]
-    resources = group.resources
-    per_trial = resources.gpus / resources.slots
-    means = Means(gpus_per_worker=per_trial, gpu=resources.gpu_type)
+    known = _known(found)[-MOST_FINISHED:]
+    means = Means(pool=lambda _: _pool(group, 1))
     estimated = estimate(replace(found, trials=(*known, *sample)), grids, means).trial_s
     return estimated.median / len(sample) if estimated is not None else None
+
+
+def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], Pool]:
+    """Whose workers a trial is for, where the groups have so many; a trial of none is taken for one of the first."""
+    at_once = shares.at_once(workers, slurm.max_parallel)
+    made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
+    of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
+    other = made[0] if made else Pool(1)
+    return lambda trial: of.get(trial.key, other)
+
+
+def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> Means:
+    """What `slurm` would give the trials to do, without asking a cluster.
+
+    Raises:
+        SpecError: the request has no meaning for these trials.
+    """
+    demands.check()
+    groups = demands.groups(found.layout, found.to_do)
+    loads = [_load(found, grids, group, slurm) for group in groups]
+    return Means(pool=pools(groups, shares.workers(loads, slurm.workers), slurm))
+
+
+def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: Slurm) -> Iterator[str]:
+    """What a submission would take and show, for people: hours, wall time, the differences that its seeds resolve."""
+    from runners.plan_text import resolution_line, time_line
+    from runners.resolution import resolutions
+
+    queued = [trial for group in draft.groups for trial in group.trials]
+    if not queued:
+        return
+    means = Means(pool=pools(draft.groups, [each.workers for each in draft.classes], slurm))
+    estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, means)
+    yield f"estimate: {time_line(estimated)}"
+    yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
+    yield from (f"  {each.grid}: {resolution_line(each)}" for each in resolutions(found.layout, grids))
+
+
+def _load(found: Survey, grids: Sequence[Grid], group: Group, slurm: Slurm) -> shares.Load:
+    limit_s = float(group.resources.time * 60 - slurm.signal_s)
+    each, count = trial_s(found, grids, group), len(group.trials)
+    return shares.Load(count, group.resources.slots, limit_s, each and each * count)
+
+
+def _pool(group: Group, workers: int) -> Pool:
+    resources = group.resources
+    return Pool(workers, resources.slots, resources.gpus / resources.slots, resources.gpu_type, group.name)
+
+
+def _known(found: Survey) -> list[Surveyed]:
+    return [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"]
 
 
 def _sample(trials: Sequence[Surveyed]) -> list[Surveyed]:

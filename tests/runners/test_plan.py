@@ -81,7 +81,8 @@ def test_the_time_comes_from_a_few_timed_operators_shared_by_the_workers(tmp_pat
 
     estimate = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds)).estimate
     assert estimate.trial_s is not None
-    assert estimate.wall_s == estimate.trial_s.times(1 / 2)
+    assert estimate.wall_s is not None
+    assert estimate.wall_s.median == pytest.approx(3 * 10 + 30, rel=0.25)  # 60 s each, if 30 s do not come last
     assert estimate.trial_s.low < 3 * 10 + 3 * 30 < estimate.trial_s.high
     assert estimate.trial_s.median == pytest.approx(3 * 10 + 3 * 30, rel=0.15)
     assert estimate.basis == "from a few steps of 2 of 2 operators (without evaluation)"

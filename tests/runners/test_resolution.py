@@ -13,8 +13,8 @@ from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
 from runners.plan import plan_campaign
-from runners.plan_text import plan_data, plan_lines
-from runners.resolution import Resolution, resolutions
+from runners.plan_text import plan_data, plan_lines, resolution_line
+from runners.resolution import Resolution, _differences, _spread, resolutions
 from store.ingest import ingest
 from store.layout import Layout
 from store.statistics.family import judge
@@ -142,3 +142,19 @@ def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert found.sd is None
     assert found.remark
     assert any(found.remark in line for line in plan_lines(plan_campaign(tmp_path, [judged_grid(seeds=3)])))
+
+
+def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:
+    """Seeds that change nothing are a defect to find, not a lack of pairs."""
+    base = math.log(3.0)
+    values = {
+        cell: {seed: math.exp(base * (1 + seed) + 0.1 * at) for seed in range(4)} for at, cell in enumerate("abc")
+    }
+    rows = [(cell, seed, value) for cell, found in values.items() for seed, value in found.items()]
+    assert _spread(_differences(rows, "a", "log")) == (8, 0.0)
+    assert _spread([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
+    assert _spread([[0.5] * 2, [0.25] * 2]) == (4, None)
+    plan = plan_campaign(tmp_path, [judged_grid()])
+    line = resolution_line(plan.resolutions[0]._replace(sd=0.0, pairs=8))
+    assert "SD of a pair 0: the 8 pairs" in line
+    assert "unknown" not in line

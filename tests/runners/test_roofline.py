@@ -1,12 +1,13 @@
 """Work is counted exactly where it can be, and a prior follows from it."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial, roofline
+from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial, outcomes, roofline, work
 from runners.roofline import (
     GPUS,
     UNKNOWN_GPU,
@@ -37,6 +38,7 @@ from variants import (
 )
 from variants.extras.key_value_bias import KeyValueBias
 from variants.number import Number
+from variants.paths.choose import PathName
 from variants.products.mlp import MLP
 
 OPERATORS = {
@@ -95,6 +97,30 @@ def test_softmax_is_what_the_textbook_says() -> None:
     found = (BACKBONES["grouped queries"], (softmax(),) * 3, Tokens(100), "reference", Shape(batch, length))
     assert forward_work(*found).flops == forward
     assert step_work(*found).flops == 3 * forward
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+@pytest.mark.parametrize("path", ["auto", "reference"])
+def test_results_that_are_remembered_change_no_count(
+    operator: Operator, path: PathName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (BACKBONES["gpt2"], (operator,) * 2, Tokens(100), path, Shape(2, 13))
+    run = [0]
+
+    def direct(function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        run[0] += 1
+        return function(*args, **given)
+
+    monkeypatch.setattr(outcomes, "_known", {})
+    work._counted.cache_clear()
+    remembered = [step_work.__wrapped__(*asked), forward_work.__wrapped__(*asked)]
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "outcome", direct)
+        work._counted.cache_clear()
+        plain = [step_work.__wrapped__(*asked), forward_work.__wrapped__(*asked)]
+    assert remembered == plain
+    assert len(outcomes._known) < run[0] / 2
+    work._counted.cache_clear()
 
 
 def test_depth_and_placement_add_up() -> None:
@@ -174,6 +200,21 @@ def test_a_faster_device_a_smaller_batch_and_more_gpus_take_less() -> None:
     assert found(trial(), SLOW._replace(flops=1e12, bandwidth=1e12))[0] < all_s
     assert found(trial(task=trial().task.changed(batch=4)))[1] < training_s
     assert found(trial(operator=principled()))[1] > training_s
+
+
+def test_micro_batches_launch_their_kernels_again_and_gpus_share_what_they_compute() -> None:
+    launches = SLOW._replace(flops=1e20, bandwidth=1e20)
+
+    def training_s(device: Device, **execution: int) -> float:
+        return found(trial(execution=Execution(device="cpu", **execution)), device)[1]
+
+    optimiser = optimiser_work(1).kernels * launches.launch_s * roofline.CALIBRATION * 100
+    whole = training_s(launches) - optimiser
+    assert training_s(launches, accumulate=4) - optimiser == pytest.approx(4 * whole)
+    assert training_s(launches, gpus=4) - optimiser == pytest.approx(whole)
+    computes = SLOW._replace(launch_s=0.0, bandwidth=1e20)
+    assert training_s(computes, accumulate=4) == pytest.approx(training_s(computes))
+    assert training_s(computes, gpus=2, accumulate=4) == pytest.approx(training_s(computes) / 2)
 
 
 def test_the_sizes_of_an_evaluation_are_the_tasks() -> None:
