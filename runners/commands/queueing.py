@@ -43,7 +43,11 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Call
     from runners.slurm.submit import submit
 
     if cluster.dry_run:
-        write("\n".join(dry_run_lines(drafter.draft())))
+        from runners.slurm.workload import forecast_lines
+
+        draft = drafter.draft()
+        forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
+        write("\n".join([*dry_run_lines(draft), *forecast]))
         return 0
     before()
     queued = submit(drafter, lambda text: say(f"ablate: {text}"))

@@ -1,0 +1,102 @@
+"""What a cluster would be asked for is told in hours before it is: by a plan without a cluster, and by a dry run."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pretend_slurm import PretendSlurm
+
+from runners.cli import execute
+
+SPEC = """
+from grid import Grid, Measure, over
+from runners import LinearFunctions, Needs, ShiftGrid, Slurm, Training, Trial
+from variants import gpt2, softmax, ssa
+
+judged = ShiftGrid(sigma_x=(1.0,), sigma_f=(1.0,), functions=4, sequences=4, points=8)
+base = Trial(
+    task=LinearFunctions(points=8, batch=4, evaluation=judged),
+    model=gpt2(layers=1, heads=2, width=16),
+    operator=softmax(),
+    training=Training(steps=1000),
+)
+small = Grid(
+    name="small",
+    base=base,
+    axes=[over("operator", [softmax(), ssa()])],
+    seeds=range(4),
+    baseline={"operator": "softmax"},
+    measure=Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 1.0}),
+)
+alone = Needs(where={"operator": "SSA"}, per_gpu=1)
+slurm = Slurm(partition="gpu", gpu_type="h100", per_gpu=2, workers=3, needs=(alone,))
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = PretendSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", made.path)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    path = tmp_path / "small.py"
+    path.write_text(SPEC)
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert execute(list(words)) == code
+    said = capsys.readouterr()
+    return said.err if code else said.out
+
+
+def test_a_dry_run_says_hours_wall_time_and_what_the_seeds_resolve(
+    tmp_path: Path, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(tmp_path / "campaign")
+    lines = told(capsys, "run", str(spec), "--on", "slurm", "--dry-run", "--campaign", root).splitlines()
+    (estimate,) = [line for line in lines if line.startswith("estimate: ")]
+    assert " GPU-h (80 %: " in estimate
+    assert " workers with " in estimate
+    (resolves,) = [line for line in lines if "4 seeds of mse" in line]
+    assert resolves.startswith("  small: ")
+    planned = told(capsys, "plan", str(spec), "--on", "slurm", "--campaign", root)
+    assert f"to do: 8 trials, {estimate.removeprefix('estimate: ')}" in planned
+    assert not Path(root).exists()
+
+
+def test_a_plan_for_a_cluster_needs_none_and_goes_by_the_flags(
+    spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    def plan(*flags: str) -> dict[str, object]:
+        found = json.loads(told(capsys, "plan", str(spec), "--on", "slurm", "--json", *flags))["data"]["estimate"]
+        assert isinstance(found, dict)
+        return found
+
+    kept, more, cpu = (
+        plan(),
+        plan("--workers", "8", "--per-gpu", "1", "--max-parallel", "4"),
+        plan("--gpus", "0", "--workers", "2"),
+    )
+    assert kept["unit"] == more["unit"] == "GPU-h"
+    assert cpu["unit"] == "CPU-h"
+    assert kept["workers"] == 3
+    assert more["workers"] == 4
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--gpus", "1"], "--gpus is for --on slurm"),
+        (["--on", "slurm", "--wait"], "--wait is for `ablate run`"),
+        (["--on", "slurm", "--budget", "3gpuh"], "--budget is for `ablate run`"),
+        (["--oom", "halve"], "--oom is for `ablate run`"),
+    ],
+)
+def test_flags_that_say_nothing_to_a_plan_are_refused(
+    flags: list[str], said: str, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in told(capsys, "plan", str(spec), *flags, code=2)
