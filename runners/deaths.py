@@ -49,16 +49,16 @@ class Deaths:
         line = self._manifest.line(row)
         trial = line["trial"]
         for_memory = how == "SIGKILL" and self._killed_for_memory()
-        step = self._step(trial)
-        furthest, times = self._at_work.get(row, (step, 0))
-        times = times + 1 if step <= furthest else 1
-        self._at_work[row] = (step, times)
         if for_memory and self._job.oom == "halve" and written_micro_batches(line["spec"]) is not None:
             number = self._left_behind(trial, pid)
             if number is not None:
                 self._at_work.pop(row, None)
                 record_death(self._layout, trial, number, self._step(trial), out_of_memory(1))
                 return None
+        step = self._step(trial)
+        furthest, times = self._at_work.get(row, (step, 0))
+        times = times + 1 if step <= furthest else 1
+        self._at_work[row] = (step, times)
         if times < MOST_DEATHS:
             return None
         failure = out_of_memory(times) if for_memory else killed(times, how)
@@ -87,10 +87,6 @@ class Deaths:
         for found in reversed(state.attempts):
             if found.end is None and found.start["pid"] == pid and found.start["host"] == socket.gethostname():
                 return found.attempt
-        unknown = dict.fromkeys(("worker", "path", "device", "threads"))
-        about = {"submission": self._job.submission, "code": self._job.code, **unknown}
-        mine = claim(self._layout, trial, about, retry=True)
-        return None if isinstance(mine, Taken) else mine.number
         return None
 
     def _attempt(self, trial: str, pid: int) -> int | None:
@@ -98,3 +94,7 @@ class Deaths:
         left = self._left_behind(trial, pid)
         if left is not None or trial_state(self._layout, trial).status in ("ok", "running"):
             return left
+        unknown = dict.fromkeys(("worker", "path", "device", "threads"))
+        about = {"submission": self._job.submission, "code": self._job.code, **unknown}
+        mine = claim(self._layout, trial, about, retry=True)
+        return None if isinstance(mine, Taken) else mine.number

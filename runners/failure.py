@@ -65,6 +65,8 @@ def lost(times: int) -> Failure:
 def _reason(error: Exception) -> Reason:
     if isinstance(error, Diverged):
         return "diverged"
+    if isinstance(error, Killed):
+        return "killed"
     if isinstance(error, MemoryError):
         return "out_of_memory"
     if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):  # torch's own class is a RuntimeError
@@ -76,8 +78,6 @@ def _place(error: Exception) -> str:
     """`file:function` of the innermost frame that is ours or the user's; line numbers change too easily."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _is_ours(frame.filename)] or list(frames)
-    if isinstance(error, Killed):
-        return "killed"
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
 
 
