@@ -18,6 +18,7 @@ from toy_training import ENTRY, ToyTrial
 from grid import Grid
 from runners.machines.parent import shielded
 from runners.manifest import submission_id, trial_lines, write_grid, write_submission
+from runners.slurm.resources import Resources
 from runners.slurm.workers import WorkerRecord, read_workers
 from runners.submission import Array, ResourceClass, Submission, write_submission_record
 from runners.surroundings import Finished, Surroundings
@@ -26,6 +27,7 @@ from store.layout import Layout
 
 TESTS = Path(__file__).resolve().parent
 HEARTBEAT_S = 0.25
+CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None, per_gpu=1)
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -96,8 +98,8 @@ def send(root: Path, grid: Grid, *, workers: int = 1, entry: Entry = ENTRY, **ab
     name = submission_id()
     write_submission(layout, name, lines)
     job = {"entry": asdict(entry), "files": [], "heartbeat_s": HEARTBEAT_S, **about.pop("job", {})}
-    resources = {"time": 60, "gpus": 0, "per_gpu": 1, **about.pop("resources", {})}
-    slurm = {"signal_s": 5, **about.pop("slurm", {})}
+    resources = {**CPU.data(), **about.pop("resources", {})}
+    slurm = {"signal_s": 60, **about.pop("slurm", {})}
     found = ResourceClass("all", (0, len(lines)), resources, workers, (Array(0, workers, 100),))
     record = Submission(name, "slurm", time.time(), job, slurm=slurm, classes=(found,), **about)
     write_submission_record(layout, record)

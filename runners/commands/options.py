@@ -38,7 +38,11 @@ Wheres = Annotated[Where, Parameter(name="*")]
 
 LOCAL = Where()
 
-ON_SLURM = Group("With --on slurm", help="Each replaces what the file's Slurm(...) says.", sort_key=1)
+ON_SLURM = Group(
+    "With --on slurm",
+    help="Each replaces a field of the file's Slurm(...); Needs(...) of some trials are more specific, and stay.",
+    sort_key=1,
+)
 
 
 @final
@@ -49,7 +53,7 @@ class Cluster:
     Parameters
     ----------
     partition
-        Default the cluster's own.
+        Default the cluster's own. Of several, gpu,old, SLURM takes the first that has room.
     account
         Account that is charged.
     qos
@@ -71,7 +75,7 @@ class Cluster:
     per_gpu
         Trials side by side on one GPU; auto: as many as fit by the memory of the first.
     max_parallel
-        Workers that run at the same time.
+        Workers that run at the same time; arrays share it by their sizes once.
     setup
         A shell line before Python starts; repeat it for more.
     signal_s
@@ -80,7 +84,7 @@ class Cluster:
         A trial out of memory has failed; halve: it goes on with half the micro-batch; bigger, with --on slurm: when it
         is tried again it is given twice the memory.
     budget
-        Workers take no more trials when so much was used: 200gpuh, or 40cpuh without GPUs.
+        Workers take no more trials when so much was used: 200gpuh of their GPUs, or 40cpuh of their cores.
     dry_run
         Show what would be queued, with its scripts, and write nothing.
     wait
@@ -136,6 +140,8 @@ class Cluster:
         from runners.slurm.spec import Slurm
 
         own = {name: value for name, value in self.given().items() if name in Slurm.model_fields}
+        if own.get("gpus") == 0:
+            own.setdefault("gpu_type", None)
         asked = {**own, **({} if workers is None else {"workers": workers})}
         return (kept or _defaults()).changed(**asked)
 

@@ -40,8 +40,9 @@ class Diary:
             started=now,
             touched=now,
             seconds=0.0,
-            gpus=assignment.gpus,
+            gpus=assignment.resources.gpus,
             slots=1,
+            cpus=assignment.resources.cpus,
         )
 
     def keep(self) -> None:

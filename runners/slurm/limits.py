@@ -43,7 +43,6 @@ class Queued(NamedTuple):
     """Tasks in the queue now, of all users that this one may see."""
 
     all: int
-    mine: int
     by_account: Mapping[str, int]
     """This user's."""
     by_qos: Mapping[str, int]
@@ -78,7 +77,6 @@ class Quality(NamedTuple):
 class Limits:
     """What the cluster allows this user, at the time of asking."""
 
-    cluster: str
     max_array_size: int
     """Array indices are below this; 0 or 1: there are no arrays."""
     max_array_tasks: int | None
@@ -171,7 +169,6 @@ def read_limits() -> Limits:
     permission = _permission(config, me)
     problems = [f"what is queued is not known: {listed.problem}"] if listed.problem else []
     return Limits(
-        cluster=config.get("ClusterName", ""),
         max_array_size=_number(config.get("MaxArraySize")) or 0,
         max_array_tasks=_number(_options(config.get("SchedulerParameters", "")).get("max_array_tasks")),
         max_jobs=_number(config.get("MaxJobCount")) or 10_000,
@@ -232,7 +229,7 @@ def counted(text: str, me: str) -> Queued:
     rows = [tuple(row) for line in text.splitlines() if len(row := line.split("|")) == 4]
     mine = [row for row in rows if row[0] == me]
     by_account, by_qos, by_partition = (dict(Counter(row[column] for row in mine)) for column in (1, 2, 3))
-    return Queued(len(rows), len(mine), by_account, by_qos, by_partition)
+    return Queued(len(rows), by_account, by_qos, by_partition)
 
 
 def associations(text: str, cluster: str) -> tuple[tuple[Association, ...], str | None]:

@@ -19,12 +19,12 @@ from runners.slurm.signals import ignore, listen
 def main() -> int:
     """Work as the arguments say."""
     heard = listen()
-    from runners.slurm.assignment import Task
+    from runners.slurm.assignment import Arguments
     from runners.slurm.supervisor import supervise
 
     root, submission, index, first = sys.argv[1:]
     try:
-        return supervise(Task(root, submission, int(index), int(first)), heard)
+        return supervise(Arguments(root, submission, int(index), int(first)), heard)
     finally:
         ignore()
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 MOST_SIDE_BY_SIDE = 16
@@ -38,11 +38,19 @@ def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:
 class Packing:
     """`auto`: one trial per group of devices first, then as many as the first one's memory allows.
 
-    `cpus` is how many trials have a processor, `memory_bytes` what the host gives the task; None: all it has.
+    `cpus` is how many trials have a processor, `memory_bytes` what the host gives the task; None: all it has. What
+    people should know is told.
     """
 
-    def __init__(self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None) -> None:
+    def __init__(
+        self,
+        groups: Sequence[str | None],
+        cpus: int,
+        memory_bytes: int | None,
+        told: Callable[[str], None],
+    ) -> None:
         self._groups = groups
+        self._told = told
         self._cpus = max(1, cpus // len(groups))
         self._memory_bytes = memory_bytes
         self._decided = False
@@ -52,27 +60,44 @@ class Packing:
         if self._decided or not trial_bytes:
             return []
         self._decided = True
-        device = self._groups[0]
-        if device is None:
+        devices = [device for group in self._groups for device in (group or "").split(",") if device]
+        if not devices:
             room = side_by_side(trial_bytes, self._memory_bytes or _host_bytes(), self._cpus)
-        else:
-            room = side_by_side(trial_bytes + CONTEXT_BYTES, _gpu_bytes() or 0, self._cpus)
-        return slots(self._groups, room - 1)
+            return slots(self._groups, room - 1)
+        sizes = _gpu_bytes(devices)
+        if sizes is None:
+            self._told(
+                f"nvidia-smi does not tell the memory of GPU {', '.join(devices)}, so one trial is trained on it at a "
+                "time; --per-gpu N trains N side by side"
+            )
+            return []
+        return slots(self._groups, side_by_side(trial_bytes + CONTEXT_BYTES, min(sizes), self._cpus) - 1)
 
 
 def _host_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _gpu_bytes() -> int | None:
-    """Memory of the smallest GPU of this task, as nvidia-smi tells it; None where it does not."""
+def _gpu_bytes(devices: Sequence[str]) -> list[int] | None:
+    """Memory of each of the GPUs, named as in CUDA_VISIBLE_DEVICES; None where nvidia-smi does not know one of them."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
-    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    query = [program, "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    sizes = [int(word) << 20 for word in answer.stdout.split() if word.isdecimal()]
-    return min(sizes, default=None) if answer.returncode == 0 else None
+    rows = [row for line in answer.stdout.splitlines() if len(row := [word.strip() for word in line.split(",")]) == 3]
+    known = [(index, uuid, int(size) << 20) for index, uuid, size in rows if size.isdecimal()]
+    found = [
+        next((size for index, uuid, size in known if device == index or _begins(uuid, device)), None)
+        for device in devices
+    ]
+    sizes = [size for size in found if size is not None]
+    return sizes if answer.returncode == 0 and len(sizes) == len(devices) else None
+
+
+def _begins(uuid: str, device: str) -> bool:
+    """Whether `device` is a GPU by its UUID, which CUDA lets people shorten."""
+    return device.startswith("GPU-") and uuid.startswith(device)

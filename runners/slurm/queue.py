@@ -31,7 +31,7 @@ _QUEUE = {
     "RestartCnt": 12,
     "Name": 100,
 }
-_ACCOUNT = "JobID,State,ExitCode,ElapsedRaw,NodeList,Start,End"
+_ACCOUNT = "JobID,State,ExitCode,NodeList,Start,End"
 
 Row = TypeVar("Row")
 
@@ -79,7 +79,6 @@ class TaskRecord(NamedTuple):
     """COMPLETED, FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, PREEMPTED, CANCELLED, REQUEUED, ..."""
     exit_code: int
     signal: int
-    elapsed_s: int
     node: str
     started: float | None
     ended: float | None
@@ -154,11 +153,6 @@ def requeue(task: TaskId) -> bool:
 def release(task: TaskId) -> bool:
     """Let a held task start; False if the scheduler has forgotten it."""
     return _order("scontrol", "release", str(task))
-
-
-def throttle(job: int, tasks: int) -> bool:
-    """Let at most `tasks` tasks of an array run at once (0: any number); False if the scheduler has forgotten it."""
-    return _order("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={tasks}")
 
 
 def cancel(tasks: Iterable[TaskId]) -> None:
@@ -260,14 +254,13 @@ def _state(row: Sequence[str]) -> TaskState:
 
 
 def _record(task: TaskId, fields: Sequence[str]) -> TaskRecord:
-    state, exit_code, elapsed, node, started, ended = (field.strip() for field in fields)
+    state, exit_code, node, started, ended = (field.strip() for field in fields)
     code, _, number = exit_code.partition(":")
     return TaskRecord(
         id=task,
         state=state.split()[0] if state else "",  # "CANCELLED by 1000"
         exit_code=int(code) if code.isdigit() else 0,
         signal=int(number) if number.isdigit() else 0,
-        elapsed_s=int(elapsed) if elapsed.isdigit() else 0,
         node=_said(node),
         started=_moment(started),
         ended=_moment(ended),

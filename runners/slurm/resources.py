@@ -48,7 +48,7 @@ class Shortage(NamedTuple):
     gpu: int = 1
 
 
-def shortage(ends: Mapping[str, Mapping[str, Any]]) -> Shortage:
+def shortage(ends: Mapping[Any, Mapping[str, Any]]) -> Shortage:
     """Twice for each submission that a trial ran out of memory in; `ends` are such ends, by submission."""
     on_gpu = sum(_ON_A_GPU.search(str(end.get("message"))) is not None for end in ends.values())
     return Shortage(host=2 ** (len(ends) - on_gpu), gpu=2**on_gpu)

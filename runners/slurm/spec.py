@@ -21,6 +21,40 @@ _OURS = frozenset({
     "account", "array", "comment", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres",
     "job-name", "mem", "nodes", "ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal", "time",
 })  # fmt: skip
+"""Options of sbatch that `Slurm` has fields for, or that every script has."""
+
+_DEFEATING = {
+    "chdir": "workers start in the directory of the submission",
+    "clusters": "one cluster is asked and followed; SLURM_CLUSTERS chooses it",
+    "cpus-per-gpu": "cores are cpus=",
+    "export": "workers need the environment of the submission",
+    "export-file": "workers need the environment of the submission",
+    "get-user-env": "workers need the environment of the submission",
+    "gid": "workers write as the user who submits",
+    "gpus-per-socket": "GPUs are gpus=",
+    "gpus-per-task": "GPUs are gpus=",
+    "help": "nothing would be queued",
+    "hold": "jobs are held until all are known, and released then",
+    "ignore-pbs": "the script has no such lines",
+    "input": "workers read nothing",
+    "mem-per-cpu": "memory is mem=",
+    "mem-per-gpu": "memory is mem=",
+    "no-requeue": "workers are queued again when their time is over",
+    "ntasks-per-core": "a job is one worker",
+    "ntasks-per-gpu": "a job is one worker",
+    "ntasks-per-node": "a job is one worker",
+    "ntasks-per-socket": "a job is one worker",
+    "parsable": "the answer of sbatch is read",
+    "quiet": "the answer of sbatch is read",
+    "test-only": "nothing would be queued",
+    "tres-per-task": "GPUs are gpus=, cores cpus=",
+    "uid": "workers write as the user who submits",
+    "usage": "nothing would be queued",
+    "version": "nothing would be queued",
+    "wait": "--wait of ablate follows",
+    "wrap": "the script is the harness's",
+}
+"""Options of sbatch with which workers would not work as the rest of the harness expects, and why."""
 
 
 def minutes(text: str) -> int:
@@ -78,7 +112,7 @@ Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
 class Needs(Spec):
     """What trials need that are like `where`: dotted paths of the trial and the values they have there.
 
-    Given fields replace those of the `Slurm` spec.
+    Given fields replace those of the `Slurm` spec, also those that options of the command line have replaced there.
     """
 
     where: Annotated[Mapping[str, Any], FROZEN]
@@ -102,7 +136,7 @@ class Slurm(Spec):
     """One array of workers per resource class; a worker trains one trial after another until its time is over."""
 
     partition: Word | None = None
-    """None: the cluster's default."""
+    """None: the cluster's default. Of several, `gpu,old`, SLURM takes the first that has room; one must do."""
     account: Word | None = None
     qos: Word | None = None
     constraint: Word | None = None
@@ -125,7 +159,11 @@ class Slurm(Spec):
     "auto": as many as fit, by the memory that the first one needs.
     """
     max_parallel: PositiveInt | None = None
-    """Workers that run at the same time; None: as many as the cluster allows."""
+    """Workers that run at the same time; None: as many as the cluster allows.
+
+    The arrays of a submission (one per class of trials, more where the cluster takes no large ones) share it by their
+    sizes once, and each has one at least; the share of an array that has ended goes to no other.
+    """
     setup: tuple[str, ...] = ()
     """Shell lines before Python starts: modules, environment variables."""
     signal_s: Annotated[int, Field(ge=1, le=65535)] = 120
@@ -133,7 +171,8 @@ class Slurm(Spec):
     heartbeat_s: PositiveFloat = 15.0
     """Seconds between signs of life of an attempt; after six without one, others take the trial over."""
     oom: Literal["fail", "halve", "bigger"] = "fail"
-    """A trial out of memory: has failed; is tried with half the micro-batch; or with twice the memory of its class."""
+    """A trial out of memory has failed; "halve": goes on with half the micro-batch; "bigger": when it is tried again it
+    is given twice the `mem`, or twice the share of a GPU by fewer trials side by side."""
     extra: Annotated[Mapping[Word, Line], FROZEN] = {}
     """Further options of sbatch, by their long names: {"reservation": "course"}."""
     needs: tuple[Needs, ...] = ()
@@ -148,9 +187,25 @@ class Slurm(Spec):
                     f"workers save {self.signal_s} s before the time limit, and that is {limit} min; raise time or "
                     "lower signal_s"
                 )
-        taken = sorted(name for name in self.extra if name.replace("_", "-") in _OURS)
-        if taken:
-            raise ValueError(
-                f"extra is for what Slurm has no field for; {taken[0]!r} has one, or is set by the harness"
-            )
+        for name in self.extra:
+            _require_extra(name)
+        for needs in (None, *self.needs):
+            gpus = self.gpus if needs is None or needs.gpus is None else needs.gpus
+            kind = self.gpu_type if needs is None else needs.gpu_type
+            if kind is not None and gpus == 0:
+                raise ValueError(f"gpu_type={kind!r} asks for GPUs and gpus=0 for none; leave one of them out")
         return self
+
+
+def _require_extra(name: str) -> None:
+    """Refuse an option that is not for `extra`, also when it is shortened, as sbatch lets people do.
+
+    Raises:
+        ValueError: it is one.
+    """
+    beginning = name.replace("_", "-")
+    if beginning not in _DEFEATING and any(option.startswith(beginning) for option in _OURS):
+        raise ValueError(f"extra is for what Slurm has no field for; {name!r} has one, or is set by the harness")
+    option = next((option for option in sorted(_DEFEATING) if option.startswith(beginning)), None)
+    if option is not None:
+        raise ValueError(f"extra cannot have {name!r}: {_DEFEATING[option]}")

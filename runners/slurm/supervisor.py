@@ -8,7 +8,7 @@ from typing import final
 from grid.errors import EnvironmentProblem, SpecError
 from runners.machines import Local
 from runners.machines.forks import CannotStart, ServerDied
-from runners.slurm.assignment import Assignment, Task
+from runners.slurm.assignment import Arguments, Assignment
 from runners.slurm.cancelled import Cancellations
 from runners.slurm.diary import Diary
 from runners.slurm.outlook import Outlook
@@ -31,7 +31,7 @@ _MOST_PROBED = 50
 _MOST_FORKS = 1000
 
 
-def supervise(task: Task, heard: Heard) -> int:
+def supervise(task: Arguments, heard: Heard) -> int:
     """Work until nothing is left or the time is over; the exit status of the task.
 
     A place that cannot be worked in is told in a sentence, what nobody foresaw with its traceback; both are in the
@@ -68,13 +68,13 @@ class _Supervisor:
         self._outlook = Outlook(self._job, assignment.place.node)
         self._cancellations = Cancellations(self._layout, self._job.submission)
         left_s = seconds_left(assignment.limit_s)
-        self._pace = Pace(Deadline(left_s), assignment.limit_s, assignment.signal_s)
+        self._pace = Pace(Deadline(left_s), assignment.limit_s, assignment.slurm.signal_s)
         budget = assignment.record.budget
         self._purse = budget and Purse(self._layout, self._job.submission, float(budget["hours"]), budget["unit"])
         self._rows = NodeRows(self._outlook, assignment.share, self._willing)
         self._began: dict[int, tuple[int, float]] = {}
         self._forks = 0
-        self._packing = assignment.packing(self._outlook.line(assignment.wanted.rows[0])["spec"])
+        self._packing = assignment.packing(self._outlook.line(assignment.wanted.rows[0])["spec"], self.note)
         self._auto = assignment.per_gpu is None
         self._machine = self._local(slots(assignment.groups, assignment.per_gpu or 1))
 

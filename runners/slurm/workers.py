@@ -46,10 +46,12 @@ class WorkerRecord:
     """Why it left; None while it is there, or where it was killed."""
     says: str | None = None
     """What a person should know of why it left."""
+    cpus: int = 1
+    """Cores that were asked for."""
 
     def hours(self, unit: str) -> float:
-        """What it has used: `gpuh` of its GPUs, or `cpuh` of trials side by side."""
-        return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.slots)
+        """What it has used: `gpuh` of its GPUs, or `cpuh` of its cores."""
+        return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)
 
 
 def worker_path(layout: Layout, found: WorkerRecord) -> Path:

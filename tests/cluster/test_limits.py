@@ -8,7 +8,7 @@ from runners.slurm.limits import arrays, read_limits
 
 def test_what_a_cluster_has_is_read(cluster: Cluster) -> None:
     found = read_limits()
-    assert (found.cluster, found.array_size, found.max_jobs) == ("toy", 1001, 40_000)
+    assert (found.array_size, found.max_jobs) == (1001, 40_000)
     assert set(found.partitions) == {"debug", "short", "preempt", "urgent"}
     debug, short = found.partitions["debug"], found.partitions["short"]
     assert found.default_partition == debug
@@ -23,7 +23,7 @@ def test_what_a_cluster_has_is_read(cluster: Cluster) -> None:
 def test_the_largest_array_is_taken_and_one_that_is_larger_is_not(cluster: Cluster) -> None:
     (size,) = arrays(1001, read_limits())
     cluster.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
-    assert read_limits().queued.mine == size
+    assert read_limits().queued.all == size
     with pytest.raises(ClusterBroken, match="Invalid job array"):
         cluster.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")
 

@@ -15,7 +15,6 @@ from runners.slurm.queue import (
     queued_by_name,
     release,
     requeue,
-    throttle,
 )
 
 GONE = 999_999
@@ -55,7 +54,6 @@ def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> No
     assert not requeue(TaskId(GONE))
     assert not requeue(TaskId(GONE, 3))
     assert not release(TaskId(GONE))
-    assert not throttle(GONE, 2)
     cancel([TaskId(GONE), TaskId(GONE, 3)])
 
 
@@ -76,14 +74,6 @@ def test_a_held_job_starts_when_it_is_released(cluster: Cluster) -> None:
     assert {task.reason for task in queued([job]).rows} == {"JobHeldUser"}
     assert release(TaskId(job))
     wait_for(lambda: len(running(job)) == 2, "both tasks to run")
-
-
-def test_a_throttle_is_loosened(cluster: Cluster) -> None:
-    job = cluster.submit(FOREVER, "--array=0-3%1", "-o", "/dev/null")
-    wait_for(lambda: running(job), "a task to run")
-    assert running(job) == [f"{job}_0"]
-    assert throttle(job, 3)
-    wait_for(lambda: len(running(job)) == 3, "three tasks to run")
 
 
 def test_a_requeued_task_runs_again_and_says_how_often(cluster: Cluster) -> None:

@@ -42,27 +42,58 @@ def test_every_device_is_in_one_group_and_every_group_has_its_slots(
     assert slots(groups, per_group)[: len(groups)] == groups
 
 
+def packing(groups: list[str | None], cpus: int, memory_bytes: int | None, said: list[str] | None = None) -> Packing:
+    return Packing(groups, cpus, memory_bytes, [].append if said is None else said.append)
+
+
 def test_a_packing_is_decided_once_by_the_first_that_says_what_it_needed() -> None:
-    packing = Packing([None], cpus=8, memory_bytes=10 * GIB)
-    assert packing.grows(None) == []
-    assert packing.grows(2 * GIB) == [None] * 3
-    assert packing.grows(GIB) == []
-    assert Packing([None], cpus=2, memory_bytes=10 * GIB).grows(GIB) == [None]
-    assert Packing([None], cpus=8, memory_bytes=GIB).grows(2 * GIB) == []
-    assert len(Packing([None], cpus=4, memory_bytes=None).grows(1)) == 3  # of this computer's own
+    decided = packing([None], cpus=8, memory_bytes=10 * GIB)
+    assert decided.grows(None) == []
+    assert decided.grows(2 * GIB) == [None] * 3
+    assert decided.grows(GIB) == []
+    assert packing([None], cpus=2, memory_bytes=10 * GIB).grows(GIB) == [None]
+    assert packing([None], cpus=8, memory_bytes=GIB).grows(2 * GIB) == []
+    assert len(packing([None], cpus=4, memory_bytes=None).grows(1)) == 3  # of this computer's own
 
 
-def test_gpus_are_packed_by_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+GPUS = """0, GPU-11aa, 81920
+1, GPU-22bb, 40960
+2, GPU-33cc, 10240
+"""
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that tells of `GPUS`."""
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\nprintf '81920\\n40960\\n'\n")
+    program.write_text(f"#!/bin/sh\nprintf '{GPUS}'\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    groups: list[str | None] = ["0", "1"]
+    return program
+
+
+@pytest.mark.parametrize("groups", [["0", "1"], ["GPU-11aa", "GPU-22"], ["0,1"]])
+def test_gpus_are_packed_by_the_smallest_of_the_task(nvidia_smi: Path, groups: list[str | None]) -> None:
+    """The third, which is smaller, is somebody else's."""
     need = 9 * GIB - CONTEXT_BYTES
-    assert Packing(groups, cpus=32, memory_bytes=None).grows(need) == groups * 3  # 36 of 40 GiB
-    assert Packing(groups, cpus=4, memory_bytes=None).grows(need) == groups  # two processors for each
-    program.write_text("#!/bin/sh\nexit 9\n")
-    assert Packing(groups, cpus=32, memory_bytes=None).grows(need) == []
+    said: list[str] = []
+    assert packing(groups, 32, None, said).grows(need) == groups * 3  # 36 of 40 GiB
+    assert packing(groups, 2 * len(groups), None, said).grows(need) == groups  # two processors for each
+    assert packing(["2"], 32, None, said).grows(need) == []
+    assert packing(["0"], 32, None, said).grows(need) == ["0"] * 7
+    assert said == []
+
+
+@pytest.mark.parametrize("answer", ["exit 9", "echo 'No devices were found'", "printf '0, GPU-1, [N/A]\n'"])
+def test_a_gpu_of_unknown_memory_trains_one_at_a_time_and_that_is_told(nvidia_smi: Path, answer: str) -> None:
+    nvidia_smi.write_text(f"#!/bin/sh\n{answer}\n")
+    said: list[str] = []
+    groups: list[str | None] = ["0", "MIG-4"]
+    assert packing(groups, 32, None, said).grows(GIB) == []
+    assert said == [
+        "nvidia-smi does not tell the memory of GPU 0, MIG-4, so one trial is trained on it at a time; --per-gpu N "
+        "trains N side by side"
+    ]
 
 
 def test_a_machine_grows_and_has_a_device_for_every_worker() -> None:

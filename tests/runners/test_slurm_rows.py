@@ -279,7 +279,7 @@ def test_an_end_that_contradicts_the_time_limit_is_not_believed(end: str | None,
     assert seconds_left(3600, environ, now=1000.0) == left
 
 
-RECORD = WorkerRecord(SUBMISSION, 0, 3, 1, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4)
+RECORD = WorkerRecord(SUBMISSION, 0, 3, 1, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4, cpus=9)
 
 
 def test_worker_records_are_read_as_they_were_written_and_damage_is_left_out(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_worker_records_are_read_as_they_were_written_and_damage_is_left_out(tmp
     worker_path(layout, replace(RECORD, worker=9)).write_text('{"schema": 1')
     assert read_workers(layout, SUBMISSION) == [other, RECORD]
     assert used_hours([RECORD, other], "gpuh") == 4.0
-    assert used_hours([RECORD], "cpuh") == 4.0
+    assert used_hours([RECORD], "cpuh") == 9.0
 
 
 def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Path) -> None:

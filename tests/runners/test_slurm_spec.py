@@ -1,5 +1,6 @@
 """What is asked of a cluster: times, memory, classes of trials, and how many workers each class gets."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from grid import spec_error
 from grid.errors import SpecError
 from runners.cells import walk
 from runners.slurm.classes import Demands, Group
+from runners.slurm.resources import Resources, roomier, shortage
 from runners.slurm.shares import Load, at_once, shared, workers
 from runners.slurm.spec import Needs, Slurm, megabytes, minutes
 from runners.survey import survey
@@ -69,6 +71,22 @@ def test_memory_has_a_unit(text: str) -> None:
         ({"extra": {"mem": "1G"}}, "'mem' has one"),
         ({"extra": {"cpus_per_task": "1"}}, "'cpus_per_task' has one"),
         ({"extra": {"comment-x": "a\nb"}}, "extra"),
+        ({"extra": {"no-requeue": ""}}, "extra cannot have 'no-requeue': workers are queued again"),
+        ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
+        ({"extra": {"export": "NONE"}}, "need the environment of the submission"),
+        ({"extra": {"export-file": "x"}}, "need the environment of the submission"),
+        ({"extra": {"mem-per-cpu": "1G"}}, "memory is mem="),
+        ({"extra": {"mem_per_gpu": "1G"}}, "memory is mem="),
+        ({"extra": {"hold": ""}}, "jobs are held until all are known"),
+        ({"extra": {"parsable": ""}}, "the answer of sbatch is read"),
+        ({"extra": {"wrap": "true"}}, "the script is the harness's"),
+        ({"extra": {"chdir": "/"}}, "extra cannot have 'chdir'"),
+        ({"extra": {"test-only": ""}}, "nothing would be queued"),
+        ({"extra": {"wait": ""}}, "--wait of ablate follows"),
+        ({"extra": {"array": "0-3"}}, "'array' has one"),
+        ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
+        ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
+        ({"needs": ({"where": {"steps": 1}, "gpu_type": "a100", "gpus": 0},)}, "gpu_type='a100' asks for GPUs"),
         ({"signal_s": 0}, "signal_s"),
         ({"per_gpu": "some"}, "per_gpu"),
         ({"partitoin": "gpu"}, "did you mean 'partition'"),
@@ -80,14 +98,25 @@ def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str
     assert words in str(spec_error(caught.value, "Slurm"))
 
 
+@pytest.mark.parametrize("name", ["reservation", "time-min", "wait-all-nodes", "gres-flags", "nodelist", "dependency"])
+def test_options_of_which_only_the_beginning_is_refused_are_taken(name: str) -> None:
+    assert Slurm(extra={name: "x"}).extra == {name: "x"}
+
+
+def test_trials_without_gpus_drop_the_type_of_the_others(tmp_path: Any) -> None:
+    needs = Needs(where={"operator": "rising"}, gpus=0)
+    found = {group.name: group.resources for group in grouped(Slurm(gpu_type="h100", needs=(needs,)), tmp_path)}
+    assert {name: each.gpu_type for name, each in found.items()} == {"all": "h100", "operator=rising": None}
+
+
 def test_a_request_survives_its_record() -> None:
     request = Slurm(time="8h", needs=(Needs(where={"model.width": 64}, mem="4G"),), extra={"reservation": "x"})
     assert Slurm.model_validate(request.data()) == request
 
 
-def grouped(slurm: Slurm, tmp_path: Any, **base: Any) -> list[Group]:
+def grouped(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **base: Any) -> list[Group]:
     grid = toy_grid(**base)
-    demands = Demands(slurm)
+    demands = Demands(slurm, flags=flags)
     found = survey(Layout(tmp_path), [grid], walk([grid], demands.look))
     demands.check()
     return demands.groups(Layout(tmp_path), found.trials)
@@ -140,6 +169,77 @@ def test_multiples_of_gpus_bring_multiples_of_memory_and_cores(tmp_path: Any, mo
     (found,) = grouped(Slurm(gpus=1, cpus=3, mem="2G"), tmp_path)
     assert (found.resources.gpus, found.resources.cpus, found.resources.mem) == (4, 12, 8192)
     assert found.name == "4 GPUs"
+
+
+def test_workers_that_are_widened_have_memory_and_cores_in_proportion(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Execution, "gpus", 3, raising=False)
+    (found,) = grouped(Slurm(gpus=2, cpus=5, mem="64G"), tmp_path)
+    assert (found.resources.gpus, found.resources.cpus, found.resources.mem) == (3, 8, 96 * 1024)
+    assert found.remarks == (
+        "workers of trials over 3 GPUs have 3 GPUs and not 2, with memory and cores in proportion",
+    )
+
+
+@pytest.mark.parametrize(("gpus", "words"), [(2, "trials over 2 GPUs"), (0, "trials of 2 processes")])
+def test_trials_over_several_gpus_are_not_packed_and_that_is_told(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, gpus: int, words: str
+) -> None:
+    monkeypatch.setattr(Execution, "gpus", 2, raising=False)
+    (found,) = grouped(Slurm(gpus=gpus, per_gpu=4), tmp_path)
+    assert found.remarks == (f"{words} are not trained side by side; per_gpu=4 is for trials on one",)
+    assert grouped(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
+
+
+def test_needs_that_stay_although_an_option_says_otherwise_are_told(tmp_path: Any) -> None:
+    needs = Needs(where={"operator": "rising"}, time="8h", mem="4G")
+    groups = {group.name: group for group in grouped(Slurm(time="1h", needs=(needs,)), tmp_path, frozenset({"time"}))}
+    assert {name: group.resources.time for name, group in groups.items()} == {"all": 60, "operator=rising": 480}
+    assert groups["all"].remarks == ()
+    assert groups["operator=rising"].remarks == (
+        "Needs(where={'operator': 'rising'}) says time='8h', and is more specific than --time 1h",
+    )
+
+
+CUDA, HOST = {"message": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"}, {"message": "MemoryError"}
+GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=1000, per_gpu=4)
+
+
+@pytest.mark.parametrize(
+    ("ends", "changes", "expected"),
+    [
+        ([HOST], {}, (2000, 4)),
+        ([HOST, HOST], {}, (4000, 4)),
+        ([HOST], {"mem": None}, (None, 2)),
+        ([CUDA], {}, (1000, 2)),
+        ([CUDA, CUDA], {}, (1000, 1)),
+        ([CUDA, HOST], {}, (2000, 2)),
+        ([CUDA], {"per_gpu": "auto"}, (1000, 1)),
+        ([CUDA], {"gpus": 0, "per_gpu": 1}, (1000, 1)),  # it was on a GPU then and is not now
+    ],
+)
+def test_what_ran_out_is_what_there_is_more_of(
+    ends: list[dict[str, str]], changes: dict[str, Any], expected: tuple[int | None, int]
+) -> None:
+    found = roomier(replace(GIVEN, **changes), shortage(dict(enumerate(ends))))
+    assert (found.mem, found.per_gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("ends", "changes", "words"),
+    [
+        ([CUDA], {"per_gpu": 1}, "with per_gpu=1 there is no larger one"),
+        ([CUDA, CUDA], {"per_gpu": "auto"}, "with per_gpu=auto there is no larger one"),
+        ([CUDA] * 3, {}, "8 x its share of it, and with per_gpu=4"),
+        ([HOST], {"mem": None, "per_gpu": 1}, "neither mem= to multiply nor enough trials side by side"),
+    ],
+)
+def test_where_there_is_nothing_bigger_it_says_so(
+    ends: list[dict[str, str]], changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        roomier(replace(GIVEN, **changes), shortage(dict(enumerate(ends))))
 
 
 LOADS = st.builds(

@@ -363,6 +363,10 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9,g1\n" in draft.scripts[0].text
     assert draft.notes == ("trials were lost on g1 (1); no worker is sent there this time",)
+    record = submit(root, gpu).record
+    assert record is not None
+    assert Slurm.model_validate(record.slurm) == gpu  # a node that lost one trial is not avoided for ever
+    slurm.forget()
     lose(Layout(root), keys[1], "g2")
     draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9\n" in draft.scripts[0].text
@@ -373,6 +377,36 @@ def test_a_budget_is_recorded(tmp_path: Path, slurm: PretendSlurm) -> None:
     found = submit(tmp_path / "campaign", budget=budget_hours("40cpuh")).record
     assert found is not None
     assert found.budget == {"hours": 40.0, "unit": "cpuh"}
+
+
+def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) -> None:
+    needs = Needs(where={"operator": "rising"}, gpus=0)
+    mixed = Slurm(partition="gpu", gpus=1, needs=(needs,))
+    with pytest.raises(SpecError, match=r"workers of operator=rising have none; .* --budget 200cpuh"):
+        submit(tmp_path / "campaign", mixed, budget=budget_hours("200gpuh"))
+    assert not (tmp_path / "campaign").exists()
+    assert submit(tmp_path / "campaign", mixed, budget=budget_hours("200cpuh")).record is not None
+
+
+def test_of_several_partitions_one_must_do(tmp_path: Path, slurm: PretendSlurm) -> None:
+    both = CPU.changed(partition="short,gpu", time="1h")
+    assert "#SBATCH --partition=short,gpu\n" in drafter(tmp_path / "campaign", both).draft().scripts[0].text
+    with pytest.raises(SpecError, match=r"no partition 'moon'.*partitions here: debug, gpu, short"):
+        drafter(tmp_path / "campaign", both.changed(partition="short,moon")).draft()
+    with pytest.raises(SpecError, match=r"none of the partitions .*short allows 5 min.*gpu has 1024000 MiB"):
+        drafter(tmp_path / "campaign", both.changed(mem="2T")).draft()
+
+
+def test_no_gpus_means_no_type_of_them(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "toys.py"
+    spec.write_text(SPEC.replace("gpus=0, ", "gpus=2, gpu_type='h100', ").replace('"debug"', '"gpu"'))
+    command = ["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign"), "--dry-run"]
+    assert execute([*command, "--per-gpu", "auto", "--mem", "16G"]) == 0
+    said = "3 workers each with 2 h100 GPUs, as many trials as fit on each GPU, 9 cores, 16 GB, for 2 h 00 min, on gpu"
+    assert said in capsys.readouterr().out
+    assert execute([*command, "--gpus", "0", "--workers", "1"]) == 0
+    assert "6 trials on 1 worker with 2 cores, for 2 h 00 min, on gpu" in capsys.readouterr().out
+    assert execute([*command, "--gpus", "0", "--gpu-type", "a100"]) == 2
 
 
 def test_submitting_inside_a_job_forgets_that_job(
