@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
+from submitit.core.utils import FailedSubmissionError
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
@@ -65,7 +66,7 @@ class Arrays(SlurmExecutor):
         self._submission = submission
         self._root = layout.root.absolute()
         self._slurm = slurm
-        self._setup = setup_lines(slurm.setup, tree, exclude=slurm.exclude)
+        self._setup = setup_lines(slurm.setup, tree, logs=folder.absolute(), exclude=slurm.exclude)
         self._single = single
 
     def script(self, task: ArrayTasks, resources: Resources) -> str:
@@ -119,7 +120,13 @@ class Arrays(SlurmExecutor):
             answer = sbatch(script, "--hold")
         except Refused as refused:
             raise refused.told from None
-        return int(self._get_job_id_from_submission_command(answer))
+        try:
+            return int(self._get_job_id_from_submission_command(answer))
+        except FailedSubmissionError:
+            raise EnvironmentProblem(
+                f"sbatch accepted the workers and named no job; it said {answer.strip() or 'nothing'!r}; see whether "
+                "the sbatch on PATH is SLURM's own"
+            ) from None
 
 
 def _gres(resources: Resources) -> str | None:
