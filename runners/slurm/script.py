@@ -7,20 +7,23 @@ sends TERM to whatever runs, so that `$(seq 20)` may be empty.
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-MOST_RESTARTS = 10
-"""Of a worker that dies; one that leaves in good order is queued again up to 999 times."""
+MOST_DEATHS = 10
+"""Of a worker, refusals among them, since it last left in good order; what SLURM queues again by itself is none."""
 
 MOST_REFUSALS = 3
 """Nodes that may refuse a worker, each of which is kept away from it."""
 
-_ORDERLY_RESTARTS = 999
+_MOST_RESTARTS = 999
+"""For whatever reason: the numbers of a task's processes leave room for no more."""
 
 _END = r"""
 # The worker is this task. TERM and USR2 are for Python: bash waits for it, and then decides below.
 trap : TERM USR2
 ablate_task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}
 ablate_task=${ablate_task:-$SLURM_JOB_ID}
+ablate_deaths=$ablate_logs/$ablate_task.deaths
 ablate_began=
 ablate_say() { printf '%s ablate: %s\n' "$(date '+%F %T')" "$*" >&2; }
 
@@ -44,6 +47,10 @@ ablate_mine() {
 
 ablate_requeue() {
   local attempt
+  if [ "$restarts" -ge "$ablate_most_restarts" ]; then
+    ablate_say "not queued again: that was restart $restarts"
+    return 1
+  fi
   for ((attempt = 1; attempt <= 360; attempt++)); do
     ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
     ablate_say "queued again: $1"
@@ -51,6 +58,19 @@ ablate_requeue() {
     sleep "$ablate_pause"
   done
   return 1
+}
+
+# Again after a death or a refusal, unless those were too many; where they cannot be noted, all restarts count as such.
+ablate_retry() {
+  local noted=() deaths=$((restarts + 1))
+  ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
+  if { printf '%s: %s\n' "$SLURMD_NODENAME" "$1" >> "$ablate_deaths" && mapfile -t noted < "$ablate_deaths"; } \
+    2>/dev/null; then deaths=${#noted[@]}; fi
+  if [ "$deaths" -ge "$ablate_most_deaths" ]; then
+    ablate_say "not queued again: $1, and that was death $deaths since it last left in good order"
+    return 1
+  fi
+  ablate_requeue "$1"
 }
 
 # Without the last node a task would wait for ever.
@@ -67,7 +87,7 @@ ablate_elsewhere() {
     ablate_say "not queued again: no node of partition $SLURM_JOB_PARTITION is left that has not refused it"
     return 1
   fi
-  ablate_requeue "node $SLURMD_NODENAME refuses the worker, which is kept away from it" || return 1
+  ablate_retry "node $SLURMD_NODENAME refuses the worker, which is kept away from it" || return 1
   for ((attempt = 1; attempt <= 20; attempt++)); do
     scontrol update JobId="$ablate_task" ExcNodeList="${nodes:+$nodes,}$SLURMD_NODENAME" && return 0
     sleep 0.2
@@ -94,12 +114,10 @@ ablate_end() {
   case $status in
     0|86) ;;
     85)
-      if [ "$restarts" -lt "$ablate_orderly" ]; then ablate_requeue "it has saved, and rows are left"
-      else ablate_say "not queued again: that was restart $restarts"; fi ;;
+      [ ! -s "$ablate_deaths" ] || : > "$ablate_deaths"
+      ablate_requeue "it has saved, and rows are left" ;;
     87) ablate_elsewhere ;;
-    *)
-      if [ "$restarts" -lt "$ablate_restarts" ]; then ablate_requeue "the worker died with status $status"
-      else ablate_say "not queued again: it died with status $status at restart $restarts"; fi ;;
+    *) ablate_retry "the worker died with status $status" ;;
   esac
   exit "$status"
 }
@@ -109,17 +127,20 @@ _TELL = """trap 'ablate_say "a line of set-up ended with $? on $SLURMD_NODENAME:
 """It is for the user to say, by `set -e`, that such a line ends the job."""
 
 
-def setup_lines(user: Sequence[str], tree: Sequence[str], *, exclude: str | None, pause_s: float = 10.0) -> list[str]:
+def setup_lines(
+    user: Sequence[str], tree: Sequence[str], *, logs: Path, exclude: str | None, pause_s: float = 10.0
+) -> list[str]:
     """What runs before the worker: the end is arranged first, then the user's lines, then those that lay out the tree.
 
-    `exclude` are the nodes that the user keeps the worker away from; `pause_s` is between questions to a controller
-    that is away.
+    `logs` is where a task notes its deaths, in `<job>.deaths`; `exclude` are the nodes that the user keeps the worker
+    away from; `pause_s` is between questions to a controller that is away.
     """
     constants = {
         "ablate_pause": f"{pause_s:g}",
-        "ablate_restarts": str(MOST_RESTARTS),
+        "ablate_logs": str(logs),
+        "ablate_most_deaths": str(MOST_DEATHS),
+        "ablate_most_restarts": str(_MOST_RESTARTS),
         "ablate_refusals": str(MOST_REFUSALS),
-        "ablate_orderly": str(_ORDERLY_RESTARTS),
         "ablate_excluded": exclude or "",
     }
     first = [f"{name}={shlex.quote(value)}" for name, value in constants.items()]

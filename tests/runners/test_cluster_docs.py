@@ -8,7 +8,7 @@ import pytest
 from cyclopts import App
 
 from runners.cli import app
-from runners.slurm.script import MOST_REFUSALS, MOST_RESTARTS
+from runners.slurm.script import MOST_DEATHS, MOST_REFUSALS
 from runners.slurm.spec import Needs, Slurm
 from runners.specfile import cluster_of, load_spec_file
 
@@ -99,7 +99,7 @@ def test_the_defaults_that_the_pages_say_are_those_of_the_code() -> None:
     assert f"USR2@{slurm.signal_s}" in PAGES["administrators"]
     assert f"every `heartbeat_s`, {slurm.heartbeat_s:g} s" in PAGES["administrators"]
     assert f"{1000 / slurm.heartbeat_s:.0f} a second: one per trial" in PAGES["administrators"]
-    assert f"up to {MOST_RESTARTS} times" in PAGES["administrators"]
+    assert f"until it has died {MOST_DEATHS} times since its last 85" in PAGES["administrators"]
     assert MOST_REFUSALS == 3
     assert "three nodes at most" in PAGES["administrators"]
 

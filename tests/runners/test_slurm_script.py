@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.slurm.script import MOST_REFUSALS, MOST_RESTARTS, setup_lines, teardown_lines
+from runners.slurm.script import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -64,7 +64,7 @@ class Script:
         }
 
     def text(self, worker: str, *user: str) -> str:
-        setup = setup_lines(user, ["export TREE=there"], exclude=self.exclude, pause_s=0.01)
+        setup = setup_lines(user, ["export TREE=there"], logs=self.place, exclude=self.exclude, pause_s=0.01)
         return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
 
     def run(self, worker: str, *user: str, **environment: str) -> Ended:
@@ -127,14 +127,59 @@ def test_a_worker_that_was_still_busy_at_the_time_limit_is_queued_again(script: 
     assert requeues(script.run("(exit 143)")) == 1
 
 
-def test_a_worker_that_always_dies_is_given_up(script: Script) -> None:
-    assert requeues(script.run("(exit 137)", SLURM_RESTART_COUNT=str(MOST_RESTARTS - 1))) == 1
-    (script.place / "log").unlink()
-    (script.place / "state").unlink()
-    ended = script.run("(exit 137)", SLURM_RESTART_COUNT=str(MOST_RESTARTS))
-    assert ended.commands == []
-    assert f"not queued again: it died with status 137 at restart {MOST_RESTARTS}" in ended.said
-    assert requeues(script.run("(exit 85)", SLURM_RESTART_COUNT=str(MOST_RESTARTS))) == 1
+def life(script: Script, status: int, restarts: int) -> bool:
+    """Whether a task that leaves with `status` is queued again, and then runs."""
+    before = requeues(Ended(0, "", script.commands()))
+    ended = script.run(f"(exit {status})", SLURM_RESTART_COUNT=str(restarts))
+    (script.place / "state").unlink(missing_ok=True)
+    return requeues(ended) > before
+
+
+@pytest.mark.parametrize("status", [1, 137])
+def test_a_worker_that_always_dies_is_given_up(script: Script, status: int) -> None:
+    assert [life(script, status, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]
+    ended = script.run(f"(exit {status})", SLURM_RESTART_COUNT=str(MOST_DEATHS))
+    assert f"not queued again: the worker died with status {status}, and that was death" in ended.said
+
+
+def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Script) -> None:
+    assert life(script, 137, 500)  # it left in good order, or was pre-empted, 500 times before
+    statuses = [*[137] * (MOST_DEATHS - 2), 85] * 3
+    assert all(life(script, status, 501 + at) for at, status in enumerate(statuses))
+    assert all(life(script, 137, 600) for _ in range(MOST_DEATHS - 1))
+    assert not life(script, 137, 609)
+    assert life(script, 85, 610)
+
+
+@pytest.mark.parametrize("status", [87, 137])
+def test_what_slurm_queues_again_by_itself_is_no_death(script: Script, status: int) -> None:
+    for restarts in range(MOST_DEATHS + 1):
+        (script.place / "state").write_text("COMPLETING Preempted")
+        assert not life(script, status, restarts)
+    assert life(script, 137, MOST_DEATHS + 1)
+
+
+def test_each_task_counts_its_own_deaths(script: Script) -> None:
+    assert all(life(script, 137, 0) for _ in range(MOST_DEATHS - 1))
+    script.environment["SLURM_ARRAY_TASK_ID"] = "5"
+    script.run("(exit 137)")
+    assert "scontrol requeue 123_5" in script.commands()
+
+
+def test_where_deaths_cannot_be_noted_every_restart_counts_as_one(script: Script) -> None:
+    (script.place / "123_4.deaths").mkdir()
+    assert life(script, 137, MOST_DEATHS - 2)
+    assert not life(script, 137, MOST_DEATHS - 1)
+
+
+def test_refusals_are_deaths_where_nodes_cannot_be_excluded(script: Script) -> None:
+    assert [life(script, 87, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]
+
+
+@pytest.mark.parametrize("status", [85, 87, 137])
+def test_restarts_end_where_their_numbers_do(script: Script, status: int) -> None:
+    assert life(script, status, 998)
+    assert not life(script, status, 999)
 
 
 def test_the_controller_may_be_away(script: Script) -> None:
