@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from runners.run import RunResult
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.arrays import worker_log
 from runners.slurm.follow import Following
-from runners.slurm.queue import TaskState, accounted, queued, throttle
+from runners.slurm.queue import TaskState, accounted, queued
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import Drafter, Queued, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
@@ -25,7 +26,7 @@ from runners.specfile import load_spec_file
 from store.layout import Layout
 
 TESTS = Path(__file__).parent.parent
-CPU = Slurm(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
+CPU = Slurm(gpus=0, cpus=1, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
 LISTEN = "(while [ ! -e {place}/order ]; do sleep 0.1; done; kill $(cat {place}/order); rm {place}/order) &"
 SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid({arguments})\n"
 
@@ -40,6 +41,8 @@ class Run:
     """A campaign of toys and what was submitted of it."""
 
     def __init__(self, place: Path, arguments: str = "", request: Slurm = CPU, **options: Any) -> None:
+        place.mkdir(exist_ok=True)
+        self.place = place
         self.root = place / "campaign"
         spec = place / "toys.py"
         spec.write_text(SPEC.format(arguments=arguments))
@@ -75,11 +78,11 @@ class Run:
         """Whether a worker is in the middle of a trial."""
         return any(path.stat().st_size > 0 for path in self.layout.trials.glob("*/*/*/heartbeat"))
 
-    def send(self, sent: str, place: Path) -> None:
+    def send(self, sent: str) -> None:
         """Send a signal to the one worker alone, from its node; its set-up is `LISTEN`."""
         wait_for(self.workers, "the record of a worker")
-        (place / "order.tmp").write_text(f"-{sent} {self.workers()[-1].pid}")
-        (place / "order.tmp").rename(place / "order")
+        (self.place / "order.tmp").write_text(f"-{sent} {self.workers()[-1].pid}")
+        (self.place / "order.tmp").rename(self.place / "order")
 
     def wait(self) -> RunResult:
         assert self.queued is not None
@@ -90,15 +93,17 @@ class Run:
     def over(self) -> bool:
         return not self.tasks()
 
-    def said(self, job: str) -> str:
-        return worker_log(self.layout, self.record.submission, job).read_text()
+    def said(self, task: int = 0) -> str:
+        return worker_log(self.layout, self.record.submission, f"{self.job}_{task}").read_text()
 
-
-def same_as_local(run: Run, place: Path) -> bool:
-    run_quietly(place / "local", run.grid)
-    mine, local = tables(run.root), tables(place / "local")
-    mine.pop("trial"), local.pop("trial")  # specs say where they ran
-    return mine == local
+    def same_as_local(self) -> bool:
+        """Whether the campaign says what a run on this machine says; that one takes no time for a step."""
+        base = self.grid.base
+        grid = replace(self.grid, base=base.changed(execution=base.execution.changed(step_s=0.0)))
+        run_quietly(self.place / "local", grid)
+        mine, local = tables(self.root), tables(self.place / "local")
+        mine.pop("trial"), local.pop("trial")  # specs say where they ran
+        return mine == local
 
 
 def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
@@ -106,10 +111,10 @@ def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -
     run.submit()
     assert run.record.jobs == [run.job]
     result = run.wait()
-    assert (result.ok, result.failed, result.stopped) == (6, 0, 0), run.said(f"{run.job}_0")
+    assert (result.ok, result.failed, result.stopped) == (6, 0, 0), run.said()
     wait_for(run.over, "the workers to leave")
     assert {each.left for each in run.workers()} == {"done"}
-    assert same_as_local(run, tmp_path)
+    assert run.same_as_local()
 
 
 def test_what_was_submitted_is_trained_whatever_is_edited_afterwards(cluster: Cluster, tmp_path: Path) -> None:
@@ -131,27 +136,36 @@ def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cl
     assert accounted([run.job]).rows[0].exit_code == 86
 
 
-@pytest.mark.parametrize("sent", ["USR2", "TERM"])
-def test_a_worker_that_is_told_to_leave_is_queued_again_and_goes_on(
-    cluster: Cluster, tmp_path: Path, sent: str
-) -> None:
-    run = Run(tmp_path, "step_s=0.2, seeds=(0,)", CPU.changed(workers=1)).submit()
-    wait_for(run.training, "training")
-    cluster.run("scancel", f"--signal={sent}", f"{run.job}_0")
-    result = run.wait()
-    assert (result.ok, result.stopped) == (2, 0), run.said(f"{run.job}_0")
-    assert "queued again: it has saved" in run.said(f"{run.job}_0")
-    assert [each.restarts for each in run.workers()] == [0, 1]
-    assert same_as_local(run, tmp_path)
-
-
-def test_at_its_time_limit_a_worker_saves_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
-    """One trial longer than the limit: only checkpoints take it to its end."""
-    run = Run(tmp_path, "step_s=0.5, steps=70, seeds=(0,)", CPU.changed(workers=2, time="1m", signal_s=30)).submit()
-    assert run.wait().ok == 2, run.said(f"{run.job}_0")
-    assert any(each.left in ("time", "signal") for each in run.workers())
-    assert max(each.restarts for each in run.workers()) >= 1
-    assert same_as_local(run, tmp_path)
+def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluster, tmp_path: Path) -> None:
+    """Side by side, since each waits to be queued again: one that is told to leave, one that is killed, one that has
+    to leave while the controller is away, and one whose trials are longer than its time limit.
+    """
+    one = CPU.changed(workers=1)
+    limited = one.changed(time="1m", per_gpu=2)
+    listening = {name: one.changed(setup=(LISTEN.format(place=tmp_path / name),)) for name in ("killed", "cut_off")}
+    limit = Run(tmp_path / "limit", "step_s=0.5, steps=110, seeds=(0,)", limited).submit()
+    told = Run(tmp_path / "told", "step_s=0.2, seeds=(0,)", one).submit()
+    killed = Run(tmp_path / "killed", "step_s=0.2, seeds=(0,), checkpoint_s=1.0", listening["killed"]).submit()
+    cut_off = Run(tmp_path / "cut_off", "step_s=0.2, steps=40, seeds=(0,)", listening["cut_off"]).submit()
+    wait_for(lambda: told.training() and killed.training() and cut_off.training(), "training")
+    cluster.run("scancel", "--signal=TERM", f"{told.job}_0")
+    killed.send("KILL")
+    wait_for(lambda: all("queued again" in each.said() for each in (told, killed)), "two to be queued again")
+    with away(cluster):
+        cut_off.send("USR2")
+        with pytest.raises(EnvironmentProblem, match="wait for its controller"):
+            Run(tmp_path / "new")
+        wait_for(lambda: "the controller does not answer" in cut_off.said(), "the question to fail")
+    assert not (tmp_path / "new" / "campaign").exists()
+    for run in (told, killed, cut_off, limit):
+        result = run.wait()
+        assert (result.ok, result.failed, result.stopped) == (2, 0, 0), run.said()
+        assert run.same_as_local()
+    assert "queued again: it has saved" in told.said()
+    assert [each.restarts for each in told.workers()] == [0, 1]
+    assert "the worker died with status 137" in killed.said()
+    assert any(each.left in ("time", "signal") for each in limit.workers())
+    assert max(each.restarts for each in limit.workers()) >= 1
 
 
 def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
@@ -159,31 +173,10 @@ def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, tmp_path: Path) ->
     wait_for(run.training, "training")
     cluster.run("scancel", str(run.job))
     wait_for(run.over, "the job to end")
-    assert "not queued again" in run.said(f"{run.job}_0")
+    assert "not queued again" in run.said()
     wait_for(lambda: [each.state for each in accounted([run.job]).rows] == ["CANCELLED"], "its account")
     result = run.wait()
     assert (result.ok, result.stopped) == (0, 2)
-
-
-def test_a_worker_that_is_killed_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
-    request = CPU.changed(workers=1, setup=(LISTEN.format(place=tmp_path),))
-    run = Run(tmp_path, "step_s=0.2, seeds=(0,), checkpoint_s=1.0", request).submit()
-    wait_for(run.training, "training")
-    run.send("KILL", tmp_path)
-    assert run.wait().ok == 2, run.said(f"{run.job}_0")
-    assert "the worker died with status 137" in run.said(f"{run.job}_0")
-    assert same_as_local(run, tmp_path)
-
-
-def test_a_controller_that_is_away_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
-    request = CPU.changed(workers=1, setup=(LISTEN.format(place=tmp_path),))
-    run = Run(tmp_path, "step_s=0.2, seeds=(0,)", request).submit()
-    wait_for(run.training, "training")
-    with away(cluster):
-        run.send("USR2", tmp_path)
-        wait_for(lambda: "the controller does not answer" in run.said(f"{run.job}_0"), "the question to fail")
-    assert run.wait().ok == 2
-    assert same_as_local(run, tmp_path)
 
 
 class away:  # noqa: N801
@@ -205,8 +198,8 @@ def test_a_node_that_refuses_is_left_for_another(cluster: Cluster, tmp_path: Pat
     run = Run(tmp_path, "seeds=(0,)", CPU.changed(workers=1, setup=setup)).submit()
     assert run.wait().ok == 2
     assert {each.node for each in run.workers()} == {"n2"}
-    assert "no module here" in run.said(f"{run.job}_0")
-    assert "kept away from it" in run.said(f"{run.job}_0")
+    assert "no module here" in run.said()
+    assert "kept away from it" in run.said()
 
 
 def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
@@ -227,13 +220,6 @@ def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
     assert first.wait().ok == 6
     attempts = [first.layout.attempts(key) for key in first.layout.trial_keys()]
     assert attempts == [[1]] * 6
-
-
-def test_arrays_are_throttled_together(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path, "step_s=0.05", CPU.changed(workers=4, max_parallel=1)).submit()
-    assert throttle(run.job, 1)
-    assert "ArrayTaskThrottle=1" in cluster.run("scontrol", "show", "job", str(run.job))
-    assert run.wait().ok == 6
 
 
 @pytest.mark.parametrize(
@@ -263,23 +249,23 @@ def test_what_is_not_there_is_said_and_nothing_is_left(
     assert cluster.run("squeue", "-h") == ""
 
 
-def test_an_account_that_takes_few_jobs_gets_as_many_workers(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path, "seeds=range(5)", CPU.changed(workers=10, account="small")).submit()
+def test_an_account_that_takes_few_jobs_gets_as_many_workers_of_which_as_many_run_as_are_to(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    request = CPU.changed(workers=10, account="small", max_parallel=3, partition="short,debug", time="10m")
+    run = Run(tmp_path, "seeds=range(5)", request).submit()
     assert run.record.classes[0].workers == 4
+    shown = cluster.run("scontrol", "show", "job", str(run.job))
+    assert "ArrayTaskThrottle=3" in shown
+    assert "Partition=short,debug" in shown
     assert run.wait().ok == 10
-
-
-def test_a_controller_that_is_away_is_said_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    with away(cluster), pytest.raises(EnvironmentProblem, match="wait for its controller"):
-        Run(tmp_path)
-    assert not (tmp_path / "campaign").exists()
 
 
 @pytest.fixture(autouse=True)
 def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """What workers said belongs to the report of a test."""
     yield
-    for path in sorted(tmp_path.glob("campaign/submissions/*/logs/*")):
+    for path in sorted(tmp_path.glob("**/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
 
 
@@ -297,7 +283,7 @@ grid = Grid(
         training=Training(steps=12),
     ),
     axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(2),
+    seeds=range(1),
 )
 cluster = Slurm(gpus=0, time="10m", signal_s=20, workers=2, mem="900M")
 """
@@ -311,9 +297,9 @@ def test_the_command_queues_follows_and_ends_like_a_run(
     spec.write_text(REAL)
     assert execute(["run", str(spec), "--on", "slurm", "--wait"]) == 0
     said = capsys.readouterr().err
-    assert "queued 4 trials on 2 workers (job" in said
-    assert "4 trained; results in campaigns/real" in said
+    assert "queued 2 trials on 2 workers (job" in said
+    assert "2 trained; results in campaigns/real" in said
     assert execute(["run", str(spec), "--on", "slurm"]) == 0
-    assert "nothing is left to train (4 were done before)" in capsys.readouterr().err
-    assert execute(["run", str(spec), "--on", "local", "--campaign", "local"]) == 0
+    assert "nothing is left to train (2 were done before)" in capsys.readouterr().err
+    assert execute(["run", str(spec), "--on", "inline", "--campaign", "local"]) == 0
     assert tables(tmp_path / "campaigns" / "real") == tables(tmp_path / "local")
