@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.checkpoint import save_checkpoint
-from runners.claims import Claim
+from runners.checkpoint import KEEP, forget_older, save_checkpoint
+from runners.claims import Claim, by_code
 from runners.endings import end_record
 from runners.failure import Failure
 from runners.heartbeat import Heartbeat
@@ -16,6 +17,7 @@ from runners.surroundings import Finished
 from store.files import environment_problem, retried, write_json
 from store.layout import Layout
 from store.shards import ShardBuffer
+from store.status import trial_state
 
 MOST_ROWS = 200_000
 """Rows kept in memory before they go to a shard without waiting for the next checkpoint."""
@@ -73,6 +75,7 @@ class Attempt:
         self._watch = watch
         self._began = self._saved = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
+        self._saves = 0
         path = layout.heartbeat(self._trial, self.number)
         self._heartbeat = Heartbeat(path, float(mine.start["heartbeat_s"]))
 
@@ -136,7 +139,7 @@ class Attempt:
         return time.monotonic() - self._saved >= self._checkpoint_s
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Publish the rows logged so far, then the checkpoint.
+        """Publish the rows logged so far, then the checkpoint; those of earlier attempts that it replaces go.
 
         Raises:
             TakenOver: another process has the trial now.
@@ -148,8 +151,22 @@ class Attempt:
             save_checkpoint(self._layout.checkpoint(self._trial, self.number), self._trial, step, state)
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
+        self._saves += 1
+        if self._saves <= KEEP:  # afterwards there is nothing older
+            self._forget_older()
         self.step = step
         self._saved = time.monotonic()
+
+    def _forget_older(self) -> None:
+        resumed = self._start["resumed_from"]
+        try:
+            forget_older(self._layout, self._trial, self.number, resumed, lambda attempt: self._same_code(attempt))
+        except (OSError, EnvironmentProblem) as error:
+            raise CampaignUnwritable(str(error)) from error
+
+    @cached_property
+    def _same_code(self) -> Callable[[int], bool]:
+        return by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """The checkpoint found when the attempt was claimed."""
@@ -195,6 +212,7 @@ class Attempt:
         self._require_ownership()
         self.flush()
         self._end(status="failed", **failure._asdict())
+        self._forget_older()
 
     def abandon(self, message: str) -> None:
         """Record that this process gives the trial back unfinished."""

@@ -6,13 +6,15 @@ One rename publishes state and hash together. A damaged file is found before it 
 used instead. The state is tensors and plain data; loading never runs code from the file.
 """
 
+import contextlib
 import io
+import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, StoreError
 from store.files import environment_problem, is_temporary, read_bytes, retried, write_atomic
@@ -22,7 +24,10 @@ CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""
 
 KEEP = 2
-"""Checkpoints kept per attempt: the newest, and the one to fall back to."""
+"""Checkpoints kept of a trial and its code: the newest, and the one to fall back to."""
+
+_LOOKS = 5
+"""Times that checkpoints are looked for anew, because one of them was forgotten in between."""
 
 _NAME = re.compile(r"step-(?P<step>[0-9]+)\.(?P<blake2b>[0-9a-f]{32})\.pt")
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -30,6 +35,11 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 class CheckpointError(StoreError):
     """A checkpoint that must not be used: altered, torn, of another version, or of another trial."""
+
+
+@final
+class _Gone(CheckpointError):
+    """It was there, and its owner has a newer one."""
 
 
 class Checkpoint(NamedTuple):
@@ -66,6 +76,25 @@ def _forget(directory: Path) -> None:
         old.unlink(missing_ok=True)
 
 
+def forget_older(
+    layout: Layout, trial: str, attempt: int, resumed: Mapping[str, int] | None, same_code: Callable[[int], bool]
+) -> None:
+    """Delete what earlier attempts saved and nobody needs beside the checkpoints of `attempt`, which wrote its own.
+
+    `KEEP` are left in all. What lies beyond the step that the attempt was `resumed` from was passed over as damaged,
+    and goes first. Those of other code stay, and all where a later attempt has begun: it may not have saved yet.
+    """
+    if max(layout.attempts(trial), default=0) > attempt:
+        return
+    furthest = resumed["step"] if resumed else math.inf
+    older = [(step <= furthest, step, at, path) for step, at, path in _candidates(layout, trial) if at < attempt]
+    older = sorted(found for found in older if same_code(found[2]))
+    room = max(0, KEEP - len(_files(layout.checkpoint(trial, attempt))))
+    for *_, path in older[: max(0, len(older) - room)]:
+        with contextlib.suppress(OSError):  # what cannot be deleted costs space and nothing else
+            path.unlink()
+
+
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
     """The (step, state) in `path`, which must be a sound checkpoint of `trial`.
 
@@ -91,8 +120,18 @@ def newest_checkpoint(
 ) -> tuple[Checkpoint | None, list[str]]:
     """The sound checkpoint of `trial` that is furthest, of any attempt, and what to tell of those passed over.
 
-    `same_code` says of an attempt whether the code that will run made its checkpoints; others are not used.
+    `same_code` says of an attempt whether the code that will run made its checkpoints; others are not used. One that
+    goes in between has made room for a newer one of an owner that still saves, so that all are looked for anew.
     """
+    for _ in range(_LOOKS):
+        with contextlib.suppress(_Gone):
+            return _newest(layout, trial, same_code, once_more=True)
+    return _newest(layout, trial, same_code, once_more=False)
+
+
+def _newest(
+    layout: Layout, trial: str, same_code: Callable[[int], bool], *, once_more: bool
+) -> tuple[Checkpoint | None, list[str]]:
     candidates = _candidates(layout, trial)
     strange = sorted({attempt for _, attempt, _ in candidates if not same_code(attempt)})
     remarks = [f"other code made the checkpoints of attempt {attempt}; they are not used" for attempt in strange]
@@ -102,6 +141,8 @@ def newest_checkpoint(
         try:
             _, state = load_checkpoint(path, trial)
         except CheckpointError as error:
+            if once_more and isinstance(error, _Gone):
+                raise
             remarks.append(str(error))
             continue
         return Checkpoint(attempt, step, state), remarks
@@ -154,7 +195,7 @@ def _verified_bytes(path: Path) -> bytes:
     try:
         data = read_bytes(path)
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} has gone; the one before it is used") from error
+        raise _Gone(f"{path} has gone; the one before it is used") from error
     except OSError as error:
         problem: EnvironmentProblem = environment_problem("read", path, error)
         raise problem from error

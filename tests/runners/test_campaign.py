@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.checkpoint import KEEP, save_checkpoint
 from runners.claims import Claim, Taken, claim
 from runners.endings import record_death
 from runners.failure import Failure, killed
@@ -325,3 +326,39 @@ def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> No
     end = read(layout.end(TRIAL, 1))
     assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 5)
     assert trial_state(layout, TRIAL).status == "failed"
+
+
+def kept(layout: Layout) -> list[str]:
+    return sorted(path.name[:14] for path in layout.trial(TRIAL).rglob("checkpoint/*.pt"))
+
+
+@pytest.mark.parametrize("saves", [1, 2, 3])
+def test_a_trial_that_is_stopped_often_keeps_two_checkpoints(layout: Layout, saves: int) -> None:
+    for _ in range(5):
+        attempt = begin(layout, sources=OLD)
+        at = attempt.step
+        for step in range(at + 1, at + saves + 1):
+            attempt.save(step, {"at": step})
+            assert len(kept(layout)) == min(step, KEEP)
+        attempt.abandon("time")
+    assert kept(layout) == [f"step-{5 * saves - 1:09d}", f"step-{5 * saves:09d}"]
+    assert claimed(layout, sources=OLD).checkpoint == (5, 5 * saves, {"at": 5 * saves})
+
+
+def test_a_trial_that_failed_keeps_the_newest_checkpoints_alone(layout: Layout) -> None:
+    for number in (1, 2, 3):
+        place = layout.checkpoint(TRIAL, number)
+        begin(layout, sources=OLD).abandon("time")
+        for step in (10, 20):  # as left by versions that kept two of every attempt
+            save_checkpoint(place, TRIAL, 100 * number + step, {})
+    begin(layout, sources=OLD).fail(killed(3, "SIGKILL"))
+    assert kept(layout) == ["step-000000310", "step-000000320"]
+
+
+def test_checkpoints_of_other_code_do_not_make_room(layout: Layout) -> None:
+    for sources in (OLD, NEW):
+        attempt = begin(layout, sources=sources)
+        for step in (1, 2, 3):
+            attempt.save(step, {})
+        attempt.abandon("time")
+    assert len(kept(layout)) == 2 * KEEP

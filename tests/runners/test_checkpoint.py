@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from grid.errors import EnvironmentProblem
+from runners import checkpoint
 from runners.checkpoint import (
     KEEP,
     CheckpointError,
     checkpointed_step,
     discard_checkpoints,
+    forget_older,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
@@ -55,6 +57,89 @@ def test_only_the_newest_checkpoints_are_kept(layout: Layout) -> None:
     left = sorted(path for path in paths if path.exists())
     assert left == sorted([paths[1], paths[3]])
     assert len(left) == KEEP
+
+
+def steps(layout: Layout) -> list[tuple[int, int]]:
+    """Attempt and step of every checkpoint there is."""
+    return sorted(
+        (attempt, int(path.name[5:14]))
+        for attempt in layout.attempts(TRIAL)
+        for path in layout.checkpoint(TRIAL, attempt).glob("*.pt")
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "mine", "resumed", "left"),
+    [
+        ([[10, 20], [30, 40]], [50, 60], (2, 40), [(3, 50), (3, 60)]),
+        ([[10, 20], [30, 40]], [50], (2, 40), [(2, 40), (3, 50)]),
+        ([[10, 20], [30, 40]], [50], (2, 30), [(2, 30), (3, 50)]),  # 40 was damaged
+        ([[10, 20], [30, 40]], [10], None, [(2, 40), (3, 10)]),  # all were
+        ([[10, 20], [30, 40]], [], (2, 40), [(2, 30), (2, 40)]),
+        ([[10, 20], [30, 40]], [], (1, 20), [(1, 10), (1, 20)]),
+        ([[10, 20], [], []], [], (1, 20), [(1, 10), (1, 20)]),
+        ([], [10, 20], None, [(1, 10), (1, 20)]),
+    ],
+)
+def test_attempts_share_what_is_kept_of_a_trial(
+    layout: Layout,
+    before: list[list[int]],
+    mine: list[int],
+    resumed: tuple[int, int] | None,
+    left: list[tuple[int, int]],
+) -> None:
+    for attempt, each in enumerate([*before, mine], start=1):
+        layout.checkpoint(TRIAL, attempt).mkdir(parents=True)
+        saved(layout, *each, attempt=attempt)
+    found = {"attempt": resumed[0], "step": resumed[1]} if resumed else None
+    forget_older(layout, TRIAL, len(before) + 1, found, lambda _: True)
+    assert steps(layout) == left
+
+
+def test_checkpoints_of_other_code_are_left_alone(layout: Layout) -> None:
+    saved(layout, 10, 20, attempt=1)
+    saved(layout, 30, 40, attempt=2)
+    saved(layout, 50, 60, attempt=3)
+    forget_older(layout, TRIAL, 3, {"attempt": 1, "step": 20}, lambda attempt: attempt != 2)
+    assert steps(layout) == [(2, 30), (2, 40), (3, 50), (3, 60)]
+
+
+def test_an_attempt_that_was_taken_over_deletes_nothing(layout: Layout) -> None:
+    saved(layout, 10, 20, attempt=1)
+    saved(layout, 30, 40, attempt=2)
+    layout.attempt(TRIAL, 3).mkdir()
+    forget_older(layout, TRIAL, 2, {"attempt": 1, "step": 20}, lambda _: True)
+    assert len(steps(layout)) == 4
+
+
+def test_who_looks_while_an_owner_saves_finds_what_is_there_now(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(layout, 10, 20)
+    later = iter([(30, 40), (50, 60)])
+    read = checkpoint.read_bytes
+
+    def meanwhile(path: Path) -> bytes:
+        saved(layout, *next(later, ()))
+        return read(path)
+
+    monkeypatch.setattr(checkpoint, "read_bytes", meanwhile)
+    found, remarks = newest_checkpoint(layout, TRIAL)
+    assert found is not None
+    assert (found.step, remarks) == (60, [])
+
+
+def test_a_list_that_is_out_of_date_does_not_keep_anybody_waiting(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, newest = saved(layout, 10, 20)
+    listed = checkpoint._files(newest.parent)
+    newest.unlink()
+    monkeypatch.setattr(checkpoint, "_files", lambda _: listed)
+    found, (remark,) = newest_checkpoint(layout, TRIAL)
+    assert found is not None
+    assert found.step == 10
+    assert "has gone; the one before it is used" in remark
 
 
 @pytest.mark.parametrize("where", [0, 0.25, 0.5, 0.75, 1])
