@@ -39,11 +39,6 @@ SOURCE = "__ablate_source__"
 """Where a module made from a spec file keeps the text it was made from: the file may have been edited since."""
 
 
-def code_of(trial: Spec) -> str:
-    """32 hexadecimal digits: equal for two trials exactly where no source of either differs, as files are now."""
-    return hashed(canonical_json(Codes().sources(trial)))
-
-
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
     """Whether the result of a trial that is ok was made by anything else than `sources`; unknown code is other code."""
     done = next((each for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"), None)

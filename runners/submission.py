@@ -67,7 +67,7 @@ class Submission:
     """{"hours": float, "unit": "gpuh" | "cpuh"}."""
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
-    """What sbatch was given: by class name, and where a class has several arrays, `<class> from <first worker>`."""
+    """What sbatch was given, for people: by class name, and where there are more `<class> from <first worker>`."""
     host: str | None = None
     """Of a run without a scheduler: where its process is."""
     pid: int | None = None
