@@ -57,10 +57,7 @@ def logs(
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
     say(f"ablate: {in_words(found)}")
-    written = 0
-    for text in Tail(path).more():
-        written += sys.stdout.write(text)
-    if not written:
+    if not sum(map(sys.stdout.write, Tail(path).more())):
         say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
     return 0
 
