@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from runners.crews import Crew
+from runners.crews import AT_WORK, Crew
 from runners.slurm.cancelled import cancelled_path, read_cancelled
 from runners.whereabouts import Whereabouts
 from store.files import write_json
@@ -131,7 +131,7 @@ class Cancelling:
 def _at_work(crew: Crew) -> bool:
     if crew.cancelled.all:
         return False
-    return any(worker.standing in ("pending", "running", "unknown") for worker in crew.workers)
+    return any(worker.standing in AT_WORK for worker in crew.workers)
 
 
 def run_process(start: Mapping[str, object]) -> int | None:

@@ -10,15 +10,20 @@ from typing import Literal, NamedTuple, final
 from grid.errors import NotFoundError, StoreError
 from runners.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.cancelled import CalledOff, read_cancelled
+from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.workers import WorkerRecord, read_records, used_hours
-from runners.submission import ResourceClass, Submission, job_name, read_submission_record
+from runners.submission import Array, ResourceClass, Submission, job_name, read_submission_record
 from store.layout import Layout
 
 SILENT_S = 180.0
 """A worker writes its record every minute; after three without, its record no longer says that it is at work."""
 
-Standing = Literal["pending", "running", "ended", "gone", "unknown"]
-"""Of a worker: it waits; works; has ended by itself; ended without saying so; nobody can be asked."""
+Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
+"""Of a worker: it waits; waits until it is let go; works; has ended by itself; ended without saying so; nobody can be
+asked."""
+
+AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
+"""Of workers that have not ended, as far as is known."""
 
 _FOR_GOOD = ("done", "budget", "cancelled")
 """Ends after which no worker is queued again."""
@@ -56,14 +61,35 @@ class Crew:
     workers: tuple[Worker, ...]
     records: tuple[WorkerRecord, ...]
 
-    def standing(self, resources: str) -> Literal["live", "over", "unknown"]:
-        """Whether a class of rows has workers that will take rows."""
+    def standing(self, resources: str) -> Literal["live", "held", "over", "unknown"]:
+        """Whether a class of rows has workers that will take rows, or would if they were let go."""
         if self.cancelled.all:
             return "over"
         found = {worker.standing for worker in self.workers if worker.resources == resources}
         if found & {"pending", "running"}:
             return "live"
-        return "unknown" if "unknown" in found else "over"
+        if "unknown" in found:
+            return "unknown"
+        return "held" if "held" in found else "over"
+
+    @property
+    def held(self) -> str | None:
+        """That some of its workers are held, and what to do, in a sentence."""
+        found = [worker for worker in self.workers if worker.standing == "held"]
+        if not found or self.cancelled.all:
+            return None
+        reasons = ", ".join(sorted({worker.words for worker in found}))
+        count = "a worker" if len(found) == 1 else f"{len(found)} workers"
+        said = f"{count} of submission {self.record.submission}: held ({reasons})"
+        if any(array.job is None for each in self.record.classes for array in each.arrays):
+            return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
+        if not self.record.released:
+            return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
+        tasks = {task for worker in found if worker.job for task in task_ids(worker.job)}
+        others = {worker.job.partition("_")[0] for worker in self.workers if worker.job and worker.standing != "held"}
+        jobs = shorthand(task if str(task.job) in others else TaskId(task.job) for task in tasks)
+        who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
+        return f"{said}; `scontrol release {' '.join(jobs)}` lets them go{who}, `ablate run` queues their trials anew"
 
     @property
     def unit(self) -> str:
@@ -201,10 +227,18 @@ class _Draft:
         for at, resources in enumerate(self.record.classes):
             for array in resources.arrays:
                 job = array.job if array.job is not None else next(strays, None)
-                single = queue is not None and str(job) in queue.tasks
+                single = self._single(resources, array, queue)
                 for task in range(array.tasks):
                     name = None if job is None else str(job) if single else f"{job}_{task}"
                     yield at, _Place(resources, array.first + task, name)
+
+    def _single(self, resources: ResourceClass, array: Array, queue: News | None) -> bool:
+        """Whether it is a job without an array, as its script says; else as the queue does."""
+        name = f"{resources.name} from {array.first}" if array.first else resources.name
+        script = self.record.scripts.get(name)
+        if script is not None:
+            return "#SBATCH --array=" not in script
+        return queue is not None and str(array.job) in queue.tasks
 
     def _worker(self, at: int, place: _Place, queue: News | None, accounts: Mapping[str, TaskNews]) -> Worker:
         record = self.last.get((at, place.number))

@@ -1,5 +1,6 @@
 """What the scheduler says of jobs, as far as it can be asked: which tasks wait, which run, how others ended."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 class TaskNews(NamedTuple):
     """One task of a job array, or a job where arrays are off."""
 
-    state: Literal["pending", "running", "ended"]
+    state: Literal["pending", "held", "running", "ended"]
+    """Held: it waits, and does not start before somebody lets it go."""
     words: str
-    """Why it waits, or how it ended, in the scheduler's words; nothing while it runs."""
+    """Why it waits or is held, or how it ended, in the scheduler's words; nothing while it runs."""
     node: str | None = None
     time_left_s: float | None = None
 
@@ -48,7 +50,10 @@ class Scheduler(Protocol):
 PATIENCE_S = 8.0
 """For how long one question may hold up an answer that files could have given alone."""
 
-_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED"})
+_HOLDS = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_HELD = re.compile(r"JobHeld|JobHold|(^|[ _])held(_|$)")
+"""Of the reasons why a job waits: JobHeldUser, JobHeldAdmin, JobHoldMaxRequeue, launch_failed_requeued_held, ..."""
 _ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
 )
@@ -105,6 +110,8 @@ class Slurm(Scheduler):
 def _news(row: "TaskState", now: float) -> TaskNews:
     if row.state in _ENDED:
         return TaskNews("ended", row.state, row.node or None)
+    if row.state in _HOLDS or (row.state in _WAITING and _HELD.search(row.reason)):
+        return TaskNews("held", row.reason or row.state)
     if row.state in _WAITING:
         return TaskNews("pending", row.reason)
     known = row.started is not None and row.time_limit_s is not None

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runners.crews import Crew, Worker, age
+from runners.crews import AT_WORK, Crew, Worker, age
 from runners.output import say, write, write_table
 from runners.tally import duration
 from runners.whereabouts import AtWork, State, Whereabouts
@@ -136,12 +136,11 @@ def crew_lines(crews: Iterable[Crew]) -> list[str]:
     lines = []
     for crew in crews:
         standings = Counter(worker.standing for worker in crew.workers)
-        if not standings["pending"] + standings["running"] + standings["unknown"]:
-            continue
-        counted = ", ".join(
-            f"{standings[name]} {name}" for name in ("running", "pending", "unknown") if standings[name]
-        )
-        lines.append(f"{crew.record.submission}: workers: {counted}; {used(crew)}")
+        counted = ", ".join(f"{standings[name]} {name}" for name in AT_WORK if standings[name])
+        if counted:
+            lines.append(f"{crew.record.submission}: workers: {counted}; {used(crew)}")
+        if crew.held is not None:
+            lines.append(crew.held)
     return lines
 
 

@@ -68,8 +68,10 @@ class Submission:
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
     """What sbatch was given, for people: by class name, and where there are more `<class> from <first worker>`."""
+    released: bool = True
+    """Whether its jobs, which are queued held, were let go."""
     host: str | None = None
-    """Of a run without a scheduler: where its process is."""
+    """Where the process is that trains without a scheduler, or was that queued the jobs."""
     pid: int | None = None
     pid_started: int | None = None
     """In clock ticks since that host was booted."""
@@ -85,7 +87,7 @@ class Submission:
     @property
     def process(self) -> int | None:
         """The process on this host that runs it, if it is there; None for what a scheduler runs."""
-        on = self.ended is None and local_process(vars(self)) is True
+        on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
         return self.pid if on else None
 
 

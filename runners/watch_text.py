@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from runners.crews import Crew
+from runners.crews import AT_WORK, Crew
 from runners.status_text import crew_lines
 from runners.tally import duration
 from runners.watching import View
@@ -52,7 +52,7 @@ def changes(views: Iterable[View]) -> Iterator[str]:
 def _counted(view: View) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
-    standing = ", ".join(f"{workers[name]} {name}" for name in ("running", "pending", "unknown") if workers[name])
+    standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
     failures = "; ".join(f"{kind.n} x {kind.reason}: {kind.message}" for kind in view.failures)
     parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.notes]
     return " · ".join(part for part in parts if part)

@@ -75,4 +75,5 @@ class Scripted(Scheduler):
 
 
 WAITS = TaskNews("pending", "Priority")
+HELD = TaskNews("held", "launch_failed_requeued_held")
 RUNS = TaskNews("running", "", "n0", 1800.0)

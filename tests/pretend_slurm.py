@@ -36,6 +36,7 @@ n=$(( $(cat "$here/last") + 1 ))
 if [ -e "$here/refuse_$n" ]; then cat "$here/refuse_$n" >&2; rm "$here/refuse_$n"; exit 1; fi
 echo "$n" > "$here/last"
 printf '%s\\n' "$text" > "$here/jobs/$n"
+case " $* " in *" --hold "*) touch "$here/held/$n" ;; esac
 env > "$here/env"
 echo "Submitted batch job $n"
 """,
@@ -60,10 +61,11 @@ for path in "$here"/jobs/*; do
   [ -z "$jobs" ] || case $jobs in *",$job,"*) ;; *) continue ;; esac
   called=$(sed -n 's/^#SBATCH --job-name=//p' "$path")
   [ -z "$name" ] || [ "$name" = "$called" ] || continue
+  reason=Priority; [ ! -e "$here/held/$job" ] || reason=$(cat "$here/held/$job"); reason=${reason:-JobHeldUser}
   last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$path")
   for task in $([ -n "$last" ] && seq 0 "$last" || echo N/A); do
     if [ "$form" = rights ]; then echo "$(id -un)|lab|normal|debug"
-    else echo "$job|$task|PENDING|Priority||N/A|1:00:00|0|$called|"; fi
+    else echo "$job|$task|PENDING|$reason||N/A|1:00:00|0|$called|"; fi
   done
 done
 """,
@@ -72,7 +74,7 @@ done
 case "$*" in
   "show config") cat "$here/config" ;;
   *"show partition") cat "$here/partitions" ;;
-  "release "*) echo "$2" >> "$here/released" ;;
+  "release "*) echo "$2" >> "$here/released"; rm -f "$here/held/$2" ;;
 esac
 """,
     "sinfo": 'cat "$here/nodes"',
@@ -89,6 +91,7 @@ class PretendSlurm:
         self.place = place
         (place / "jobs").mkdir(parents=True)
         (place / "bin").mkdir()
+        (place / "held").mkdir()
         (place / "last").write_text("0\n")
         enforce = "associations,limits" if max_submit else "none"
         (place / "config").write_text(CONFIG.format(max_array=max_array, max_jobs=max_jobs, enforce=enforce))
@@ -117,6 +120,14 @@ class PretendSlurm:
     def jobs(self) -> dict[int, str]:
         """Scripts in the queue by job."""
         return {int(path.name): path.read_text() for path in sorted((self.place / "jobs").iterdir())}
+
+    def hold(self, job: int, reason: str) -> None:
+        """A job waits, as `reason` says, until it is released."""
+        (self.place / "held" / str(job)).write_text(reason)
+
+    def held(self) -> list[int]:
+        """Jobs that are held."""
+        return sorted(int(path.name) for path in (self.place / "held").iterdir())
 
     def forget(self) -> None:
         """All jobs have ended."""

@@ -38,6 +38,7 @@ class Following:
         self._ended: dict[int, str] = {}
         self._before = {trial.key: _ended(found.layout, trial) for trial in wanted if trial.status in _CAME}
         self._tally = _tally(found, wanted)
+        self._held = False
 
     def until_over(self, *, look_every_s: float = LOOK_EVERY_S, ask_every_s: float = ASK_EVERY_S) -> None:
         """Return when nothing of it is queued or running; KeyboardInterrupt leaves the workers alone."""
@@ -75,7 +76,14 @@ class Following:
         for note in notes:
             shown.note(note)
         ours = [crew for crew in crews if crew.record.submission in self._submissions]
-        return any(crew.standing(each.name) != "over" for crew in ours for each in crew.record.classes)
+        standings = {crew.standing(each.name) for crew in ours for each in crew.record.classes}
+        held_before, self._held = self._held, "held" in standings
+        if standings & {"live", "unknown"} or (self._held and not held_before):  # the queue may be behind a release
+            return True
+        for crew in ours:
+            if crew.held is not None:
+                shown.note(crew.held)
+        return False
 
     def _look(self, shown: Progress) -> None:
         for row, trial in enumerate(self._wanted):

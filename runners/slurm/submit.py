@@ -4,9 +4,12 @@ Jobs are queued held and released together, so until the record of a submission 
 whatever goes wrong before takes back what there is.
 """
 
+import contextlib
+import os
 import shutil
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,7 +20,7 @@ from runners.environment import record
 from runners.manifest import write_grid, write_submission
 from runners.slurm.arrays import logs
 from runners.slurm.drafting import Draft, Drafter, SubmitOptions
-from runners.slurm.elsewhere import half_submitted
+from runners.slurm.elsewhere import half_submitted, let_go
 from runners.slurm.queue import TaskId, ask, release, user
 from runners.slurm.turn import turn
 from runners.snapshot import write
@@ -25,6 +28,7 @@ from runners.snapshot_modules import user_imports
 from runners.submission import Submission, job_data, job_name, write_submission_record
 from runners.worker import Job
 from store.files import make_directory
+from store.status import process_started
 
 __all__ = ["Draft", "Drafter", "Queued", "SubmitOptions", "submit"]
 
@@ -49,6 +53,8 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
     with turn(drafter.layout, told) as certain:
         for remark in half_submitted(drafter.layout, certain=certain, cancel=_cancel_named):
             told(remark)
+        for remark in let_go(drafter.layout, drafter.scheduler, lambda job: _let_go([job])):
+            told(remark)
         draft = drafter.drafted()
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
         return Queued(draft, _queue(drafter, draft) if draft.groups else None, done)
@@ -69,14 +75,21 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         )
         found = replace(found, classes=classes)
         write_submission_record(layout, found)
-        for job in jobs:
-            release(TaskId(job))
+        _let_go(jobs)
     except BaseException:
         if place.exists():
             _cancel_named(job_name(draft.submission))
             shutil.rmtree(place)
         raise
+    found = replace(found, released=True)
+    with contextlib.suppress(EnvironmentProblem):  # they are queued; who comes next finds that none of them is held
+        write_submission_record(layout, found)
     return found
+
+
+def _let_go(jobs: Iterable[int]) -> None:
+    for job in jobs:
+        release(TaskId(job))
 
 
 def _record(drafter: Drafter, draft: Draft) -> Submission:
@@ -106,6 +119,10 @@ def _record(drafter: Drafter, draft: Draft) -> Submission:
         budget={"hours": options.budget.hours, "unit": unit} if options.budget else None,
         classes=draft.classes,
         scripts=dict(draft.scripts),
+        released=False,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        pid_started=process_started(os.getpid()),
     )
 
 

@@ -72,11 +72,36 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
     assert found.tasks == {
         "7_1": TaskNews("pending", "Priority"),
         "7_2": TaskNews("running", "", "n4"),
-        "8": TaskNews("pending", "JobHeldUser"),
+        "8": TaskNews("held", "JobHeldUser"),
         "9_0": TaskNews("ended", "CANCELLED", "n5"),
     }
     assert found.problem is None
     assert len(said.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "held"),
+    [
+        ("PENDING", "JobHeldUser", True),
+        ("PENDING", "JobHeldAdmin", True),
+        ("PENDING", "JobHoldMaxRequeue", True),
+        ("PENDING", "launch_failed_requeued_held", True),
+        ("PENDING", "launch failed requeued held", True),
+        ("PENDING", "job_requeued_in_held_state", True),
+        ("REQUEUE_HOLD", "None", True),
+        ("SPECIAL_EXIT", "None", True),
+        ("PENDING", "QOSUsageThreshold", False),
+        ("PENDING", "BeginTime", False),
+        ("REQUEUED", "None", False),
+        ("RUNNING", "JobHeldUser", False),
+    ],
+)
+def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: str, held: bool) -> None:
+    fake("squeue", answers(row(7, 0, state, Reason=reason)))
+    found = Slurm().queued([7], []).tasks["7_0"]
+    assert (found.state == "held") == held
+    if held:
+        assert found.words == (reason if reason != "None" else state)
 
 
 def test_jobs_are_found_by_name(fake: Fake) -> None:
@@ -87,7 +112,7 @@ def test_jobs_are_found_by_name(fake: Fake) -> None:
 
 
 def test_how_tasks_ended(fake: Fake) -> None:
-    fake("sacct", answers("7_0|NODE_FAIL|1:0|60|n3|1700000000|1700000060", "8|CANCELLED by 0|0:15|60|n3|1|2"))
+    fake("sacct", answers("7_0|NODE_FAIL|1:0|n3|1700000000|1700000060", "8|CANCELLED by 0|0:15|n3|1|2"))
     assert Slurm().accounted([7, 8]).tasks == {
         "7_0": TaskNews("ended", "NODE_FAIL, exit 1:0", "n3"),
         "8": TaskNews("ended", "CANCELLED, exit 0:15", "n3"),
@@ -124,7 +149,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     squeue = fake("squeue", answers(row(7, 0, "PENDING", Reason="Resources")))
-    sacct = fake("sacct", answers("7_1|OUT_OF_MEMORY|0:125|60|n3|1700000000|1700000060"))
+    sacct = fake("sacct", answers("7_1|OUT_OF_MEMORY|0:125|n3|1700000000|1700000060"))
     assert execute(["status", "--json", "--campaign", str(campaign.root)]) == 0
     data = json.loads(capsys.readouterr().out)["data"]
     assert {trial["state"] for trial in data["trials"].values()} == {"queued"}

@@ -75,6 +75,18 @@ def test_a_failure_of_before_is_not_the_end_of_a_retry(tmp_path: Path, slurm: Pr
     assert [submitted.drafter.layout.attempts(key) for key in keys] == [[1, 2]] * 6
 
 
+def test_workers_that_are_held_are_not_waited_for(
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted = Submitted(tmp_path / "campaign", toy_grid())
+    slurm.hold(1, "JobHeldAdmin")
+    before = len(slurm.calls("squeue"))
+    assert submitted.follow(ask_every_s=0.1) == 4
+    assert len(slurm.calls("squeue")) == before + 2  # what was just released may be shown as held once
+    said = capsys.readouterr().err
+    assert "held (JobHeldAdmin); `scontrol release 1` lets them go, which takes an administrator" in said
+
+
 def test_without_workers_there_is_nothing_to_wait_for(tmp_path: Path, slurm: PretendSlurm) -> None:
     submitted = Submitted(tmp_path / "campaign", toy_grid())
     slurm.forget()

@@ -1,11 +1,15 @@
 """Submitting: everything once, or nothing at all; limits, refusals, two shells, and words for each of them."""
 
+import contextlib
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,12 @@ from runners.commands.queueing import dry_run_lines, queued_line
 from runners.manifest import Manifest
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.arrays import in_words
+from runners.slurm.elsewhere import half_submitted
+from runners.slurm.queue import release
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit import Draft, Drafter, Queued, SubmitOptions
 from runners.slurm.submit import submit as queue
-from runners.submission import read_submission_record
+from runners.submission import read_submission_record, write_submission_record
 from store.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -257,6 +263,101 @@ def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
     assert "was cut off before its jobs were known" in said[0]
     assert sorted(slurm.jobs()) == [2, 3, 4]
     assert len(Layout(tmp_path / "campaign").submission_ids()) == 1
+
+
+def cut_off(root: Path, **fields: Any) -> str:
+    """A submission whose shell was killed before it knew its jobs."""
+    record = submit(root).record
+    assert record is not None
+    nameless = tuple(replace(each, arrays=(replace(each.arrays[0], job=None),)) for each in record.classes)
+    usual = {"classes": nameless, "released": False, "host": "login2", "pid": 1, "pid_started": 1}
+    write_submission_record(Layout(root), replace(record, **{**usual, **fields}))
+    return record.submission
+
+
+def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    name = cut_off(root)
+    with pytest.raises(EnvironmentProblem, match=rf"a shell on login2 is queueing submission {name}, or .* in \d+ s"):
+        submit(root)
+    assert list(slurm.jobs()) == [1]
+    record = read_submission_record(Layout(root), name)
+    write_submission_record(Layout(root), replace(record, written=time.time() - 61))
+    assert submit(root).draft.trials == 6
+    assert list(slurm.jobs()) == [2]
+    assert name not in Layout(root).submission_ids()
+
+
+def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    cancelled: list[str] = []
+    for age_s, certain, over in ((61, True, True), (61, False, False), (601, False, True)):
+        name = cut_off(root, written=time.time() - age_s)
+        if over:
+            (said,) = half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
+            assert f"{name} was cut off" in said
+        else:
+            with pytest.raises(EnvironmentProblem, match=r"in 5[34]. s"):
+                half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
+            shutil.rmtree(Layout(root).submission(name))
+        slurm.forget()
+    assert len(cancelled) == 2
+
+
+def test_a_shell_of_this_host_that_was_killed_is_not_waited_for(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    name = cut_off(root, host=socket.gethostname(), pid=2**22 + 1)
+    assert submit(root).draft.trials == 6
+    assert name not in Layout(root).submission_ids()
+
+
+@pytest.mark.parametrize("released", [0, 1, 3])
+def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int
+) -> None:
+    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
+    calls: list[object] = []
+
+    def killed(task: Any) -> bool:
+        calls.append(task)
+        if len(calls) > released:
+            os._exit(9)
+        return release(task)
+
+    shell = os.fork()
+    if shell == 0:
+        monkeypatch.setattr("runners.slurm.submit.release", killed)
+        if released == 3:
+            monkeypatch.setattr(
+                "runners.slurm.submit.replace",
+                lambda found, **new: os._exit(9) if new == {"released": True} else replace(found, **new),
+            )
+        with contextlib.suppress(BaseException):
+            submit(root, request, grid=grid)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == 9
+    assert len(slurm.held()) == 3 - released
+    (name,) = Layout(root).submission_ids()
+    said: list[str] = []
+    assert queue(drafter(root, request, grid=grid), said.append).record is None
+    assert slurm.held() == []
+    assert len(slurm.jobs()) == 3
+    assert len(said) == (released < 3)
+    assert all(f"submission {name} was cut off before its jobs were released" in each for each in said)
+    slurm.hold(1, "JobHeldUser")  # by the user, with a reason
+    assert queue(drafter(root, request, grid=grid), said.append).record is None
+    assert slurm.held() == [1]
+
+
+def test_trials_of_workers_that_are_held_are_queued_anew(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    submit(root)
+    slurm.hold(1, "launch_failed_requeued_held")
+    queued = submit(root)
+    assert queued.draft.trials == 6
+    assert any("`scontrol release 1` lets them go" in note for note in queued.draft.notes)
+    assert slurm.held() == [1]
 
 
 def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: PretendSlurm) -> None:

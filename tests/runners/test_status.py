@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from crewed import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.scheduler_news import Scheduler, TaskNews
@@ -145,6 +145,49 @@ def test_jobs_whose_numbers_were_never_written_down_are_found_by_name(campaign: 
 def test_rows_of_a_class_without_workers_wait_for_nobody(campaign: Campaign) -> None:
     submit(campaign, SSA, classes=[(2, [Array(0, 1, 7)]), (4, [Array(0, 1, 8)])])
     assert states(campaign, Scripted({"8_0": WAITS})) == ["pending"] * 2 + ["queued"] * 4
+
+
+def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    scheduler = Scripted({"7_0": HELD, "7_1": HELD})
+    assert set(states(campaign, scheduler)) == {"pending"}
+    (crew,) = look(campaign, scheduler).crews
+    assert {worker.standing for worker in crew.workers} == {"held"}
+    assert crew.jobs == ["7_0", "7_1"]  # so that they can be cancelled
+    counted, told = crew_lines([crew])
+    assert "workers: 2 held;" in counted
+    assert told == (
+        f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7` lets them go, "
+        "`ablate run` queues their trials anew"
+    )
+    (crew,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskNews("held", "JobHeldAdmin")})).crews
+    told = crew_lines([crew])[1]
+    assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
+    assert "which takes an administrator where one has held them" in told
+    assert set(states(campaign, Scripted({"7_0": RUNS, "7_1": HELD}))) == {"queued"}
+
+
+@pytest.mark.parametrize(("job", "words"), [(7, "lets them go"), (None, "takes them back")])
+def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, job: int | None, words: str) -> None:
+    submit(campaign, SSA, classes=[(6, [Array(0, 1, job)])], released=False)
+    held = {"7_0": TaskNews("held", "JobHeldUser")}
+    (crew,) = look(campaign, Scripted(held, named={f"ablate-{FIRST}": [7]})).crews
+    assert crew.workers[0].standing == "held"
+    assert (
+        f"held (JobHeldUser) since the shell that queued them was cut off; the next `ablate run` {words}"
+        in crew_lines([crew])[1]
+    )
+
+
+def test_a_job_without_an_array_keeps_its_name_when_it_has_left_the_queue(campaign: Campaign) -> None:
+    scripts = {"c0": "#!/bin/bash\n#SBATCH --time=5\n", "c0 from 1": "#!/bin/bash\n#SBATCH --array=0-1%2\n"}
+    submit(campaign, SSA, classes=[(6, [Array(0, 1, 7), Array(1, 2, 8)])], scripts=scripts)
+    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    scheduler = Scripted({}, {"7": died, "8_0": died, "8_1": died})
+    (crew,) = look(campaign, scheduler).crews
+    assert [(worker.job, worker.words) for worker in crew.workers] == [
+        (name, "NODE_FAIL, exit 0:0") for name in ("7", "8_0", "8_1")
+    ]
 
 
 def test_what_is_called_off_is_queued_no_more(campaign: Campaign) -> None:
