@@ -16,7 +16,7 @@ from runners.room import require_room
 from runners.scheduler_news import Scheduler
 from runners.slurm import shares
 from runners.slurm.arrays import Arrays, ArrayTasks, require_commands
-from runners.slurm.avoided import avoided, nodes_that_lost
+from runners.slurm.avoided import avoided, faults
 from runners.slurm.checks import partitions_of, require_allowed
 from runners.slurm.classes import Demands, Group
 from runners.slurm.elsewhere import Elsewhere, queued_elsewhere
@@ -110,7 +110,7 @@ class Drafter:
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
-        self._lost = nodes_that_lost(self.layout, self._wanted)
+        self._faults = faults(self.layout, self._wanted, self.survey.trials)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
@@ -158,9 +158,9 @@ class Drafter:
             )
 
     def _avoid(self, groups: Sequence[Group]) -> list[str]:
-        """Keep workers away from nodes that lost trials: this time, so it is no part of what is asked."""
+        """Keep workers away from nodes that lost or failed trials: this time, so it is no part of what is asked."""
         places = [place for group in groups for place in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = avoided(self._lost, places)
+        nodes, remarks = avoided(self._faults, places)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 

@@ -1,5 +1,8 @@
 """Submitted to a real cluster: trained once, whatever becomes of the workers; refusals as SLURM really words them."""
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +17,7 @@ from toy_training import ENTRY
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli import execute
+from runners.crews import read_crews
 from runners.run import RunResult
 from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.arrays import worker_log
@@ -115,6 +119,52 @@ def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -
     wait_for(run.over, "the workers to leave")
     assert {each.left for each in run.workers()} == {"done"}
     assert run.same_as_local()
+
+
+def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submit in a shell that is killed before it releases what it has queued."""
+    shell = os.fork()
+    if shell == 0:
+        monkeypatch.setattr("runners.slurm.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        with contextlib.suppress(BaseException):
+            run.submit()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == -signal.SIGKILL
+
+
+def standings(run: Run) -> set[str]:
+    crews, notes = read_crews(run.layout, Scheduler())
+    assert notes == []
+    return {worker.standing for crew in crews for worker in crew.workers}
+
+
+def test_jobs_of_a_shell_that_was_killed_before_it_released_them_are_released_by_the_next(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path)
+    cut_off(run, monkeypatch)
+    assert standings(run) == {"held"}
+    said: list[str] = []
+    assert submit(run.drafter, said.append).record is None
+    assert "was cut off before its jobs were released" in said[0]
+    assert standings(run) & {"pending", "running"}  # at once
+    wait_for(lambda: standings(run) == {"ended"}, "the workers to leave")
+    assert run.same_as_local()
+
+
+def test_trials_of_jobs_that_are_held_are_queued_anew_and_nobody_waits_for_those(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path, request=CPU.changed(extra={"begin": "now+1hour"})).submit()
+    assert standings(run) == {"pending"}
+    cluster.run("scontrol", "hold", str(run.job))
+    assert standings(run) == {"held"}
+    assert run.wait().stopped == 6
+    assert f"held (JobHeldAdmin); `scontrol release {run.job}` lets them go" in capsys.readouterr().err
+    again = Run(tmp_path).submit()
+    assert again.wait().ok == 6
+    cluster.run("scancel", str(run.job))
+    wait_for(run.over, "the held jobs to go")
 
 
 def test_what_was_submitted_is_trained_whatever_is_edited_afterwards(cluster: Cluster, tmp_path: Path) -> None:

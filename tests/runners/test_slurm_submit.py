@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from pretend_slurm import PretendSlurm
+from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
@@ -30,6 +31,7 @@ from runners.slurm.queue import release
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit import Draft, Drafter, Queued, SubmitOptions
 from runners.slurm.submit import submit as queue
+from runners.slurm.workers import WorkerRecord, write_worker
 from runners.submission import read_submission_record, write_submission_record
 from store.layout import Layout
 
@@ -472,6 +474,59 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9\n" in draft.scripts[0].text
     assert "too many nodes" in draft.notes[0]
+
+
+def ran(layout: Layout, key: str, node: str, reason: str | None = None, *, days_ago: float = 0.0) -> None:
+    """The trial's next attempt was ok on a node, or failed there for a reason."""
+    number = max(layout.attempts(key), default=0) + 1
+    write_start(layout, key, number, submission=EARLIER, place={"node": node})
+    status = "failed" if reason else "ok"
+    write_end(layout, key, number, status=status, reason=reason, ended=time.time() - days_ago * 86_400)
+
+
+EARLIER = "20260101T000000-000000"
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("failed here, ok elsewhere", "g9,g1"),
+        ("killed here, ok elsewhere", "g9,g1"),
+        ("failed here and were done elsewhere at the second try", "g9,g1"),
+        ("failed here twice only", "g9"),
+        ("diverged here", "g9"),
+        ("failed everywhere", "g9"),
+        ("some are ok here", "g9"),
+        ("failed a month ago", "g9"),
+    ],
+)
+def test_nodes_that_failed_what_others_did_well_are_avoided(
+    tmp_path: Path, slurm: PretendSlurm, case: str, expected: str
+) -> None:
+    layout = Layout(tmp_path / "campaign")
+    gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
+    grid = toy_grid(seeds=range(8))
+    cell = [trial.key for trial in drafter(layout.root, gpu, grid=grid).survey.trials if trial.operator == "rising"]
+    assert len(cell) == 8
+    times = 2 if "twice" in case else 3
+    reason = {"killed": "killed", "diverged": "diverged"}.get(case.split()[0], "error")
+    for key in cell[:times]:
+        ran(layout, key, "g1", reason, days_ago=30.0 if "month" in case else 0.0)
+        if "second try" in case:
+            ran(layout, key, "g2")
+    ran(layout, cell[4], "g2", "error" if "everywhere" in case else None)
+    if "some" in case:
+        ran(layout, cell[5], "g1")
+    for node in ("g1", "g2"):
+        record = WorkerRecord(
+            EARLIER, 0, int(node[1]), 0, "1", node, node, 1, 0.0, time.time(), 9.0, 1, 1, failed=times, left="done"
+        )
+        write_worker(layout, record)
+    layout.manifest(EARLIER).touch()
+    draft = drafter(layout.root, gpu, grid=grid).draft()
+    assert f"#SBATCH --exclude={expected}\n" in draft.scripts[0].text
+    said = f"trials failed that other nodes do well on g1 ({times}); no worker is sent there this time"
+    assert (said in draft.notes) == (expected == "g9,g1")
 
 
 def test_a_budget_is_recorded(tmp_path: Path, slurm: PretendSlurm) -> None:
