@@ -41,6 +41,10 @@ class Deaths:
         if self._at_start >= MOST_DEATHS:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
 
+    def loaded(self) -> None:
+        """A worker is ready to take rows: what kept others from it is over."""
+        self._at_start = 0
+
     def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
         """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again.
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -86,6 +86,14 @@ def distributions() -> dict[str, str]:
             if match is not None:
                 found.setdefault(_normal(match["name"]), match["version"])
     return dict(sorted(found.items()))
+
+
+def torch_without_cuda() -> bool:
+    """Whether the torch that is installed calls itself a build for the CPU; it is not imported."""
+    try:
+        return version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return False
 
 
 def differences(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Differences:

@@ -17,6 +17,7 @@ from runners.surroundings import Diverged, Killed
 Reason = Literal["diverged", "out_of_memory", "error", "killed"]
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
+_BREAKS_CUDA = re.compile(r"CUDA error|Triton Error \[CUDA\]|CUBLAS_STATUS|CUDNN_STATUS|cuDNN error|CUSOLVER_STATUS")
 _PROJECT = Path(__file__).resolve().parent.parent
 _ROOMS = ("grid", "variants", "runners", "store")
 
@@ -38,6 +39,16 @@ def failure_of(error: Exception) -> Failure:
     text = "".join(traceback.format_exception(error))
     message = f"{type(error).__name__}: {error}".removesuffix(": ")
     return Failure(reason, message, text, _fingerprint(type(error).__name__, _place(error), message))
+
+
+def breaks_process(error: BaseException | None) -> bool:
+    """Whether CUDA may refuse every later call of the process that met `error`; want of memory is not such an error."""
+    while error is not None:
+        of_cuda = type(error).__name__ == "AcceleratorError" or _BREAKS_CUDA.search(str(error))
+        if isinstance(error, RuntimeError) and of_cuda and not _OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def killed(times: int, how: str) -> Failure:

@@ -19,7 +19,7 @@ from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch, requ
 from runners.checkpoint import discard_checkpoints
 from runners.claims import Claim, Taken, claim
 from runners.code import Codes
-from runners.failure import Failure, failure_of
+from runners.failure import Failure, breaks_process, failure_of
 from runners.heartbeat import EVERY_S
 from runners.leases import Leases
 from runners.manifest import Manifest
@@ -83,6 +83,10 @@ class Edited(SpecError):
     """The code or the spec file is not what it was when the run began; nothing was computed."""
 
 
+class Unfit(EnvironmentProblem):
+    """This machine lacks what a trial needs, which is no fault of the trial: nothing has failed."""
+
+
 class Outcome(NamedTuple):
     """What became of one row of the manifest.
 
@@ -94,6 +98,8 @@ class Outcome(NamedTuple):
     status: Came
     attempt: int | None = None
     failure: Failure | None = None
+    spent: bool = False
+    """Whether the process that trained it is fit for nothing more."""
 
 
 class Listener(Protocol):
@@ -154,6 +160,7 @@ class Worker:
 
         Raises:
             CampaignUnwritable: a record could not be written.
+            Unfit: this machine lacks what the trial needs; the attempt was given back.
         """
         outcome = self._tried(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
@@ -235,8 +242,11 @@ class Worker:
         except Edited as error:
             attempt.abandon(str(error))
             return Outcome(row, "stopped", attempt.number)
+        except EnvironmentProblem as error:
+            attempt.abandon(str(error))
+            raise Unfit(str(error)) from error
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
-            return self._failed(row, attempt, failure_of(error))
+            return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
             attempt.abandon("interrupted")
             raise

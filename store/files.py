@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 from uuid import uuid4
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
@@ -15,7 +15,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 T = TypeVar("T")
 
 PAUSES_S = (0.05, 0.2, 0.8, 2.0)
-"""Waits before what a network file system refused for the moment is tried again."""
+"""Waits before what a network file system refused for the moment is tried again; the patient go on with the last."""
 
 _LOST_TOUCH = (
     "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
@@ -40,13 +40,35 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
     return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
 
 
+@final
+class _Patience:
+    """How long this process waits for a file system that is away, and whom it tells."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.tell: Callable[[str], None] = lambda _: None
+        self.over: Callable[[], bool] = lambda: False
+
+
+_PATIENCE = _Patience()
+
+
+def be_patient(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
+    """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
+
+    That is for processes that hold work which would be lost. A wait is told when it gets long, and when it is over.
+    """
+    _PATIENCE.seconds, _PATIENCE.tell, _PATIENCE.over = seconds, tell, over
+
+
 def retried(action: Callable[[], T]) -> T:
     """What `action` returns; where it fails as network file systems do for a moment, it is called again, afresh.
 
     It must open what it needs itself: a stale handle stays stale. NFS says ESTALE, Lustre also the others.
 
     Raises:
-        OSError: that of the last of five tries, or at once one that does not pass by itself.
+        OSError: that of the last of five tries, or of more in a process that is patient; at once one that does not pass
+            by itself.
     """
     for pause_s in PAUSES_S:
         try:
@@ -55,7 +77,26 @@ def retried(action: Callable[[], T]) -> T:
             if error.errno not in _MOMENTARY:
                 raise
         time.sleep(pause_s)
-    return action()
+    return _awaited(action) if _PATIENCE.seconds else action()
+
+
+def _awaited(action: Callable[[], T]) -> T:
+    began, told = time.monotonic(), False
+    while True:
+        try:
+            found = action()
+        except OSError as error:
+            late = time.monotonic() - began >= _PATIENCE.seconds or _PATIENCE.over()
+            if error.errno not in _MOMENTARY or late:
+                raise
+            if not told:
+                _PATIENCE.tell(f"the file system is away ({error}); waiting for up to {_PATIENCE.seconds:.0f} s")
+            told = True
+        else:
+            if told:
+                _PATIENCE.tell(f"the file system is back after {time.monotonic() - began:.0f} s")
+            return found
+        time.sleep(PAUSES_S[-1])
 
 
 def temporary_name(name: str) -> str:

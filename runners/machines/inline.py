@@ -3,7 +3,7 @@
 from typing import final
 
 from runners.machines.machine import Machine, Overseer, Rows
-from runners.worker import Job, Worker
+from runners.worker import Job, Unfit, Worker
 
 
 @final
@@ -20,7 +20,10 @@ class Inline(Machine):
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:
-            overseer.ended(worker.run(row))
+            outcome = worker.run(row)
+            overseer.ended(outcome)
+            if outcome.spent:
+                raise Unfit("CUDA refuses this process from now on; run the same command again to go on in a new one")
 
 
 @final

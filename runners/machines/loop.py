@@ -2,7 +2,8 @@
 
 Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
 ("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
-("unwritable", text). `device` is its CUDA_VISIBLE_DEVICES or None, `share` the part of the device's memory it may use.
+("unwritable", text), ("note", text), and ("leaves",) before an outcome that is its last. `device` is its
+CUDA_VISIBLE_DEVICES or None, `share` the part of the device's memory it may use.
 """
 
 import os
@@ -16,13 +17,17 @@ from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
 from runners.campaign import CampaignUnwritable
-from runners.worker import Job, Worker
+from runners.worker import Job, Unfit, Worker
+from store.files import be_patient
 
 TELL_EVERY_S = 0.2
 """Progress is told this often at most."""
 
 TENSORS_OF_DEVICE = 0.9
 """Of a device that several workers share; the rest is what CUDA itself takes for each of them."""
+
+PATIENCE_S = 600.0
+"""How long a worker waits for a file system that is away, since what it has trained would be lost."""
 
 _EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
 
@@ -37,6 +42,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     if message is None:
         return 0
     _, job, number, device = message
+    be_patient(PATIENCE_S, lambda text: control.say("note", text))
     try:
         worker = _loaded(job, number, device, control)
         control.say("ready")
@@ -46,7 +52,11 @@ def work(pipe: "Connection[Any, Any]") -> int:
             outcome = worker.run(row)
             if outcome.status == "stopped" and not control.asked:
                 raise SpecError(_EDITED)
+            if outcome.spent:
+                control.say("leaves")
             control.say("ended", outcome)
+            if outcome.spent:
+                break
     except CampaignUnwritable as error:
         control.say("unwritable", str(error))
         return 1
@@ -62,7 +72,20 @@ def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> W
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         if job.place is not None:
             job = replace(job, place={**job.place, "devices": device})
+        _require_devices(device, (job.place or {}).get("node") or "this machine")
     return Worker(job, number, control, own_process=True)
+
+
+def _require_devices(devices: str, node: str) -> None:
+    """Refuse to train on the processor what was sent to GPUs; torch without CUDA has said that before."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.version.cuda is None:
+        return
+    asked = len(devices.split(","))
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if seen < asked:
+        gpus = "1 GPU was" if asked == 1 else f"{asked} GPUs were"
+        raise Unfit(f"{gpus} asked for and torch sees {seen or 'none'} on {node}")
 
 
 def _limit_memory(share: float) -> None:

@@ -1,12 +1,13 @@
 """The workers of this computer while a run is on: who sits where, does what, and what becomes of their rows."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from multiprocessing.connection import wait
 from typing import Any, final
 
+from grid.errors import AblateError
 from runners.campaign import CampaignUnwritable
 from runners.deaths import Deaths
-from runners.machines.forks import Exit, Forked, Forks
+from runners.machines.forks import Exit, Forked, Forks, ServerDied
 from runners.machines.machine import Overseer, Rows
 from runners.worker import Job, Outcome
 
@@ -46,11 +47,15 @@ class Pool:
         self._slots = slots
         self._members: dict[int, _Member] = {}
         self._stopping = False
+        self._problem: AblateError | None = None
         self._deaths = Deaths(job)
 
     def run(self) -> None:
-        """Work until no row is left and every worker has gone."""
-        self._fill()
+        """Work until no row is left and every worker has gone.
+
+        Where one cannot go on, the others save and leave before that is raised.
+        """
+        self._attempt(self._fill)
         while self._members:
             for ready in self._speakers():
                 if ready is self._forks.news:
@@ -58,11 +63,27 @@ class Pool:
                         self._buried(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
-            if not self._stopping and self._overseer.stop_requested():
+            if self._overseer.stop_requested() and not self._stopping:
                 self._stop()
             if not self._stopping:
-                self._employ()
-                self._fill()
+                self._attempt(self._employ)
+            if not self._stopping:
+                self._attempt(self._fill)
+        if self._problem is not None:
+            raise self._problem
+
+    def _attempt(self, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except ServerDied:  # and all workers with it
+            raise
+        except AblateError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: AblateError) -> None:
+        self._problem = self._problem or error
+        if not self._stopping:
+            self._stop()
 
     def recall(self, rows: Collection[int]) -> None:
         """Ask the workers that train any of `rows` to save and leave."""
@@ -133,19 +154,27 @@ class Pool:
         except (EOFError, OSError):  # cut off between messages, or in one
             self._close(member)
             return
+        self._attempt(lambda: self._understand(member, kind, content))
+
+    def _understand(self, member: _Member, kind: str, content: Sequence[Any]) -> None:
         if kind == "stepped":
             self._overseer.stepped(*content)
         elif kind == "started":
             row, attempt, step = content
             self._overseer.started(row, member.number, attempt, step)
+        elif kind == "note":
+            self._overseer.note(f"worker {member.number}: {content[0]}")
         elif kind == "refused":
-            raise content[0]
+            self._give_up(content[0])
         elif kind == "unwritable":
-            raise CampaignUnwritable(content[0])
+            self._give_up(CampaignUnwritable(content[0]))
         elif kind == "ended":
             self._came_back(member, content[0])
+        elif kind == "leaves":
+            member.leaving = True
         else:
             member.ready = True
+            self._deaths.loaded()
 
     def _came_back(self, member: _Member, outcome: Outcome) -> None:
         member.row = None
@@ -161,9 +190,10 @@ class Pool:
             self._last_words(member)
         del self._members[ended.pid]
         if member.row is not None and not self._stopping:
-            self._died(member, member.row, ended)
+            row = member.row
+            self._attempt(lambda: self._died(member, row, ended))
         elif not member.ready and not self._stopping:
-            self._deaths.at_start(ended.how)
+            self._attempt(lambda: self._deaths.at_start(ended.how))
 
     def _last_words(self, member: _Member) -> None:
         """Messages sent before the end are still in the pipe."""

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import final
 
 from grid.errors import EnvironmentProblem
+from runners.campaign import require_there
 from runners.slurm.assignment import Assignment
 from runners.slurm.workers import Left, WorkerRecord, write_worker
 from runners.worker import Outcome
 
 _EVERY_S = 60.0
+_MOST_FINGERPRINTS = 64
 
 
 @final
@@ -59,6 +61,9 @@ class Diary:
         if outcome.status in ("ok", "failed", "stopped"):
             name = outcome.status
             self.record = replace(self.record, **{name: getattr(self.record, name) + 1})
+        met = self.record.failures
+        if outcome.failure is not None and outcome.failure.fingerprint not in met and len(met) < _MOST_FINGERPRINTS:
+            self.record = replace(self.record, failures=(*met, outcome.failure.fingerprint))
 
     def close(self, left: Left, says: str | None = None) -> None:
         """Say why the task leaves."""
@@ -78,6 +83,7 @@ class Diary:
         seconds = round(time.monotonic() - self._began, 3)
         self.record = replace(self.record, touched=time.time(), seconds=seconds)
         try:
+            require_there(self._layout.submission_record(self.record.submission))
             write_worker(self._layout, self.record)
             self._unwritten = False
         except EnvironmentProblem as error:

@@ -20,6 +20,11 @@ class Pace:
         self._signal_s = signal_s
         self._seconds: list[float] = []
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until the task is ended."""
+        return self._deadline.left()
+
     def took(self, seconds: float) -> None:
         """A trial was trained to its end in `seconds`."""
         self._seconds.append(seconds)

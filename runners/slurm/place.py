@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-_SLACK_S = 60.0
-"""By so much a job's end may lie beyond its time limit."""
+from store.status import process_started
 
 
 @final
@@ -93,7 +92,7 @@ class Deadline:
 
 
 def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: float | None = None) -> float:
-    """Seconds that a task which has just begun has, of a time limit of `limit_s` and by what SLURM says.
+    """Seconds that a task has, of a time limit of `limit_s` and by what SLURM says; else from its process's start.
 
     `now` is the wall clock's time.
     """
@@ -102,4 +101,12 @@ def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: f
     except ValueError:
         end = math.nan
     left = end - (time.time() if now is None else now)
-    return min(left, limit_s) if 0 < left <= limit_s + _SLACK_S else limit_s
+    return left if 0 < left <= limit_s else limit_s - _age_s()
+
+
+def _age_s() -> float:
+    """Seconds since this process began; 0 where the system does not say."""
+    started = process_started(os.getpid())
+    if started is None:
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))

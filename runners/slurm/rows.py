@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 
 from runners.machines import Rows
 from runners.slurm.outlook import Outlook
+from runners.slurm.seen import Seen
 from runners.worker import Outcome
 
 _LOOK_S = 0.1
@@ -48,7 +49,8 @@ class Share(NamedTuple):
 class NodeRows(Rows):
     """Hands out rows while `willing` says that one may be begun.
 
-    A row seen done is never looked at again; one that somebody works on is looked at now and then, less and less often.
+    A row `seen` done, by this worker or another, is never looked at again; one that somebody works on is looked at now
+    and then, less and less often.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class NodeRows(Rows):
         outlook: Outlook,
         share: Share,
         willing: Callable[[], bool],
+        seen: Seen,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._outlook = outlook
+        self._seen = seen
         self._willing = willing
         self._clock = clock
         self._back: deque[int] = deque()
@@ -69,6 +73,7 @@ class NodeRows(Rows):
         self._unsure: set[int] = set()
         self._dropped: frozenset[str] = frozenset()
         self._stopped: set[int] = set()
+        self._heard = self._through = False
         self.out: set[int] = set()
         """Rows that are with this task's workers."""
 
@@ -104,12 +109,14 @@ class NodeRows(Rows):
     def unfinished(self) -> bool:
         """Whether there are rows that are neither done nor with somebody who is alive, as far as is known."""
         rows = {*self._back, *self._own, *self._others, *self._last, *self._unsure, *self._stopped, *self.out}
-        return any(not self._off(row) for row in rows)
+        return any(row not in self._seen and not self._off(row) for row in rows)
 
     def came_back(self, outcome: Outcome) -> None:
         """A worker of this task is through with a row."""
         self.out.discard(outcome.row)
-        if outcome.status == "held":
+        if outcome.status in ("ok", "was_ok") or (outcome.failure and outcome.failure.reason != "out_of_memory"):
+            self._seen.add(outcome.row)
+        elif outcome.status == "held":
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
         elif outcome.status == "stopped":
             self._stopped.add(outcome.row)
@@ -126,13 +133,28 @@ class NodeRows(Rows):
             row = self._back.popleft()
             if not self._off(row):
                 return row
+        if not self._heard:
+            self._heard = self._seen.read(until)
+            if not self._heard:
+                return None
         while self._own:
             if self._offers(row := self._own.popleft()):
                 return row
             if self._clock() >= until:
                 return None
+        return self._of_others(until)
+
+    def _of_others(self, until: float) -> int | None:
+        """A row that is not this worker's own; what they know is read before their trials are looked at."""
+        if not self._through:
+            self._through = True
+            self._seen.publish()
+        if not self._seen.read(until):
+            return None
         while self._others:
             row = self._others.popleft()
+            if row in self._seen:
+                continue
             if not self._outlook.begun(row):
                 if not self._off(row):
                     return row
@@ -159,10 +181,12 @@ class NodeRows(Rows):
     def _offers(self, row: int, waited: float = 0.0, *, last: bool = False) -> bool:
         """Whether the row is to be had now; if not, it is put where it belongs."""
         self._unsure.discard(row)
-        if self._off(row):
+        if row in self._seen or self._off(row):
             return False
         found = self._outlook.look(row)
-        if found.at == "held":
+        if found.final:
+            self._seen.add(row)
+        elif found.at == "held":
             self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=found.sure)
         elif found.at == "free" and found.lost_here and not last:
             self._last.append(row)

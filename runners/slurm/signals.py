@@ -8,6 +8,9 @@ import signal
 import time
 from types import FrameType
 
+_KILL_WAIT_S = 30.0
+_MARGIN_S, _MARGIN = 10.0, 0.2
+
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
 
@@ -19,6 +22,16 @@ class Heard:
         """The signal that came first."""
         self.at: float | None = None
         """When it came, by `time.monotonic`."""
+
+    def overdue(self, signal_s: float) -> bool:
+        """Whether those who are asked to save and leave can be waited for no longer, if the task is to tell its end.
+
+        It has `signal_s` from USR2 on; from TERM on what SLURM lets pass before KILL, 30 s unless the cluster differs.
+        """
+        if self.first is None or self.at is None:
+            return False
+        seconds = _KILL_WAIT_S if self.first is signal.SIGTERM else signal_s
+        return time.monotonic() - self.at > max(seconds - max(_MARGIN_S, _MARGIN * seconds), seconds / 2)
 
     def note(self, number: int, _frame: FrameType | None) -> None:
         """The handler."""

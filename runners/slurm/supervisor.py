@@ -3,23 +3,26 @@
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import final
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.machines import Local
 from runners.machines.forks import CannotStart, ServerDied
 from runners.slurm.assignment import Arguments, Assignment
 from runners.slurm.cancelled import Cancellations
 from runners.slurm.diary import Diary
+from runners.slurm.doubts import Doubts, only_node
 from runners.slurm.outlook import Outlook
 from runners.slurm.pace import Pace
 from runners.slurm.packing import slots
 from runners.slurm.place import Deadline, here, seconds_left
 from runners.slurm.rows import NodeRows
+from runners.slurm.seen import Seen
 from runners.slurm.signals import Heard
-from runners.slurm.workers import Left, Purse
-from runners.worker import Outcome
-from store.files import read_json
+from runners.slurm.workers import Left, Purse, read_workers
+from runners.worker import Outcome, Unfit
+from store.files import be_patient, environment_problem, read_json
 
 DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED = 0, 1, 85, 86, 87
 """Exit statuses; the batch script acts on them."""
@@ -29,6 +32,12 @@ _MOST_SERVERS = 3
 """Fork servers that may die in a life of the task."""
 _MOST_PROBED = 50
 _MOST_FORKS = 1000
+_PATIENCE_S = 300.0
+"""For a file system that is away; no longer once a signal was heard."""
+
+
+class _OutOfTime(Exception):
+    """Workers that do not leave cannot be waited for any longer."""
 
 
 def supervise(task: Arguments, heard: Heard) -> int:
@@ -42,11 +51,12 @@ def supervise(task: Arguments, heard: Heard) -> int:
         assignment = Assignment(task, here())
         diary = Diary(assignment)
         return _Supervisor(assignment, diary, heard).run()
-    except EnvironmentProblem as error:
+    except (EnvironmentProblem, NotFoundError, OSError) as error:
+        problem = environment_problem("work in", Path(task.root), error) if isinstance(error, OSError) else error
         if diary is None:
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(f"{problem}\n")
         else:
-            diary.close("error", str(error))
+            diary.close("error", str(problem))
         return UNEXPECTED
     except Exception as error:  # noqa: BLE001  # the batch script sees the exit status, a person the traceback
         traceback.print_exc()
@@ -71,28 +81,52 @@ class _Supervisor:
         self._pace = Pace(Deadline(left_s), assignment.limit_s, assignment.slurm.signal_s)
         budget = assignment.record.budget
         self._purse = budget and Purse(self._layout, self._job.submission, float(budget["hours"]), budget["unit"])
-        self._rows = NodeRows(self._outlook, assignment.share, self._willing)
+        submission, wanted = self._job.submission, assignment.wanted
+        name = f"{assignment.task.resource_class}-{assignment.worker}"
+        self._seen = Seen(self._layout, submission, name, wanted.rows)
+        self._rows = NodeRows(self._outlook, assignment.share, self._willing, self._seen)
+        self._doubts = Doubts(diary.record, lambda: read_workers(self._layout, submission), only_node)
+        self._doubt: str | None = None
+        self._idle = True
         self._began: dict[int, tuple[int, float]] = {}
         self._forks = 0
-        self._packing = assignment.packing(self._outlook.line(assignment.wanted.rows[0])["spec"], self.note)
+        self._packing = assignment.packing(self._outlook.line(wanted.rows[0])["spec"], self.note)
         self._auto = assignment.per_gpu is None
         self._machine = self._local(slots(assignment.groups, assignment.per_gpu or 1))
 
     def run(self) -> int:
         """Work, and say why it is over."""
+        be_patient(_PATIENCE_S, self.note, lambda: self._heard.first is not None)
         self._diary.keep()
-        refused = self._differences()
-        if refused is None:
-            refused = self._work()
+        late = None
+        try:
+            refused = self._differences() or self._work()
+        except _OutOfTime as error:
+            refused, late = None, str(error)
+        self._seen.publish()
         if refused is not None:
-            sys.stderr.write(f"{refused}\n")
-            self._diary.close("refused", refused)
-            return REFUSED
+            return self._leave("refused", refused, REFUSED)
         left = self._why()
-        self._diary.close(left)
+        if left == "time" and self._idle and not self._pace.enough():
+            return self._leave(left, self._too_late(), UNEXPECTED)
+        self._diary.close(left, late)
         if left in ("time", "signal"):
             return AGAIN
         return SOME_FAILED if self._diary.record.failed and left != "cancelled" else DONE
+
+    def _leave(self, left: Left, says: str, status: int) -> int:
+        sys.stderr.write(f"{says}\n")
+        self._diary.close(left, says)
+        return status
+
+    def _too_late(self) -> str:
+        """A life that begins nothing is no reason for another, and the next may be the same."""
+        task = self._assignment
+        return (
+            f"{max(0.0, self._pace.left_s):.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
+            f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see whether "
+            f"the clock of {task.place.node} is right"
+        )
 
     def _local(self, devices: list[str | None]) -> Local:
         if self._auto:
@@ -103,11 +137,13 @@ class _Supervisor:
 
     def _differences(self) -> str | None:
         """Why this node's environment must not train these trials; what else differs is told."""
+        from runners.environment import differences, record, torch_without_cuda
+
+        if self._assignment.resources.gpus and torch_without_cuda():
+            self.note("torch is a build for the CPU, so nothing is trained on the GPUs that were asked for")
         recorded = self._assignment.record.environment
         if recorded is None:
             return None
-        from runners.environment import differences, record
-
         found = differences(recorded, record())
         for remark in found.remarks:
             self.note(remark)
@@ -119,7 +155,7 @@ class _Supervisor:
         while self._something_to_begin():
             try:
                 self._machine.run(self._job, self._rows, self)
-            except (SpecError, CannotStart) as error:
+            except (SpecError, CannotStart, Unfit) as error:
                 return str(error)
             except ServerDied as error:
                 servers += 1
@@ -127,7 +163,7 @@ class _Supervisor:
                     raise
                 self.note(str(error))
                 self._rows.reclaim()
-        return None
+        return self._doubt if self._rows.unfinished else None
 
     def _something_to_begin(self) -> bool:
         """Whether there is a row to begin; waits while that is not known. Nothing heavy is started for nothing."""
@@ -147,7 +183,7 @@ class _Supervisor:
 
     @property
     def _stopping(self) -> bool:
-        return self._heard.first is not None or self._cancellations.found.all
+        return self._heard.first is not None or self._cancellations.found.all or self._doubt is not None
 
     def _why(self) -> Left:
         if self._cancellations.found.all:
@@ -166,7 +202,12 @@ class _Supervisor:
 
     def stop_requested(self) -> bool:
         """Whether the time is over or all was called off; asked several times a second."""
+        if self._heard.overdue(self._assignment.slurm.signal_s):
+            raise _OutOfTime(
+                f"{len(self._rows.out)} trials did not save in time; they go on from their last checkpoints"
+            )
         self._diary.keep()
+        self._seen.keep()
         if self._cancellations.changed():
             off = self._cancellations.found.trials
             self._rows.drop(off)
@@ -184,6 +225,7 @@ class _Supervisor:
     def started(self, row: int, worker: int, attempt: int, step: int) -> None:
         """A worker process claimed a row."""
         del worker
+        self._idle = False
         self._began[row] = attempt, time.monotonic()
         self._diary.tell(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 
@@ -194,6 +236,7 @@ class _Supervisor:
         """A row came back."""
         self._rows.came_back(outcome)
         self._diary.count(outcome)
+        self._doubt = self._doubt or self._doubts.came_back(outcome)
         _, began = self._began.pop(outcome.row, (0, time.monotonic()))
         seconds = time.monotonic() - began
         attempt = "" if outcome.attempt is None else f"  attempt {outcome.attempt}"

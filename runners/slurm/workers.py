@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -15,6 +15,7 @@ Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "erro
 
 _LOOK_EVERY_S = 60.0
 _LOOK_S_PER_WORKER = 0.2
+"""Of those at work; in between it is counted on that they are."""
 
 
 @final
@@ -48,6 +49,8 @@ class WorkerRecord:
     """What a person should know of why it left."""
     cpus: int = 1
     """Cores that were asked for."""
+    failures: tuple[str, ...] = ()
+    """Fingerprints of the failures it has met, each once."""
 
     def hours(self, unit: str) -> float:
         """What it has used: `gpuh` of its GPUs, or `cpuh` of its cores."""
@@ -104,7 +107,7 @@ def _read(path: Path) -> WorkerRecord | None:
         data["resource_class"] = data.pop("class")
         if data.pop("schema") != FILE_SCHEMA:
             return None
-        return WorkerRecord(**data)
+        return WorkerRecord(**{**data, "failures": tuple(data.get("failures", ()))})
     except (NotFoundError, StoreError, KeyError, TypeError):
         return None
 
@@ -116,9 +119,10 @@ def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
 
 @final
 class Purse:
-    """What is left of a submission's budget, looked at again now and then; less often the more workers there are.
+    """What is left of a submission's budget, looked at again now and then; less often the more workers are at work.
 
-    Workers add up to the budget with what each of them uses between two looks: a minute or so.
+    In between those are taken to go on as they were, so that a budget is not overdrawn by more than what workers use
+    that have begun since: those of a minute or so.
     """
 
     def __init__(
@@ -129,20 +133,40 @@ class Purse:
         self._hours = hours
         self._unit = unit
         self._clock = clock
-        self._ended: dict[Path, WorkerRecord] = {}
+        self._over: dict[Path, float] = {}
+        self._lives: dict[tuple[int, int], int] = {}
+        self._looked = -math.inf
         self._next = -math.inf
+        self._used = self._per_s = 0.0
         self._empty = False
 
     def empty(self) -> bool:
         """Whether the budget is used up; it stays so."""
-        if not self._empty and self._clock() >= self._next:
-            found = list(map(self._record, _paths(self._layout, self._submission)))
-            self._empty = used_hours((each for each in found if each is not None), self._unit) >= self._hours
-            self._next = self._clock() + max(_LOOK_EVERY_S, _LOOK_S_PER_WORKER * len(found))
+        now = self._clock()
+        if self._empty or now < self._looked + _LOOK_EVERY_S:
+            return self._empty
+        if now >= self._next or self._used + (now - self._looked) * self._per_s >= self._hours:
+            self._look()
         return self._empty
 
-    def _record(self, path: Path) -> WorkerRecord | None:
-        found = self._ended.get(path) or _read(path)
-        if found is not None and found.left is not None:
-            self._ended[path] = found
-        return found
+    def _look(self) -> None:
+        """Read the records of those who may be at work; the others have been counted."""
+        unread = [path for path in _paths(self._layout, self._submission) if path not in self._over]
+        found = [(path, record) for path in unread if (record := _read(path)) is not None]
+        for _, record in found:
+            self._lives[_who(record)] = max(record.restarts, self._lives.get(_who(record), 0))
+        at_work = []
+        for path, record in found:
+            if record.left is None and record.restarts == self._lives[_who(record)]:
+                at_work.append(record)
+            else:
+                self._over[path] = record.hours(self._unit)
+        self._looked = self._clock()
+        self._next = self._looked + max(_LOOK_EVERY_S, _LOOK_S_PER_WORKER * len(at_work))
+        self._used = math.fsum(self._over.values()) + used_hours(at_work, self._unit)
+        self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
+        self._empty = self._used >= self._hours
+
+
+def _who(found: WorkerRecord) -> tuple[int, int]:
+    return found.resource_class, found.worker

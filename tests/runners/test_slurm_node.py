@@ -333,9 +333,10 @@ def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
 def test_rows_are_not_begun_when_the_time_left_is_too_short(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
     soon = str(int(time.time()) + 30)
-    status, out, _ = ended(sent.start(SLURM_JOB_END_TIME=soon))
-    assert (status, left(sent)) == (85, ["time"])
+    status, out, err = ended(sent.start(SLURM_JOB_END_TIME=soon))
+    assert (status, left(sent)) == (1, ["time"])
     assert "begins" not in out
+    assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
 
 
 def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:

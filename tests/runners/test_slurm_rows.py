@@ -1,8 +1,8 @@
 """Rows of worker tasks: each is somebody's, none is forgotten, and files are not looked at for nothing."""
 
+import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from looks import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
 from toy_campaign import run_quietly, toy_grid
 
 from runners.claims import Claim, claim
@@ -20,53 +21,11 @@ from runners.slurm.outlook import Look, Outlook
 from runners.slurm.pace import Pace
 from runners.slurm.place import Deadline, here, seconds_left
 from runners.slurm.rows import NodeRows, Share
+from runners.slurm.seen import Seen as Known
 from runners.slurm.workers import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
 from runners.worker import Job, Outcome
 from store.files import write_json
 from store.layout import Layout
-
-SUBMISSION = "20260101T000000-000000"
-FREE, DONE, HELD, ALIVE = Look("free"), Look("done"), Look("held"), Look("held", sure=True)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Seen:
-    """An outlook that is told what there is to see, and counts how often it was asked."""
-
-    def __init__(self, looks: dict[int, Look] | None = None) -> None:
-        self.looks = looks or {}
-        self.asked: list[int] = []
-
-    def key(self, row: int) -> str:
-        return f"{row:032x}"
-
-    def begun(self, row: int) -> bool:
-        return row in self.looks
-
-    def look(self, row: int) -> Look:
-        self.asked.append(row)
-        return self.looks.get(row, FREE)
-
-
-def rows_of(
-    seen: Seen, share: Share, clock: Clock | None = None, willing: Callable[[], bool] = lambda: True
-) -> NodeRows:
-    return NodeRows(seen, share, willing, clock or Clock())  # type: ignore[arg-type]
-
-
-def drained(rows: NodeRows) -> list[int]:
-    found = []
-    while (row := rows.take()) is not None:
-        found.append(row)
-        rows.came_back(Outcome(row, "ok", 1))
-    return found
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 9))
@@ -272,10 +231,14 @@ def test_a_task_knows_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("end", "left"),
-    [(None, 3600), ("1500", 500), ("4640", 3600), ("999999", 3600), ("10", 3600), ("unlimited", 3600)],
+    [(None, 3599), ("1500", 500), ("4600", 3600), ("4640", 3599), ("999999", 3599), ("10", 3599), ("unlimited", 3599)],
 )
-def test_an_end_that_contradicts_the_time_limit_is_not_believed(end: str | None, left: float) -> None:
+def test_an_end_that_contradicts_the_time_limit_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, end: str | None, left: float
+) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
+    monkeypatch.setattr("runners.slurm.place.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK"))
+    monkeypatch.setattr(time, "clock_gettime", lambda _: 101.0)
     assert seconds_left(3600, environ, now=1000.0) == left
 
 
@@ -313,6 +276,38 @@ def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Pat
     assert purse.empty()
 
 
+def test_a_budget_is_looked_at_every_minute_however_many_lives_there_were(tmp_path: Path) -> None:
+    layout, clock = Layout(tmp_path), Clock()
+    for worker in range(20):
+        for life in range(20):
+            # the second life was killed, and nobody wrote its end
+            left = None if life in (1, 19) else "time"
+            write_worker(layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0))
+    purse = Purse(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
+    assert not purse.empty()
+    for worker in range(20):
+        for life in range(19):
+            worker_path(layout, replace(RECORD, worker=worker, restarts=life)).write_text("never read again")
+        write_worker(layout, replace(RECORD, worker=worker, restarts=19, seconds=36.0 + 60))
+    clock.now += 61
+    assert purse.empty()
+
+
+def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path) -> None:
+    layout, clock = Layout(tmp_path), Clock()
+    workers = 1000  # are read every 200 s
+    for worker in range(workers):
+        write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0, gpus=1))
+    purse = Purse(layout, SUBMISSION, 1020.0, "gpuh", clock)
+    assert not purse.empty()
+    for worker in range(workers):
+        write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0 + 73.0, gpus=1))
+    clock.now += 61
+    assert not purse.empty()
+    clock.now += 12
+    assert purse.empty()  # 1000 workers have used 20 h after 72 s
+
+
 def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None:
     layout, clock = Layout(tmp_path), Clock()
     found = Cancellations(layout, SUBMISSION, clock)
@@ -331,5 +326,6 @@ def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None
 
 
 def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:
-    rows = NodeRows(Seen(), Share((0, 1), 0, 1), lambda: True)  # type: ignore[arg-type]
+    known = Known(Layout("/nowhere"), SUBMISSION, "0-0", (0, 1))
+    rows = NodeRows(Seen(), Share((0, 1), 0, 1), lambda: True, known)  # type: ignore[arg-type]
     assert rows._clock is time.monotonic

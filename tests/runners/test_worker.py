@@ -17,7 +17,7 @@ from runners.checkpoint import checkpointed_step
 from runners.failure import failure_of
 from runners.manifest import submission_id, trial_lines, write_submission
 from runners.surroundings import Diverged, Finished, Surroundings
-from runners.worker import Entry, Job, Worker, resolve
+from runners.worker import Entry, Job, Outcome, Worker, resolve
 from store.ingest import ingest
 from store.layout import Layout
 from store.shards import verify_shard
@@ -255,7 +255,7 @@ def test_a_worker_whose_trial_was_taken_over_leaves_it_to_the_other(tmp_path: Pa
     worker = worker_for(tmp_path, lines)
     listener = worker._listener
     listener.stepped = lambda *_: write_start(Layout(tmp_path), key, 2, host="elsewhere")  # type: ignore[method-assign]
-    assert worker.run(0) == (0, "held", 1, None)
+    assert worker.run(0) == Outcome(0, "held", 1)
     assert end_of(tmp_path, key)["message"] == "another worker took this trial over"
     assert trial_state(Layout(tmp_path), key).status == "running"
 

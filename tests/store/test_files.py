@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,16 @@ from typing import Any
 import pytest
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import PAUSES_S, is_temporary, make_directory, read_json, temporary_name, write_atomic, write_json
+from store.files import (
+    PAUSES_S,
+    be_patient,
+    is_temporary,
+    make_directory,
+    read_json,
+    temporary_name,
+    write_atomic,
+    write_json,
+)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -98,6 +108,38 @@ def test_a_handle_that_stays_stale_is_an_environment_problem_in_one_sentence(
     monkeypatch.undo()
     assert read_json(path) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_process_that_is_patient_waits_for_a_file_system_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    told: list[str] = []
+    over = [False]
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    be_patient(100.0, told.append, lambda: over[0])
+    try:
+        monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.ESTALE, 20))
+        write_atomic(tmp_path / "f", b"new")
+        waits = len(pauses)
+        assert waits == 20
+        assert [text.split(" (")[0].split(" after")[0] for text in told] == [
+            "the file system is away",
+            "the file system is back",
+        ]
+        faulty = Failing(os.fsync, errno.ESTALE, 10**6)
+        monkeypatch.setattr(os, "fsync", faulty)
+        with pytest.raises(EnvironmentProblem, match="Stale file handle"):
+            write_atomic(tmp_path / "f", b"newer")
+        assert 100.0 <= sum(pauses[waits:]) <= 110.0
+        over[0] = True
+        waits = len(pauses)
+        with pytest.raises(EnvironmentProblem, match="Stale file handle"):
+            write_atomic(tmp_path / "f", b"newer")
+        assert pauses[waits:] == list(PAUSES_S)
+    finally:
+        be_patient(0.0, lambda _: None)
+    monkeypatch.undo()
+    assert (tmp_path / "f").read_bytes() == b"new"
 
 
 def test_a_full_disk_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:

@@ -1,0 +1,57 @@
+"""Rows of a worker task with everything around them played: what there is to see, the time, who is willing."""
+
+from collections.abc import Callable
+
+from runners.slurm.outlook import Look
+from runners.slurm.rows import NodeRows, Share
+from runners.slurm.seen import Seen as Known
+from runners.worker import Outcome
+from store.layout import Layout
+
+SUBMISSION = "20260101T000000-000000"
+FREE, DONE, HELD, ALIVE = Look("free"), Look("done", final=True), Look("held"), Look("held", sure=True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Seen:
+    """An outlook that is told what there is to see, and counts how often it was asked."""
+
+    def __init__(self, looks: dict[int, Look] | None = None) -> None:
+        self.looks = looks or {}
+        self.asked: list[int] = []
+
+    def key(self, row: int) -> str:
+        return f"{row:032x}"
+
+    def begun(self, row: int) -> bool:
+        return row in self.looks
+
+    def look(self, row: int) -> Look:
+        self.asked.append(row)
+        return self.looks.get(row, FREE)
+
+
+def rows_of(
+    seen: Seen,
+    share: Share,
+    clock: Clock | None = None,
+    willing: Callable[[], bool] = lambda: True,
+    known: Known | None = None,
+) -> NodeRows:
+    known = known or Known(Layout("/nowhere"), SUBMISSION, "0-0", share.rows)
+    return NodeRows(seen, share, willing, known, clock or Clock())  # type: ignore[arg-type]
+
+
+def drained(rows: NodeRows) -> list[int]:
+    found = []
+    while (row := rows.take()) is not None:
+        found.append(row)
+        rows.came_back(Outcome(row, "ok", 1))
+    return found

@@ -1,0 +1,105 @@
+"""Whether a node or the trials are at fault, from what all workers of a submission have met."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners.failure import Failure, breaks_process
+from runners.slurm.doubts import MOST_FAILURES, Doubts, only_node
+from runners.slurm.workers import WorkerRecord
+from runners.worker import Outcome
+
+MINE = WorkerRecord("20260101T000000-000000", 0, 0, 1, "7_0", "n0", "n0", 5, 1.0, 2.0, 3.0, gpus=1, slots=1)
+OTHER = replace(MINE, worker=1, node="n1")
+
+
+def failed(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
+    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))  # type: ignore[arg-type]
+
+
+def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool = False) -> str | None:
+    doubts = Doubts(MINE, lambda: records, lambda: alone)
+    said = [doubts.came_back(outcome) for outcome in outcomes]
+    return next((each for each in said if each is not None), None)
+
+
+FAILING = [failed(row) for row in range(MOST_FAILURES)]
+
+
+@pytest.mark.parametrize(
+    ("records", "refuses"),
+    [
+        ([], True),
+        ([MINE, OTHER], True),
+        ([replace(OTHER, failures=("g",))], True),
+        ([replace(OTHER, failures=("f",))], False),
+        ([replace(OTHER, ok=5)], True),
+        ([replace(OTHER, ok=5, failures=("f",))], False),
+        ([replace(OTHER, ok=5), replace(OTHER, restarts=2, failures=("f",))], False),  # lives of one worker
+        ([replace(OTHER, ok=5), replace(OTHER, worker=2, node="n2", failures=("f",))], True),  # n2 is as bad as this
+        ([replace(MINE, worker=4, failures=("f",))], True),  # on this very node
+        ([replace(MINE, worker=4, ok=9)], True),  # another device of this node is well
+        ([replace(MINE, worker=4, ok=9, failures=("f",))], False),
+        ([replace(MINE, restarts=0, ok=9)], False),  # it has trained well here
+    ],
+)
+def test_failures_are_the_trials_own_where_those_who_train_well_have_met_them(
+    records: list[WorkerRecord], refuses: bool
+) -> None:
+    assert (verdict(records, FAILING) is not None) == refuses
+
+
+def test_a_node_is_trusted_once_it_has_trained_a_trial() -> None:
+    assert verdict([], [Outcome(9, "ok", 1), *FAILING]) is None
+    assert verdict([], FAILING[:-1]) is None
+    assert verdict([], [failed(row, reason="diverged") for row in range(9)]) is None
+    assert verdict([], [failed(row, reason="out_of_memory") for row in range(9)]) is None
+    assert verdict([], [failed(row, reason="killed") for row in range(9)]) is not None
+    assert verdict([], [Outcome(row, "was_failed") for row in range(9)]) is None
+
+
+def test_a_failure_of_its_own_counts_beside_those_that_others_have_met() -> None:
+    records = [replace(OTHER, ok=1, failures=("f",))]
+    assert verdict(records, [*FAILING, *(failed(row, "mine") for row in range(MOST_FAILURES - 1))]) is None
+    assert verdict(records, [*FAILING, *(failed(row, "mine") for row in range(MOST_FAILURES))]) is not None
+
+
+def test_the_only_node_goes_on_where_nothing_can_be_compared() -> None:
+    assert verdict([MINE], FAILING, alone=True) is None
+    assert verdict([replace(MINE, worker=4, ok=9)], FAILING, alone=True) is not None
+
+
+@pytest.mark.parametrize(("nodes", "alone"), [("n1\nn1\n", True), ("n1\nn2\n", False), ("", False)])
+def test_the_scheduler_says_how_many_nodes_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: str, alone: bool
+) -> None:
+    program = tmp_path / "sinfo"
+    program.write_text("#!/bin/sh\nprintf '%s' \"" + nodes + '"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert only_node({"SLURM_JOB_PARTITION": "debug"}) == alone
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert not only_node({})
+
+
+@pytest.mark.parametrize(
+    ("error", "breaks"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"), True),
+        (RuntimeError("Triton Error [CUDA]: unspecified launch failure"), True),
+        (type("AcceleratorError", (RuntimeError,), {})("unspecified"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+        (RuntimeError("CUDA error: out of memory"), False),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("CUDA error: this is a text"), False),
+    ],
+)
+def test_an_error_of_cuda_spends_the_process_and_want_of_memory_does_not(error: Exception, breaks: bool) -> None:
+    assert breaks_process(error) == breaks
+    wrapped = ValueError("while training")
+    wrapped.__cause__ = error
+    assert breaks_process(wrapped) == breaks

@@ -1,0 +1,211 @@
+"""Nodes that are not as they should be cost a submission neither its trials nor its neighbours' work."""
+
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_node import Sent, ended, send
+from toy_campaign import run_quietly, toy_grid
+from toy_training import ENTRY
+
+from grid import Grid, over
+from grid.errors import EnvironmentProblem
+from runners.machines import Inline, Local
+from runners.slurm.signals import Heard
+from runners.worker import Entry
+from store.layout import Layout
+from store.status import TrialState, trial_state
+
+
+def entry_of(name: str) -> Entry:
+    return replace(ENTRY, train=f"toy_faults:{name}")
+
+
+WARM = ("torch", *ENTRY.preload)
+
+
+def states(layout: Layout) -> list[TrialState]:
+    return [trial_state(layout, key) for key in layout.trial_keys()]
+
+
+def ends(layout: Layout, status: str) -> list[dict[str, Any]]:
+    found = [attempt.end for state in states(layout) for attempt in state.attempts]
+    return [end for end in found if end is not None and end["status"] == status]
+
+
+def begun(sent: Sent, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while sum(state.live is not None for state in states(sent.layout)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=range(4)), workers=2, entry=entry_of("lacking"))
+    status, _, err = ended(sent.start(0, LACKING="yes"))
+    assert (status, err) == (87, "cannot read /data/text: No such file or directory\n")
+    (record,) = sent.records()
+    assert (record.left, record.says, record.failed) == ("refused", err.strip(), 0)
+    assert [end["message"] for end in ends(sent.layout, "stopped")] == [record.says]
+    assert ended(sent.start(1))[0] == 0
+    assert [state.status for state in states(sent.layout)] == ["ok"] * 8
+
+
+@pytest.mark.parametrize("machine", [Inline(), Local(2)], ids=["inline", "local"])
+def test_a_run_here_that_lacks_something_ends_with_a_sentence_and_fails_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Any
+) -> None:
+    grid = toy_grid(seeds=[0])
+    with monkeypatch.context() as patch:
+        patch.setenv("LACKING", "yes")
+        with pytest.raises(EnvironmentProblem, match="cannot read /data/text"):
+            run_quietly(tmp_path, grid, machine, entry=entry_of("lacking"))
+    assert {state.status for state in states(Layout(tmp_path))} == {"pending"}
+    assert run_quietly(tmp_path, grid, machine, entry=entry_of("lacking")).ok == 2
+
+
+def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=range(10)), workers=2, entry=entry_of("broken"))
+    status, _, err = ended(sent.start(0, BROKEN="yes"))
+    assert status == 87
+    assert "3 trials in a row failed on n0 and none was trained" in err
+    assert "a library is not what it should be" in err
+    assert ended(sent.start(1))[0] == 0
+    assert len(ends(sent.layout, "failed")) == 3
+    assert len(ends(sent.layout, "ok")) == 17
+
+
+def test_trials_that_all_raise_are_all_tried_once_two_nodes_agree(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=range(4), fates=["raises"]))
+    assert ended(sent.start(0, host="n0"))[0] == 87
+    assert len(ends(sent.layout, "failed")) == 3
+    assert ended(sent.start(0, host="n1"))[0] == 86
+    assert len(ends(sent.layout, "failed")) == 8
+
+
+def test_a_node_whose_failures_were_the_last_trials_leaves_nothing_for_others(tmp_path: Path) -> None:
+    sent = send(tmp_path, Grid("three", toy_grid().base, [over("fate", ["raises"])], seeds=range(3)))
+    assert ended(sent.start())[0] == 86
+    assert len(ends(sent.layout, "failed")) == 3
+
+
+def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
+    status, out, _ = ended(sent.start())
+    assert status == 86
+    (record,) = sent.records()
+    assert (record.ok, record.failed) == (18, 2)
+    assert "died" not in out
+    workers = {state.attempts[0].start["worker"]: state.status for state in states(sent.layout)}
+    assert len(workers) in (2, 3)
+
+
+def test_a_run_in_a_process_that_cuda_refuses_ends(tmp_path: Path) -> None:
+    import toy_faults
+
+    try:
+        with pytest.raises(EnvironmentProblem, match="CUDA refuses this process"):
+            run_quietly(tmp_path, toy_grid(seeds=range(4)), Inline(), entry=entry_of("poisoning"))
+    finally:
+        toy_faults._poisoned = False
+    assert len(ends(Layout(tmp_path), "failed")) == 1
+
+
+def test_a_worker_that_was_sent_to_gpus_and_sees_none_refuses(tmp_path: Path) -> None:
+    preload = ("torch", "pretend_cuda", *ENTRY.preload)
+    sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=preload), resources={"gpus": 1})
+    status, _, err = ended(sent.start(CUDA_VISIBLE_DEVICES="0"))
+    assert (status, err) == (87, "1 GPU was asked for and torch sees none on n0\n")
+    assert not states(sent.layout)
+
+
+def test_torch_without_cuda_trains_on_a_gpu_node_and_says_so(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=WARM), resources={"gpus": 1})
+    status, out, _ = ended(sent.start(CUDA_VISIBLE_DEVICES="0"))
+    assert status == 0
+    assert out.count("torch is a build for the CPU") == 1
+
+
+def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=[0], steps=40, step_s=0.05, fate_at=100)
+    entry = replace(entry_of("hanging"), preload=WARM)
+    sent = send(tmp_path, grid, entry=entry, resources={"per_gpu": 2}, slurm={"signal_s": 10})
+    task = sent.start(HANGING="yes")
+    begun(sent, 2)
+    task.send_signal(signal.SIGUSR2)
+    status, _, err = ended(task, seconds=60)
+    assert (status, err) == (85, "")
+    (record,) = sent.records()
+    assert record.left == "time"
+    assert record.says == "1 trials did not save in time; they go on from their last checkpoints"
+    assert len(ends(sent.layout, "stopped")) == 1
+    assert ended(sent.start())[0] == 0
+    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "signal_s", "patient_s"),
+    [("SIGUSR2", 120, 96), ("SIGUSR2", 30, 20), ("SIGUSR2", 4, 2), ("SIGTERM", 120, 20), ("SIGTERM", 600, 20)],
+)
+def test_there_is_time_left_to_tell_the_end(
+    monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float
+) -> None:
+    heard = Heard()
+    assert not heard.overdue(signal_s)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    heard.note(getattr(signal, name), None)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s - 0.1)
+    assert not heard.overdue(signal_s)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s + 0.1)
+    assert heard.overdue(signal_s)
+
+
+def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=[0], steps=2000, step_s=0.02, fate_at=5000)
+    entry = replace(entry_of("unwritable"), preload=WARM)
+    sent = send(tmp_path / "campaign", grid, entry=entry, resources={"per_gpu": 2})
+    status, out, _ = ended(sent.start(MEETING=str(tmp_path / "meeting")))
+    assert status == 1, out
+    (record,) = sent.records()
+    assert (record.left, record.stopped) == ("error", 1)
+    assert "Stale file handle" in str(record.says)
+    (saved,) = ends(sent.layout, "stopped")
+    assert 0 < saved["step"] < 2000
+    assert list(sent.layout.checkpoint(saved["trial"], 1).glob("*.pt"))
+
+
+def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("away"))
+    status, out, _ = ended(sent.start())
+    assert status == 0, out
+    assert "the file system is away ([Errno 116] Stale file handle); waiting for up to 600 s" in out
+    assert "the file system is back after" in out
+    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+
+
+STARTS = """
+import os
+from pathlib import Path
+loads = Path(os.environ["LOADS"])
+found = loads.read_text()
+loads.write_text(found[1:])
+if found[:1] == "x":
+    os._exit(7)
+"""
+
+
+def test_deaths_at_the_start_count_only_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, loads, deaths = tmp_path / "spec.py", tmp_path / "loads", tmp_path / "deaths"
+    spec.write_text(STARTS)
+    loads.write_text("xx.xx.")
+    deaths.write_text("x")
+    monkeypatch.setenv("LOADS", str(loads))
+    grid = toy_grid(seeds=[0], fates=["dies"], deaths=str(deaths))
+    assert run_quietly(tmp_path / "campaign", grid, Local(1), files=(spec,)).ok == 2
+    assert (loads.read_text(), deaths.read_text()) == ("", "")
+    loads.write_text("xxx")
+    with pytest.raises(EnvironmentProblem, match="workers die as they start"):
+        run_quietly(tmp_path / "other", toy_grid(seeds=[0]), Local(1), files=(spec,))

@@ -1,0 +1,161 @@
+"""What workers tell one another of rows that are done: it is true, it spares looks, and nothing depends on it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
+
+from runners.failure import failure_of
+from runners.slurm.outlook import Look
+from runners.slurm.rows import Share
+from runners.slurm.seen import Seen as Known
+from runners.worker import Outcome
+from store.layout import Layout
+
+FAR = float("inf")
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    found = Layout(tmp_path)
+    found.submission(SUBMISSION).mkdir(parents=True)
+    found.submission_record(SUBMISSION).write_text("{}")
+    return found
+
+
+def known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
+    return Known(layout, SUBMISSION, name, rows, clock or Clock())
+
+
+def held(found: Known, rows: tuple[int, int] = (5, 30)) -> set[int]:
+    return {row for row in range(*rows) if row in found}
+
+
+@given(st.lists(st.sets(st.integers(5, 29)), min_size=1, max_size=4))
+def test_who_reads_knows_what_all_have_published_together(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[set[int]]
+) -> None:
+    layout = Layout(tmp_path_factory.mktemp("campaign"))
+    layout.submission(SUBMISSION).mkdir(parents=True)
+    layout.submission_record(SUBMISSION).write_text("{}")
+    for worker, part in enumerate(parts):
+        one = known(layout, f"0-{worker}")
+        for row in part:
+            one.add(row)
+        one.publish()
+    reader = known(layout, "0-9")
+    assert reader.read(FAR)
+    assert held(reader) == set().union(*parts)
+    assert reader.complete == (len(held(reader)) == 25)
+    reader.publish()
+    again = known(layout, "0-9")
+    again.read(FAR)
+    assert held(again) == held(reader)
+    shutil.rmtree(layout.root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "{}",
+        '{"schema": 1, "rows": [5, 30], "done": 3}',
+        '{"schema": 1, "rows": [5, 30], "done": "!"}',
+        '{"schema": 1, "rows": [5, 30], "done": "AAAA"}',
+        '{"schema": 1, "rows": [5, 31], "done": "eJz7////fwAHAAQA"}',
+    ],
+)
+def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout, text: str) -> None:
+    one = known(layout, "0-1")
+    one.add(7)
+    one.publish()
+    folder = layout.submission(SUBMISSION) / "seen"
+    (folder / "0-2.json").write_text(text)
+    shutil.copy(folder / "0-1.json", folder / "1-1.json")  # of another class
+    data = json.loads((folder / "0-1.json").read_text())
+    (folder / "0-3.json").write_text(json.dumps({**data, "schema": 99}))
+    reader = known(layout)
+    assert reader.read(FAR)
+    assert held(reader) == {7}
+
+
+def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
+    clock = Clock()
+    one, reader = known(layout, "0-1", clock=clock), known(layout, "0-2", clock=clock)
+    file = layout.submission(SUBMISSION) / "seen" / "0-1.json"
+    one.add(7)
+    one.keep()
+    assert not file.exists()
+    clock.now += 61
+    one.keep()
+    assert reader.read(FAR)
+    one.add(8)
+    one.publish()
+    assert reader.read(FAR)
+    assert held(reader) == {7}
+    clock.now += 61
+    assert reader.read(FAR)
+    assert held(reader) == {7, 8}
+    before = file.stat().st_mtime_ns, file.stat().st_ino
+    one.publish()
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
+
+
+def test_reading_goes_on_where_its_time_was_up(layout: Layout) -> None:
+    for worker in range(4):
+        one = known(layout, f"0-{worker}")
+        one.add(5 + worker)
+        one.publish()
+    reader = known(layout, "0-9")
+    turns = 1
+    while not reader.read(0.0):
+        turns += 1
+    assert turns == 5
+    assert held(reader) == {5, 6, 7, 8}
+
+
+def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: Layout) -> None:
+    one = known(layout)
+    one.add(7)
+    shutil.rmtree(layout.root)
+    one.publish()
+    assert not layout.root.exists()
+
+
+def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> None:
+    share = Share((0, 10_000), 3, 1000)
+    looks = Seen(dict.fromkeys(range(10_000), DONE))
+    first = rows_of(looks, share, known=known(layout, "0-3", share.rows))
+    assert drained(first) == []
+    assert len(looks.asked) == 10_000
+    told = known(layout, "0-3", share.rows)
+    told.read(FAR)
+    assert not told.complete  # published when its own rows were through
+    for row in range(10_000):
+        told.add(row)
+    told.publish()
+    looks.asked.clear()
+    second = rows_of(looks, Share((0, 10_000), 4, 1000), known=known(layout, "0-4", share.rows))
+    assert drained(second) == []
+    assert (second.left(), second.unfinished, looks.asked) == (0, False, [])
+
+
+def test_what_is_not_final_is_not_told(layout: Layout) -> None:
+    memory = failure_of(MemoryError())
+    looks = Seen({0: DONE, 1: Look("done"), 2: FREE, 3: FREE, 4: FREE, 5: FREE})
+    found = known(layout, rows=(0, 6))
+    rows = rows_of(looks, Share((0, 6), 0, 1), known=found)
+    taken = []
+    while (row := rows.take()) is not None:
+        taken.append(row)
+    assert taken == [2, 3, 4, 5]
+    rows.came_back(Outcome(2, "ok", 1))
+    rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
+    rows.came_back(Outcome(4, "failed", 1, memory))
+    rows.came_back(Outcome(5, "stopped", 1))
+    assert held(found, (0, 6)) == {0, 2, 3}

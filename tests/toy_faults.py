@@ -1,0 +1,86 @@
+"""Toy training on machines that are not as they should be, by the environment of the task.
+
+Worker processes import it by reference, as `toy_faults:<name>`.
+"""
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import toy_training
+from toy_training import Falling, ToyTrial
+
+import runners.campaign
+import store.files
+from grid.errors import EnvironmentProblem
+from runners.surroundings import Finished, Surroundings
+
+_poisoned = False
+
+
+def lacking(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Where the environment says LACKING, what every trial needs is not there."""
+    if os.environ.get("LACKING"):
+        raise EnvironmentProblem("cannot read /data/text: No such file or directory")
+    return toy_training.train(trial, surroundings)
+
+
+def broken(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Where the environment says BROKEN, whatever is tried fails."""
+    if os.environ.get("BROKEN"):
+        raise ValueError("a library is not what it should be")
+    return toy_training.train(trial, surroundings)
+
+
+def poisoning(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Seed 2 triggers an assertion on the device, after which CUDA refuses every call of the process."""
+    global _poisoned
+    _poisoned = _poisoned or trial.seed == 2
+    if _poisoned:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+    return toy_training.train(trial, surroundings)
+
+
+def hanging(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Where the environment says HANGING, a falling operator is busy beyond any limit and hears nothing."""
+    if os.environ.get("HANGING") and isinstance(trial.operator, Falling):
+        while True:
+            time.sleep(1)
+    return toy_training.train(trial, surroundings)
+
+
+def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """A falling operator's end cannot be written, once a rising one has got somewhere (MEETING exists)."""
+    meeting = Path(os.environ["MEETING"])
+    if not isinstance(trial.operator, Falling):
+        meeting.touch()
+        return toy_training.train(trial, surroundings)
+    while not meeting.exists():
+        time.sleep(0.01)
+
+    def refuse(*_: Any) -> None:
+        raise EnvironmentProblem("cannot write: Stale file handle")
+
+    runners.campaign.write_json = refuse  # type: ignore[assignment]
+    return toy_training.train(trial, surroundings)
+
+
+def away(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """The file system is away for longer than five tries."""
+    store.files.PAUSES_S = (0.01,) * len(store.files.PAUSES_S)
+    plain, left = os.fsync, [2 * len(store.files.PAUSES_S)]
+
+    def fsync(descriptor: int) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.ESTALE, "Stale file handle")
+        plain(descriptor)
+
+    os.fsync = fsync  # type: ignore[assignment]
+    try:
+        return toy_training.train(trial, surroundings)
+    finally:
+        surroundings.flush()  # type: ignore[attr-defined]
+        os.fsync = plain
