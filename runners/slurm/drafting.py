@@ -11,6 +11,7 @@ from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.budget import Budget
 from runners.cells import walk
+from runners.environment import torch_without_cuda
 from runners.manifest import KeptLines, submission_id
 from runners.room import require_room
 from runners.scheduler_news import Scheduler
@@ -144,6 +145,10 @@ class Drafter:
         classes, at_once = self._classes(groups, sizes)
         if self.asked.max_parallel is not None and len(at_once) > self.asked.max_parallel:
             notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
+        if any(group.resources.gpus for group in groups) and torch_without_cuda():
+            notes.append(
+                "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
+            )
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))

@@ -227,6 +227,15 @@ def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) ->
     assert any("no trial is like Needs(where={'steps': 99})" in note for note in queued.draft.notes)
 
 
+@pytest.mark.parametrize(("version", "gpus", "said"), [("2.13.0+cpu", 1, 1), ("2.13.0", 1, 0), ("2.13.0+cpu", 0, 0)])
+def test_torch_that_cannot_use_the_gpus_is_told(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, version: str, gpus: int, said: int
+) -> None:
+    monkeypatch.setattr("runners.environment.version", lambda _: version)
+    draft = drafter(tmp_path / "campaign", CPU.changed(partition="gpu", gpus=gpus)).draft()
+    assert sum("torch is a build for the CPU here" in note for note in draft.notes) == said
+
+
 def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:
     slurm.says("test", "allocation failure: Requested reservation is invalid")
     with pytest.raises(SpecError, match="the reservation does not exist"):
