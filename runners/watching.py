@@ -73,8 +73,11 @@ class View(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether every trial has ended."""
-        return sum(self.states.values()) == self.states["done"] + self.states["failed"]
+        """Whether every trial has ended and no worker waits or runs that might train one again."""
+        ended = sum(self.states.values()) == self.states["done"] + self.states["failed"]
+        return ended and not any(
+            worker.standing in ("pending", "running") for crew in self.crews for worker in crew.workers
+        )
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -94,7 +97,9 @@ class View(NamedTuple):
 
 
 def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
-    """One view after another, `every_s` apart, until every trial has ended; nothing but the store is written.
+    """One view after another, `every_s` apart, until every trial has ended and every worker left.
+
+    Nothing but the store is written.
 
     Where looking itself takes long, as in a campaign of many thousand trials, looks are further apart.
 

@@ -3,16 +3,17 @@
 | state   | means                                                                       |
 |---------|-----------------------------------------------------------------------------|
 | done    | it has a result                                                             |
-| failed  | its last attempt failed                                                     |
+| failed  | its last attempt failed, and nobody will try again                          |
 | running | its attempt is alive                                                        |
-| queued  | it is not being trained, and a worker that waits or runs will take it       |
+| queued  | it is not being trained, and a worker that waits or runs will take it,      |
+|         | also where it has failed before                                             |
 | lost    | it was begun, its process or node is gone, and nobody will take it          |
 | pending | nobody has begun it, or whoever did gave it back, and nobody will take it   |
 | unknown | whoever has it, or would take it, is on a cluster that does not answer      |
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
@@ -86,12 +87,15 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     rows = store.sql(_TRIALS).rows()
     open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
     runs = tuple(runs_here(layout))
-    takers = _Takers(store, crews, [run.submission for run in runs], open_states)
+    takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
     for key, status, _ in rows:
         state = open_states.get(key)
         now = state.status if state else status
-        found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
+        if now == "failed" and takers.try_again(key):
+            found[key] = Whereabout("queued")
+        else:
+            found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
     return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time(), runs)
 
@@ -107,21 +111,24 @@ def _open(status: str) -> bool:
 
 @final
 class _Takers:
-    """Who will take the trials that have not ended."""
+    """Who will take the trials that have not ended, or have failed."""
 
     def __init__(
-        self, store: "Store", crews: Sequence[Crew], runs: Sequence[str], states: dict[str, TrialState]
+        self, store: "Store", crews: Sequence[Crew], runs: Sequence[Submission], states: dict[str, TrialState]
     ) -> None:
         self._store = store
         self._layout = store.layout
         self._crews = {crew.record.submission: crew for crew in crews}
         self._queued: set[str] = set()
+        self._again: dict[str, set[str]] = {}
         self._unknown: dict[str, float] = {}
         for crew in crews:
             self._enlist(crew)
         local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
-        for submission in (local | set(runs)) - set(self._crews):
+        for submission in (local | {run.submission for run in runs}) - set(self._crews):
             self._queued.update(self._members(submission))
+        for run in runs:
+            self._retried(run, self._members(run.submission))
 
     def _enlist(self, crew: Crew) -> None:
         """Note the trials that a crew will take, or may."""
@@ -133,8 +140,21 @@ class _Takers:
             members = set(self._rows(crew, found.rows)) - crew.cancelled.trials
             if standings[found.name] == "live":
                 self._queued |= members
+                self._retried(crew.record, members)
             elif standings[found.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
+
+    def _retried(self, record: Submission, members: Iterable[str]) -> None:
+        """Note the trials that a submission takes although they have failed."""
+        if record.job.get("retry"):
+            for key in members:
+                self._again.setdefault(key, set()).add(record.submission)
+
+    def try_again(self, key: str) -> bool:
+        """Whether a trial that has failed will be trained again: by a submission in which it has not failed yet."""
+        submissions = self._again.get(key, set())
+        ended = trial_state(self._layout, key).ended if submissions else None
+        return ended is not None and bool(submissions - {ended.start.get("submission")})
 
     def _rows(self, crew: Crew, rows: tuple[int, int]) -> Iterator[str]:
         if len(crew.record.classes) == 1:

@@ -80,6 +80,31 @@ def test_every_state_there_is(campaign: Campaign) -> None:
     assert set(seen) | {"queued", "lost"} == set(STATES)
 
 
+def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take_it(campaign: Campaign) -> None:
+    for seed in range(3):
+        key = began(campaign, seed, submission=FIRST)
+        write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
+    record = submit(campaign, SSA[:3], job={"retry": True}, submission=SECOND)
+    assert states(campaign, Scripted({"7_0": WAITS})) == ["queued"] * 3 + ["pending"] * 3
+    key = began(campaign, 0, submission=SECOND, attempt=2)
+    write_end(campaign.layout, key, 2, status="failed", reason="error", message="m")
+    off = [campaign.line("SSA", 1)["trial"]]
+    write_json(cancelled_path(campaign.layout, SECOND), {"schema": 1, "all": False, "trials": off})
+    assert states(campaign, Scripted({"7_0": RUNS}))[:3] == ["failed", "failed", "queued"]
+    assert states(campaign, Scripted({}))[:3] == ["failed"] * 3
+    write_submission_record(campaign.layout, replace(record, job={"retry": False}))
+    assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
+
+
+def test_a_run_on_this_machine_that_tries_again_has_queued_what_failed(campaign: Campaign) -> None:
+    key = began(campaign, 0, submission=SECOND)
+    write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
+    record = on_this_host(campaign)
+    assert states(campaign, Scripted())[:2] == ["failed", "queued"]
+    write_submission_record(campaign.layout, replace(record, job={"retry": True}))
+    assert states(campaign, Scripted())[:2] == ["queued"] * 2
+
+
 def test_what_is_unknown_has_an_age(campaign: Campaign) -> None:
     submit(campaign, SSA[:2], written=time.time() - 7200)
     begun = began(campaign, 0, quiet_s=300)

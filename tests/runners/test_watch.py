@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crewed import RUNS, WAITS, Scripted, submit, write_record
+from crewed import HELD, RUNS, WAITS, Scripted, submit, write_record
 from rich.console import Console
 from synthetic import Campaign, write_campaign, write_end, write_start
 
@@ -39,6 +39,30 @@ def test_a_view_counts_every_trial_once(campaign: Campaign) -> None:
     assert {state: n for state, n in found.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
     assert sum(sum(counts.values()) for _, _, counts in found.cells) == 8
     assert not found.over
+
+
+def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
+    """What has failed is tried again by workers that wait, and nobody is at work before they start."""
+    submit(campaign, SSA)
+    for seed in range(4):
+        end(campaign, seed, status="failed", reason="error", message="m")
+    for tasks in ({"7_0": WAITS}, {"7_1": RUNS}):
+        assert not look(campaign.root, Scripted(tasks)).over
+    assert look(campaign.root, Scripted({})).over
+    assert look(campaign.root, Scripted({"7_0": HELD})).over
+    assert look(campaign.root, Scripted()).over
+
+
+def test_workers_that_left_for_good_are_not_waited_for(campaign: Campaign) -> None:
+    """The queue is asked once a minute, and a worker that has nothing left writes so at once."""
+    submit(campaign, SSA)
+    for seed in range(4):
+        end(campaign, seed)
+    asked = Scripted({"7_0": RUNS, "7_1": RUNS})
+    write_record(campaign.layout, 0, left="done")
+    assert not look(campaign.root, asked).over
+    write_record(campaign.layout, 1, left="cancelled")
+    assert look(campaign.root, asked).over
 
 
 def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign) -> None:
