@@ -254,7 +254,7 @@ class _Draft:
             number=place.number,
             standing=standing,
             job=place.job or (record.job if record else None),
-            node=(news.node if news else None) or (record.node if record else None),
+            node=None if standing in ("pending", "held") else (news and news.node) or (record and record.node),
             words=words,
             says=record.says if record else None,
             restarts=record.restarts if record else 0,

@@ -24,6 +24,11 @@ def write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 trial`, `2 trials`, `2 classes`."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None:
     """`{"schema": "ablate/<command>/1", "data": ..., "warnings": [...]}`; NaN and infinity become null."""
     envelope = {"schema": f"ablate/{command}/{SCHEMA}", "data": _plain(data), "warnings": list(warnings)}

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runners.crews import AT_WORK, Crew, Worker, age
-from runners.output import say, write, write_table
+from runners.crews import AT_WORK, Crew, age
+from runners.output import counted, say, write, write_table
 from runners.tally import duration
 from runners.whereabouts import AtWork, State, Whereabouts
 
@@ -29,6 +29,7 @@ OF_STATE: dict[str, State] = {
 _ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")
 _YOUNG_S = 60.0
 _MOST_ROWS = 20
+_MOST_REASONS = 3
 
 
 class Status(NamedTuple):
@@ -96,12 +97,12 @@ def write_status(found: Status) -> None:
     """A table per grid, who is at work, then failures by kind; warnings on stderr."""
     for name, frame in found.grids.items():
         columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
-        write(f"{name}: {frame['ok'].sum()} of {frame['planned'].sum()} trials done")
+        write(f"{name}: {frame['ok'].sum()} of {counted(int(frame['planned'].sum()), 'trial')} done")
         write_table(columns, frame.select(columns).rows())
     _write_running(found.where.at_work)
     for line in crew_lines(found.where.crews):
         write(line)
-    _write_workers([worker for crew in found.where.crews for worker in crew.workers])
+    _write_workers(found.where)
     for line in loose_ends(found.where):
         write(line)
     for row in found.failures.rows(named=True):
@@ -152,9 +153,11 @@ def used(crew: Crew) -> str:
     return f"{crew.hours:.2f} {limit}{unit} used"
 
 
-def _write_workers(workers: Sequence[Worker]) -> None:
-    """Those that wait, work, or went without a word; the others are history."""
-    shown = [worker for worker in workers if worker.standing != "ended"]
+def _write_workers(where: Whereabouts) -> None:
+    """Those that wait or work, and those that went without a word and with them a trial; the others are history."""
+    workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
+    jobs = {found.job for found in where.trials.values() if found.state == "lost"} - {None}
+    shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
     rows = [
         (
             f"{worker.resources}-{worker.number}",
@@ -171,6 +174,11 @@ def _write_workers(workers: Sequence[Worker]) -> None:
     if rows:
         write_table(("worker", "job", "is", "on", "time left", "trials", "because", "seen"), rows)
         _say_more(len(shown), "workers")
+    ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
+    if ends:
+        reasons = "; ".join(f"{n} x {words}" for words, n in ends.most_common(_MOST_REASONS))
+        others = "; ..." if len(ends) > _MOST_REASONS else ""
+        write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({reasons}{others})")
 
 
 def _say_more(count: int, what: str) -> None:
@@ -181,10 +189,12 @@ def _say_more(count: int, what: str) -> None:
 def loose_ends(where: Whereabouts) -> list[str]:
     """A sentence for trials that are lost, and for those of which nobody knows."""
     lines = []
-    for state, advice in (("lost", "`ablate retry --lost` queues them again"), ("unknown", None)):
+    for state in ("lost", "unknown"):
         found = [each for each in where.trials.values() if each.state == state]
         if found:
             seen = [each.since for each in found if each.since is not None]
             last = f", last seen {age(max(seen))} ago" if seen else ""
-            lines.append(f"{state}: {len(found)} trials{last}{f'; {advice}' if advice else ''}")
+            them = "it" if len(found) == 1 else "them"
+            advice = f"; `ablate retry --lost` queues {them} again" if state == "lost" else ""
+            lines.append(f"{state}: {counted(len(found), 'trial')}{last}{advice}")
     return lines

@@ -59,6 +59,8 @@ class Whereabout(NamedTuple):
     state: State
     since: float | None = None
     """Of those unknown or lost: the last sign of it, in seconds since the epoch."""
+    job: str | None = None
+    """Of those lost: the job that had it last, if one had."""
 
 
 @final
@@ -181,9 +183,10 @@ class _Takers:
             return Whereabout("unknown", self._sign(key, last) or self._unknown[key])
         if last is None:
             return Whereabout("pending")
-        if last.end is None:
-            return Whereabout("lost", self._sign(key, last))
-        return Whereabout("lost", last.end.get("ended")) if self._dropped(key, last) else Whereabout("pending")
+        if last.end is not None and not self._dropped(key, last):
+            return Whereabout("pending")
+        since = self._sign(key, last) if last.end is None else last.end.get("ended")
+        return Whereabout("lost", since, (last.start.get("place") or {}).get("job"))
 
     def _dropped(self, key: str, last: AttemptState) -> bool:
         """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""

@@ -322,6 +322,34 @@ def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campa
         assert states(campaign, Scripted()) == ["pending"] * 6
 
 
+def test_who_waits_is_on_no_node_whatever_its_last_life_was_on(campaign: Campaign) -> None:
+    submit(campaign, SSA, classes=[(6, [Array(0, 4, 7)])])
+    for number in range(4):
+        write_record(campaign.layout, number)
+    (crew,) = look(campaign, Scripted({"7_0": WAITS, "7_1": HELD, "7_2": RUNS})).crews
+    assert [worker.node for worker in crew.workers] == [None, None, "n0", "n3"]
+
+
+def test_workers_that_are_gone_are_listed_only_where_a_trial_was_lost_with_them(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA[:4], classes=[(4, [Array(0, 3, 7)])])
+    began(campaign, 0, quiet_s=3000)
+    began(campaign, 1, quiet_s=3000, place={"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "n1"})
+    submit(campaign, SSA[1:4], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
+    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    scheduler = Scripted({"8_0": WAITS}, {f"7_{task}": died for task in range(3)})
+    with Store.open(campaign.root) as store:
+        found = read_status(store, whereabouts(store, scheduler), ["quickstart"], None)
+    write_status(found)
+    said = capsys.readouterr().out
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("c0-")] == ["8_0", "7_0"]
+    assert "gone: 2 workers that lost no trial (2 x NODE_FAIL, exit 0:0)" in said
+    assert "lost: 1 trial, last seen 50 min" in said
+    assert "`ablate retry --lost` queues it again" in said
+    assert len(found.data()["workers"]) == 4
+
+
 def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA[:5])
     began(campaign, 0)
