@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from runners.crews import AT_WORK, Crew
+from runners.output import counted
 from runners.slurm.cancelled import cancelled_path, read_cancelled
 from runners.whereabouts import Whereabouts
 from store.files import write_json
@@ -58,7 +59,11 @@ class Cancelling:
         left = {key for key in members - before - chosen if self._where.trials[key].state not in ("done", "failed")}
         if left:
             self._write(submission, everything=False, trials=before | chosen)
-            self.done.append(f"{len(chosen)} trials of submission {submission} are called off; {len(left)} go on")
+            verbs = "is" if len(chosen) == 1 else "are", "goes" if len(left) == 1 else "go"
+            self.done.append(
+                f"{counted(len(chosen), 'trial')} of submission {submission} {verbs[0]} called off; {len(left)} "
+                f"{verbs[1]} on"
+            )
         else:
             self._whole(crew)
 
@@ -75,12 +80,15 @@ class Cancelling:
         self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
         jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
         problem = self._cancel(jobs) if jobs else None
-        workers = f"{len(crew.jobs)} workers"
+        workers = counted(len(crew.jobs), "worker")
+        leave = "leaves as it looks" if len(crew.jobs) == 1 else "leave as they look"
         if problem is None:
-            self.done.append(f"submission {submission} is called off: {workers} leave, running trials save their state")
+            self.done.append(
+                f"submission {submission} is called off: {workers} {leave.split()[0]}, running trials save their state"
+            )
         else:
             self.problems.append(
-                f"submission {submission} is called off, and its {workers} leave as they look at its files; the queue "
+                f"submission {submission} is called off, and its {workers} {leave} at its files; the queue "
                 f"could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from runners.estimate import Estimate, Interval
+from runners.output import counted
 from runners.plan import OperatorPlan, Plan
 from runners.resolution import Resolution
 from runners.tally import duration
@@ -16,22 +17,24 @@ SHOWN_TRIALS = 3
 def plan_lines(plan: Plan) -> Iterator[str]:
     """The plan as a page of text."""
     for grid in plan.grids:
-        yield f"grid {grid.name}: {grid.cells} cells, {grid.trials} trials"
+        yield f"grid {grid.name}: {counted(grid.cells, 'cell')}, {counted(grid.trials, 'trial')}"
         for rule in grid.pruned:
-            yield f"  left out {rule.cells} cells: {rule.reason}"
+            yield f"  left out {counted(rule.cells, 'cell')}: {rule.reason}"
         operators = [each for each in plan.operators if each.grid == grid.name]
         widest = max((len(each.operator) for each in operators), default=0)
         for each in operators:
-            yield f"  {each.operator:<{widest}}  {each.trials:>6} trials{_parameters(each)}"
+            trials = "trial " if each.trials == 1 else "trials"
+            yield f"  {each.operator:<{widest}}  {each.trials:>6} {trials}{_parameters(each)}"
         yield from (f"  {resolution_line(each)}" for each in plan.resolutions if each.grid == grid.name)
     yield f"campaign {plan.root}"
     counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
     if plan.other_code:
-        yield f"  {plan.other_code} finished trials ran other code; `ablate run SPEC --again` trains those again"
+        trials = counted(plan.other_code, "finished trial")
+        yield f"  {trials} ran other code; `ablate run SPEC --again` trains those again"
     if plan.failed:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
-    yield f"  to do: {plan.to_do} trials, {time_line(plan.estimate)}"
+    yield f"  to do: {counted(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
         yield f"  could not be timed: {problem}"
     for trial in plan.trials[:SHOWN_TRIALS]:
@@ -67,9 +70,9 @@ def time_line(found: Estimate) -> str:
         return found.basis
     figures = _figures(found.hours)
     hours = f"{figures[0]} {found.unit} (80 %: {figures[1]} to {figures[2]})"
-    many = f"{found.workers} worker{'s' * (found.workers > 1)}"
+    many = f"{counted(found.workers, 'worker')}"
     if found.at_once != found.workers:
-        many += f" with {found.at_once} trials at once"
+        many += f" with {counted(found.at_once, 'trial')} at once"
     wall = f"{duration(found.wall_s.median)} (80 %: {duration(found.wall_s.low)} to {duration(found.wall_s.high)})"
     return f"{hours}, {wall} on {many}, {found.basis}"
 

@@ -16,6 +16,7 @@ from runners.landing import Landing
 from runners.leases import Leases
 from runners.machines import Inline, Local, Machine, Queue
 from runners.manifest import submission_id, write_submission
+from runners.output import counted
 from runners.progress import Progress
 from runners.room import require_room
 from runners.submission import record_end, record_run
@@ -171,7 +172,7 @@ class _Run:
     def _wait_for_others(self) -> list[int]:
         """Rows that another run had and gave up; returns when there are some, or none is left with another run."""
         if self._held and not self.stop_requested():
-            self.note(f"waiting for {len(self._held)} trials that another run is working on")
+            self.note(f"waiting for {counted(len(self._held), 'trial')} that another run is working on")
         while self._held and not self.stop_requested():
             free = list(self._given_up())
             if free:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.commands.options import Cluster
-from runners.output import say, write
+from runners.output import counted, say, write
 from runners.repeat import Repeat
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
         yield "nothing is left to queue"
         return
     yield (
-        f"{_count(draft.trials, 'trial')} in {_count(len(draft.classes), 'class', 'classes')}, "
-        f"{_count(draft.workers, 'worker')} in {_count(len(draft.scripts), 'call', 'calls')} of sbatch; "
+        f"{counted(draft.trials, 'trial')} in {counted(len(draft.classes), 'class', 'classes')}, "
+        f"{counted(draft.workers, 'worker')} in {counted(len(draft.scripts), 'call', 'calls')} of sbatch; "
         "nothing is written"
     )
     for found, group in zip(draft.classes, draft.groups, strict=True):
-        counts = f"{_count(len(group.trials), 'trial')} on {_count(found.workers, 'worker')}"
+        counts = f"{counted(len(group.trials), 'trial')} on {counted(found.workers, 'worker')}"
         yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
     yield from (f"  {note}" for note in draft.notes)
     shown: set[str] = set()
@@ -94,22 +94,18 @@ def worker_words(given: "Resources") -> str:
     kind = f"{given.gpu_type} " if given.gpu_type else ""
     auto = given.per_gpu == "auto"
     side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
-    parts = [_count(given.gpus, f"{kind}GPU")] if given.gpus else []
+    parts = [counted(given.gpus, f"{kind}GPU")] if given.gpus else []
     if given.per_trial > 1:
         parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
     elif given.per_gpu != 1:
         parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
-    parts.append(_count(given.cpus, "core"))
+    parts.append(counted(given.cpus, "core"))
     if given.mem is not None:
         parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
     parts.append(f"for {duration(given.time * 60)}")
     if given.partition is not None:
         parts.append(f"on {given.partition}")
     return ", ".join(parts)
-
-
-def _count(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def queued_line(queued: "Queued", root: Path) -> str:
@@ -124,7 +120,7 @@ def queued_line(queued: "Queued", root: Path) -> str:
     plural = "s" if len(queued.record.jobs) > 1 else ""
     before = f"; {already}" if already else ""
     return (
-        f"queued {_count(draft.trials, 'trial')} on {_count(draft.workers, 'worker')} (job{plural} {jobs}) as "
+        f"queued {counted(draft.trials, 'trial')} on {counted(draft.workers, 'worker')} (job{plural} {jobs}) as "
         f"submission {draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; "
         f"results in {root}"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.commands.options import NO_CLUSTER, Cluster, Clusters, Flag
-from runners.output import say, write
+from runners.output import counted, say, write
 
 if TYPE_CHECKING:
     from runners.retrying import Again, Before
@@ -119,7 +119,8 @@ def _ask_back(store: "Store") -> int:
 
     found = failures(store)
     write_clusters(found)
-    kinds = f"{sum(each.n for each in found)} trials failed, in {len(found)} ways" if found else "nothing failed"
+    trials, ways = counted(sum(each.n for each in found), "trial"), counted(len(found), "way")
+    kinds = f"{trials} failed, in {ways}" if found else "nothing failed"
     say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
     return 2
 

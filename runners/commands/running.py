@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
-from runners.output import say, write, write_json
+from runners.output import counted, say, write, write_json
 from runners.repeat import NO_REPEAT, Repeat, Repeats
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
 
     given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
     if given_back:
-        say(f"ablate: {given_back} finished trials have no readable result and are trained again")
+        verbs = ("has", "is") if given_back == 1 else ("have", "are")
+        trials = counted(given_back, "finished trial")
+        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
 
 
 EDITED = "the code or the spec file changed while the run went on; run the same command again"

@@ -13,6 +13,7 @@ from runners.budget import Budget
 from runners.cells import walk
 from runners.environment import torch_without_cuda
 from runners.manifest import KeptLines, submission_id
+from runners.output import counted
 from runners.room import require_room
 from runners.scheduler_news import Scheduler
 from runners.slurm import shares
@@ -177,7 +178,7 @@ class Drafter:
         asked, got = self.asked.workers, sum(sizes)
         if asked is not None and groups and got != asked:
             why = "there are not trials for more" if got < asked else "each class of trials needs one at least"
-            notes.append(f"{got} workers and not {asked}: {why}")
+            notes.append(f"{counted(got, 'worker')} and not {asked}: {why}")
         room = self._room(groups)
         if room is not None and got > room.tasks:
             if room.tasks < len(groups):
@@ -186,7 +187,9 @@ class Drafter:
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
             sizes = shares.shared(room.tasks, [float(size) for size in sizes], sizes)
-            notes.append(f"{room.tasks} workers and not {got}, each of which trains more trials: {room.because}")
+            notes.append(
+                f"{counted(room.tasks, 'worker')} and not {got}, each of which trains more trials: {room.because}"
+            )
         return sizes, notes
 
     def _room(self, groups: Sequence[Group]) -> Room | None:

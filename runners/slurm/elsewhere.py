@@ -12,6 +12,7 @@ from typing import final
 from grid.errors import EnvironmentProblem
 from runners.crews import Crew, read_crews
 from runners.manifest import Manifest
+from runners.output import counted
 from runners.scheduler_news import Scheduler
 from runners.slurm.cancelled import read_cancelled
 from runners.submission import Submission, job_name, read_submission_record, write_submission_record
@@ -157,10 +158,17 @@ def _records(layout: Layout) -> Iterator[Submission]:
 
 
 def told(found: Elsewhere, of: Collection[Surveyed]) -> str | None:
-    """What is queued already, in words."""
+    """What is queued already, in words; where that is all, how to have it trained by others."""
     if not found.trials:
         return None
     names = ", ".join(sorted(found.submissions))
-    count = "all" if len(found.trials) == len(of) else f"{len(found.trials)} of"
+    trials = counted(len(of), "trial")
     plural = "s" if len(found.submissions) > 1 else ""
-    return f"{count} {len(of)} trials are queued in submission{plural} {names} already"
+    if len(found.trials) < len(of):
+        verb = "is" if len(found.trials) == 1 else "are"
+        return f"{len(found.trials)} of {trials} {verb} queued in submission{plural} {names} already"
+    said = f"all {trials} are" if len(of) > 1 else f"{trials} is"
+    return (
+        f"{said} queued in submission{plural} {names} already; for other workers `ablate cancel`, whereupon running "
+        "trials save, and run again"
+    )

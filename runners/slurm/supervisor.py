@@ -9,6 +9,7 @@ from typing import final
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.machines import Local
 from runners.machines.forks import CannotStart, ServerDied
+from runners.output import counted
 from runners.slurm.assignment import Arguments, Assignment
 from runners.slurm.cancelled import Cancellations
 from runners.slurm.diary import Diary
@@ -204,7 +205,8 @@ class _Supervisor:
         """Whether the time is over or all was called off; asked several times a second."""
         if self._heard.overdue(self._assignment.slurm.signal_s):
             raise _OutOfTime(
-                f"{len(self._rows.out)} trials did not save in time; they go on from their last checkpoints"
+                f"{counted(len(self._rows.out), 'trial')} did not save in time; "
+                "the next worker goes on from what was saved before"
             )
         self._diary.keep()
         self._seen.keep()
@@ -258,4 +260,4 @@ class _Supervisor:
         if more:
             self._machine.grow(more)
             self._diary.has_slots(self._machine.workers)
-            self.note(f"{self._machine.workers} trials side by side from now on")
+            self.note(f"{counted(self._machine.workers, 'trial')} side by side from now on")

@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from runners.output import write_frame, write_json, write_table
+from runners.output import counted, write_frame, write_json, write_table
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,8 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.split() == ["total", "10"]
     write_frame("sql", frame.select(pl.col("total").implode()), as_json=False, as_csv=True)
     assert capsys.readouterr().out.split() == ["total", "[10]"]
+
+
+def test_one_of_a_kind_is_no_plural() -> None:
+    assert [counted(n, "trial") for n in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+    assert [counted(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]

@@ -103,7 +103,7 @@ def test_exactly_the_chosen_failures_are_trained_again(
     assert "3 x error" in said.out
     assert "something was in its way" in said.out
     assert "`ablate logs" in said.out
-    assert "3 trials failed, in 1 ways; say which" in said.err
+    assert "3 trials failed, in 1 way; say which" in said.err
     assert attempts(root) == expected
 
     here = ["--campaign", str(root)]

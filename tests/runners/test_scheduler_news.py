@@ -180,7 +180,7 @@ def test_cancel_writes_the_file_and_tells_the_queue(
     scancel = fake("scancel", "exit 0")
     here = ["--campaign", str(campaign.root)]
     assert execute(["cancel", "seed=1", *here]) == 0
-    assert "1 trials of submission" in capsys.readouterr().out
+    assert "1 trial of submission" in capsys.readouterr().out
     assert scancel.read_text() == ""
     assert execute(["cancel", *here]) == 0
     said = capsys.readouterr()

@@ -140,7 +140,7 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     assert (status, err) == (85, "")
     (record,) = sent.records()
     assert record.left == "time"
-    assert record.says == "1 trials did not save in time; they go on from their last checkpoints"
+    assert record.says == "1 trial did not save in time; the next worker goes on from what was saved before"
     assert len(ends(sent.layout, "stopped")) == 1
     assert ended(sent.start())[0] == 0
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]

@@ -377,7 +377,9 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     assert first.record is not None
     second = submit(root)
     assert second.record is None
-    assert f"all 6 trials are queued in submission {first.record.submission} already" in queued_line(second, root)
+    said = queued_line(second, root)
+    assert f"all 6 trials are queued in submission {first.record.submission} already" in said
+    assert "for other workers `ablate cancel`, whereupon running trials save, and run again" in said
     assert list(slurm.jobs()) == [1]
     third = submit(root, grid=toy_grid(seeds=range(5)))
     assert third.draft.trials == 4
