@@ -265,7 +265,7 @@ class Worker:
         attempt.fail(failure)
         try:
             with attempt.log.open("a") as log:
-                log.write(failure.traceback or failure.message)
+                log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
         except OSError as error:
             raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
         gc.collect()  # the tensors of a failed trial hang on its traceback

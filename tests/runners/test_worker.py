@@ -79,6 +79,7 @@ def test_an_error_is_recorded_with_its_traceback_also_in_the_log(tmp_path: Path)
         traceback = end_of(tmp_path, key)["traceback"]
         assert "in _meet" in traceback
         assert traceback in layout.log(key, 1).read_text()
+        assert layout.log(key, 1).read_text().endswith(traceback.rstrip("\n") + "\n")
 
 
 def caught(function: Any, *arguments: Any) -> Exception:
