@@ -17,6 +17,7 @@ from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from runners.slurm.cancelled import cancelled_path
+from runners.slurm.seen import Seen
 from runners.slurm.workers import read_workers, write_worker
 from store.files import write_json
 from store.status import TrialState, process_started, trial_state
@@ -373,6 +374,9 @@ def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
     assert set(devices) == {"4", "7"}
     (record,) = sent.records()
     assert (record.gpus, record.slots) == (2, 2)
+    seen = Seen(sent.layout, sent.submission, "0-1", (0, len(states(sent))))
+    assert seen.read(float("inf"))
+    assert seen.complete  # which it tells the others
 
 
 def test_a_worker_that_sizes_its_packing_grows_after_the_first_trial(tmp_path: Path) -> None:

@@ -193,6 +193,12 @@ def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path
     shutil.copytree(first, first.with_name("002"))
     write_json(first.with_name("002") / "start.json", {**_read(first / "start.json"), "submission": "another"})
     assert again.look(at["raises"]) == FREE  # the latest failure is not of this submission
+    shutil.rmtree(first.with_name("002"))
+    end = layout.end(again.key(at["raises"]), 1)
+    write_json(end, {**_read(end), "reason": "out_of_memory"})
+    assert outlook(layout).look(at["raises"]) == DONE
+    assert outlook(layout, oom="halve").look(at["raises"]).final is False  # whoever has it may cut it smaller
+    assert outlook(layout, oom="halve").look(at["ok"]) == DONE
     assert outlook(layout).memory_bytes(at.values(), gpu=False)
     assert outlook(layout).memory_bytes(at.values(), gpu=True) is None
 

@@ -140,9 +140,10 @@ def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> No
         told.add(row)
     told.publish()
     looks.asked.clear()
+    looks.listed.clear()
     second = rows_of(looks, Share((0, 10_000), 4, 1000), known=known(layout, "0-4", share.rows))
     assert drained(second) == []
-    assert (second.left(), second.unfinished, looks.asked) == (0, False, [])
+    assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, [], [])
 
 
 def test_what_is_not_final_is_not_told(layout: Layout) -> None:
