@@ -56,6 +56,8 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: _let_go([job])):
             told(remark)
         draft = drafter.drafted()
+        for grid in drafter.grids:  # also where nothing is left to queue: a grid of finished trials is one
+            write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
         return Queued(draft, _queue(drafter, draft) if draft.groups else None, done)
 
@@ -128,8 +130,6 @@ def _record(drafter: Drafter, draft: Draft) -> Submission:
 
 def _write(drafter: Drafter, draft: Draft, found: Submission) -> None:
     layout = drafter.layout
-    for grid in drafter.grids:
-        write_grid(layout, grid, drafter.lines.of(grid.name))
     lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
     write_submission(layout, draft.submission, lines)
     if drafter.packed is not None:
