@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.claims import Claim, by_code
 from runners.endings import end_record
@@ -14,7 +14,7 @@ from runners.failure import Failure
 from runners.heartbeat import Heartbeat
 from runners.memory import peak_memory_bytes
 from runners.surroundings import Finished
-from store.files import environment_problem, retried, write_json
+from store.files import environment_problem, read_json, retried, write_json
 from store.layout import Layout
 from store.shards import ShardBuffer
 from store.status import trial_state
@@ -231,12 +231,25 @@ class Attempt:
             raise CampaignUnwritable(str(problem)) from error
         if latest > self.number:
             raise TakenOver
-        require_there(self._layout.start(self._trial, self.number))
+        self._require_own_record()
+
+    def _require_own_record(self) -> None:
+        """Where somebody removed the attempt, another may have begun under its number, and that one's it is."""
+        path = self._layout.start(self._trial, self.number)
+        require_there(path)
+        try:
+            found = read_json(path)
+        except StoreError:  # nobody can read whose it is
+            return
+        except (EnvironmentProblem, NotFoundError) as error:
+            raise CampaignUnwritable(str(error)) from error
+        if any(found.get(name) != self._start[name] for name in ("host", "pid", "started")):
+            raise TakenOver
 
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
-        require_there(self._layout.start(self._trial, self.number))
+        self._require_own_record()
         try:
             write_json(self._layout.end(self._trial, self.number), {**record, **outcome})
         except EnvironmentProblem as error:
