@@ -154,7 +154,7 @@ def used(crew: Crew) -> str:
 
 
 def _write_workers(where: Whereabouts) -> None:
-    """Those that wait or work, and those that went without a word and with them a trial; the others are history."""
+    """Those that wait or work, and those that took a trial with them or gave trials up; the others are history."""
     workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
     jobs = {found.job for found in where.trials.values() if found.state == "lost"} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
@@ -176,9 +176,17 @@ def _write_workers(where: Whereabouts) -> None:
         _say_more(len(shown), "workers")
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:
-        reasons = "; ".join(f"{n} x {words}" for words, n in ends.most_common(_MOST_REASONS))
-        others = "; ..." if len(ends) > _MOST_REASONS else ""
-        write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({reasons}{others})")
+        write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
+    left = any(found.state in ("pending", "lost") for found in where.trials.values())
+    ended = [worker for crew in where.crews for worker in crew.workers if worker.standing == "ended"]
+    gave_up = Counter(worker.says or worker.words for worker in ended if worker.words in ("refused", "error"))
+    if left and gave_up:
+        write(f"gave up: {counted(gave_up.total(), 'worker')} ({_reasons(gave_up)}); `ablate failures` says what to do")
+
+
+def _reasons(found: "Counter[str]") -> str:
+    listed = "; ".join(f"{n} x {words}" for words, n in found.most_common(_MOST_REASONS))
+    return f"{listed}; ..." if len(found) > _MOST_REASONS else listed
 
 
 def _say_more(count: int, what: str) -> None:

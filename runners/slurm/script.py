@@ -105,7 +105,8 @@ ablate_left() {
 ablate_count() { [ -z "$1" ] && echo 0 || scontrol show hostnames "$1" | wc -l; }
 
 ablate_end() {
-  trap - EXIT
+  trap - EXIT ERR
+  set +eu  # the user's lines may have set them
   local status=$1 restarts=${SLURM_RESTART_COUNT:-0}
   if [ -z "$ablate_began" ] && [ "$status" -ne 0 ]; then
     ablate_say "the lines before the worker ended with $status on $SLURMD_NODENAME"
