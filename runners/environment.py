@@ -8,14 +8,13 @@ is a property of the node, which the cluster chose, and results of one campaign 
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from runners.nvidia import ask_gpus
 from runners.origin import ROOMS
 
 SCHEMA = 1
@@ -199,12 +198,4 @@ def _processor() -> str | None:
 
 def _gpus() -> list[str]:
     """Name and driver of each GPU, as nvidia-smi tells them; none without it."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()] if answer.returncode == 0 else []
+    return [", ".join(row) for row in ask_gpus("name", "driver_version") or []]

@@ -24,7 +24,7 @@ from runners.slurm.classes import Demands, Group
 from runners.slurm.elsewhere import Elsewhere, queued_elsewhere
 from runners.slurm.limits import Limits, Room, arrays, read_limits
 from runners.slurm.spec import Slurm
-from runners.slurm.workload import trial_s
+from runners.slurm.workload import loads, trial_s
 from runners.snapshot import pack
 from runners.snapshot_extract import shell_lines
 from runners.submission import Array, ResourceClass
@@ -172,8 +172,7 @@ class Drafter:
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Workers of every class, and why they are not as many as asked."""
-        loads = [self._load(group, alone=len(groups) == 1) for group in groups]
-        sizes = shares.workers(loads, self.asked.workers)
+        sizes = shares.workers(loads(groups, self.asked, self._seconds), self.asked.workers)
         notes = []
         asked, got = self.asked.workers, sum(sizes)
         if asked is not None and groups and got != asked:
@@ -199,15 +198,11 @@ class Drafter:
         rooms = [self._limits.room(asked.account, asked.qos, place or None) for place in places]
         return min(rooms, key=lambda room: room.tasks, default=None)
 
-    def _load(self, group: Group, *, alone: bool) -> shares.Load:
-        limit_s = float(group.resources.time * 60 - self.asked.signal_s)
-        count, slots = len(group.trials), group.resources.slots
-        if alone and self.asked.workers is not None:
-            return shares.Load(count, slots, limit_s, None)
+    def _seconds(self, group: Group) -> float | None:
+        """Of a usual trial; drafted twice, a class is estimated once."""
         if group.name not in self._trial_s:
             self._trial_s[group.name] = trial_s(self.survey, self.grids, group)
-        each = self._trial_s[group.name]
-        return shares.Load(count, slots, limit_s, each and each * count)
+        return self._trial_s[group.name]
 
     def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:
         """The classes with their arrays, and how many workers of each array may run at once."""

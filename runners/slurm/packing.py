@@ -1,10 +1,10 @@
 """How many trials fit side by side on one device, by the memory that the first one needed."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from typing import final
+
+from runners.nvidia import ask_gpus
 
 MOST_SIDE_BY_SIDE = 16
 USED_OF_DEVICE = 0.9
@@ -80,22 +80,14 @@ def _host_bytes() -> int:
 
 def _gpu_bytes(devices: Sequence[str]) -> list[int] | None:
     """Memory of each of the GPUs, named as in CUDA_VISIBLE_DEVICES; None where nvidia-smi does not know one of them."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    rows = [row for line in answer.stdout.splitlines() if len(row := [word.strip() for word in line.split(",")]) == 3]
+    rows = [row for row in ask_gpus("index", "uuid", "memory.total") or [] if len(row) == 3]
     known = [(index, uuid, int(size) << 20) for index, uuid, size in rows if size.isdecimal()]
     found = [
         next((size for index, uuid, size in known if device == index or _begins(uuid, device)), None)
         for device in devices
     ]
     sizes = [size for size in found if size is not None]
-    return sizes if answer.returncode == 0 and len(sizes) == len(devices) else None
+    return sizes if len(sizes) == len(devices) else None
 
 
 def _begins(uuid: str, device: str) -> bool:

@@ -30,6 +30,21 @@ def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     return estimated.median / len(sample) if estimated is not None else None
 
 
+def loads(groups: Sequence[Group], slurm: Slurm, seconds: Callable[[Group], float | None]) -> list[shares.Load]:
+    """The work of each group, by the `seconds` of a usual trial of it.
+
+    They are not asked for where all the workers that `slurm` names are for one group.
+    """
+    needless = slurm.workers is not None and len(groups) == 1
+    return [_load(group, slurm, None if needless else seconds(group)) for group in groups]
+
+
+def _load(group: Group, slurm: Slurm, each: float | None) -> shares.Load:
+    limit_s = float(group.resources.time * 60 - slurm.signal_s)
+    count = len(group.trials)
+    return shares.Load(count, group.resources.slots, limit_s, each and each * count)
+
+
 def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], Pool]:
     """Whose workers a trial is for, where the groups have so many; a trial of none is taken for one of the first."""
     at_once = shares.at_once(workers, slurm.max_parallel)
@@ -47,8 +62,8 @@ def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
     """
     demands.check()
     groups = demands.groups(found.layout, found.to_do)
-    loads = [_load(found, grids, group, slurm) for group in groups]
-    return Means(pool=pools(groups, shares.workers(loads, slurm.workers), slurm))
+    work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
+    return Means(pool=pools(groups, shares.workers(work, slurm.workers), slurm))
 
 
 def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: Slurm) -> Iterator[str]:
@@ -64,12 +79,6 @@ def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: 
     yield f"estimate: {time_line(estimated)}"
     yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
     yield from (f"  {each.grid}: {resolution_line(each)}" for each in resolutions(found.layout, grids))
-
-
-def _load(found: Survey, grids: Sequence[Grid], group: Group, slurm: Slurm) -> shares.Load:
-    limit_s = float(group.resources.time * 60 - slurm.signal_s)
-    each, count = trial_s(found, grids, group), len(group.trials)
-    return shares.Load(count, group.resources.slots, limit_s, each and each * count)
 
 
 def _pool(group: Group, workers: int) -> Pool:

@@ -1,0 +1,21 @@
+"""What nvidia-smi says of this machine's GPUs."""
+
+import shutil
+import subprocess
+
+_PATIENCE_S = 20.0
+
+
+def ask_gpus(*fields: str) -> list[list[str]] | None:
+    """A row of `fields` per GPU, as its `--query-gpu` names them; None where it is missing, silent or fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode != 0:
+        return None
+    return [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
