@@ -28,13 +28,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from calls import called, counting, counts, per_minute
 from warm_worker import NOTHING, TINY
 
-from runners.scheduler_news import Slurm as Scheduler
+from runners.attempts.worker import Entry
+from runners.provenance.specfile import load_spec_file
 from runners.slurm.queue import TaskId, cancel, queued
+from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Drafter, SubmitOptions, submit
+from runners.slurm.submitting.submit import Drafter, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
-from runners.specfile import load_spec_file
-from runners.worker import Entry
 from store.files import read_json
 from store.layout import Layout
 from store.status import trial_state

@@ -2,8 +2,8 @@
 
 OMP_NUM_THREADS=1 python benchmarks/roofline.py [--watched 1.5]
 
-The last line is what `runners.roofline.CALIBRATION` should be, in multiples of what it is, and the standard deviation
-of the log of the ratio.
+The last line is what `runners.planning.roofline.CALIBRATION` should be, in multiples of what it is, and the standard
+deviation of the log of the ratio.
 """
 
 import argparse
@@ -12,8 +12,8 @@ import math
 import statistics
 
 from runners import LinearFunctions, ShiftGrid, Task, Text, Training, Trial
-from runners.roofline import Place, device_at, place_of, prior
-from runners.stopwatch import seconds_of
+from runners.planning.roofline import Place, device_at, place_of, prior
+from runners.planning.stopwatch import seconds_of
 from runners.training import train
 from variants import Backbone, differential, gpt2, integral, llama2, llama3, principled, softmax, ssa
 

@@ -21,11 +21,11 @@ def main(root: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Submit, count, cancel; seconds by part."""
     spans = Spans()
     with spans.span("import"):
-        from runners.scheduler_news import Slurm as Scheduler
-        from runners.slurm import submit
+        from runners.provenance.specfile import load_spec_file
         from runners.slurm.queue import TaskId, cancel
+        from runners.slurm.scheduler_news import Slurm as Scheduler
         from runners.slurm.spec import Slurm
-        from runners.specfile import load_spec_file
+        from runners.slurm.submitting import submit
     _watch(spans)
     with spans.span("planning: load the spec"):
         grids = list(load_spec_file(SPEC).values())
@@ -47,9 +47,9 @@ def main(root: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _watch(spans: Spans) -> None:
-    from runners.slurm import drafting, submit
-    from runners.slurm.arrays import Arrays
-    from runners.slurm.drafting import Drafter
+    from runners.slurm.submitting import drafting, submit
+    from runners.slurm.submitting.arrays import Arrays
+    from runners.slurm.submitting.drafting import Drafter
 
     for owner, name, label in (
         (drafting, "read_limits", "planning: ask the cluster for its limits"),

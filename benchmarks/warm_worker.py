@@ -13,18 +13,18 @@ from typing import Annotated, Any, Literal
 
 from spans import Spans
 
-import runners.campaign
-import runners.worker
+import runners.attempts.campaign
+import runners.attempts.worker
 import store.shards
 from grid import Grid, Measure, Spec
 from grid.spec import Choice, OutsideKey
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.code import Codes
-from runners.manifest import Manifest
+from runners.attempts.manifest import Manifest
+from runners.attempts.worker import Entry, Outcome, Worker
+from runners.provenance.code import Codes
 from runners.surroundings import Finished, Surroundings
 from runners.training import train as train_real
 from runners.trial import Execution
-from runners.worker import Entry, Outcome, Worker
 from store.shards import ShardBuffer
 from variants import gpt2, ssa
 
@@ -94,9 +94,9 @@ def tiny(trials: int, steps: int, execution: Execution | None = None, **model: i
 def _watch() -> None:
     for owner, name, label in (
         (os, "fsync", "fsync"),
-        (runners.worker, "claim", "claim and start.json"),
-        (runners.worker, "discard_checkpoints", "checkpoints discarded"),
-        (runners.campaign, "write_json", "start.json again, end.json"),
+        (runners.attempts.worker, "claim", "claim and start.json"),
+        (runners.attempts.worker, "discard_checkpoints", "checkpoints discarded"),
+        (runners.attempts.campaign, "write_json", "start.json again, end.json"),
         (store.shards, "encode_shard", "shards encoded"),
         (ShardBuffer, "flush", "shards written"),
         (Codes, "sources", "sources of the trial"),

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from runners.optimisers import AdamW as AdamW
     from runners.optimisers import Optimiser as Optimiser
     from runners.optimisers import Training as Training
-    from runners.run import RunOptions as RunOptions
-    from runners.run import RunResult as RunResult
-    from runners.run import run_campaign as run_campaign
+    from runners.runs.run import RunOptions as RunOptions
+    from runners.runs.run import RunResult as RunResult
+    from runners.runs.run import run_campaign as run_campaign
     from runners.schedules import WSD as WSD
     from runners.schedules import Constant as Constant
     from runners.schedules import Cosine as Cosine
@@ -37,8 +37,8 @@ _HOMES = {
     "LinearFunctions": "runners.tasks.linear_functions",
     "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
-    "RunOptions": "runners.run",
-    "RunResult": "runners.run",
+    "RunOptions": "runners.runs.run",
+    "RunResult": "runners.runs.run",
     "Schedule": "runners.schedules",
     "ShiftGrid": "runners.tasks.linear_functions",
     "Slurm": "runners.slurm.spec",
@@ -47,7 +47,7 @@ _HOMES = {
     "Training": "runners.optimisers",
     "Trial": "runners.trial",
     "WSD": "runners.schedules",
-    "run_campaign": "runners.run",
+    "run_campaign": "runners.runs.run",
 }
 
 

@@ -73,8 +73,8 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
         The file to write; default report.html in the campaign.
     """
     from dashboards import write_report
-    from runners.finding import find_campaign
-    from runners.mixed import warn_of_mixtures
+    from runners.commands.finding import find_campaign
+    from runners.provenance.mixed import warn_of_mixtures
     from store.store import Store
 
     root = find_campaign(campaign)

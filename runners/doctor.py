@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.finding import CAMPAIGNS
+from runners.commands.finding import CAMPAIGNS
 
 NEEDED_BYTES = 1 << 30
 

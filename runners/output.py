@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA = 1
+LINE_EVERY_S = 10.0
+"""Between lines about progress where no display can redraw itself."""
 _EXACT = 1e15
 """Below this a float holds every whole number, so its digits mean something."""
 
@@ -27,6 +30,21 @@ def write(text: str) -> None:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """`1 trial`, `2 trials`, `2 classes`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def duration(seconds: float | None) -> str:
+    """`1 h 05 min`, `3 min 20 s`, `45 s`, or `?` for None."""
+    if seconds is None:
+        return "?"
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def age(since: float) -> str:
+    """How long ago `since` (seconds since the epoch) was, in words; a time to come is `0 s`."""
+    return duration(max(0.0, time.time() - since))
 
 
 def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None:

@@ -3,7 +3,7 @@
 `python -P -m runners.rerun REQUEST`, with a JSON object:
 
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
-    trial, train        references as in `runners.worker.Entry`
+    trial, train        references as in `runners.attempts.worker.Entry`
     files               spec files to load
     tree                the directory that the project must come from; null: from anywhere
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import AblateError, EnvironmentProblem
-from runners.origin import PROJECT
+from runners.attempts.worker import Entry, Job, Worker
 from runners.output import say
-from runners.worker import Entry, Job, Worker
+from runners.provenance.origin import PROJECT
 
 
 def rerun(request: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ CREATE TABLE metric (
     step BIGINT NOT NULL,
     name VARCHAR NOT NULL,
     value DOUBLE NOT NULL,
-    wall_s DOUBLE NOT NULL,         -- since the attempt's start
+    wall_s DOUBLE NOT NULL,         -- since the start of the attempt that computed it
     shard INTEGER NOT NULL          -- the number of the shard that brought it
 );
 

@@ -189,6 +189,11 @@ class ShardBuffer:
         """Keep several rows."""
         self._rows[table].extend(rows)
 
+    def pending(self, trial: str, attempt: int) -> dict[str, list[tuple[Any, ...]]]:
+        """By table the rows of an attempt that are not yet in a shard."""
+        found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
+        return {table: rows for table, rows in found.items() if rows}
+
     def flush(self) -> list[Path]:
         """Publish all rows; afterwards they survive a crash of the machine.
 

@@ -157,7 +157,7 @@ def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -
     """Whether the process of an attempt that wrote `start` and no end is at work, for displays.
 
     Of another host it compares clocks, so it can be wrong by as much as they differ; a sign of life from the future is
-    a young one. Who wants to take a trial over asks `runners.leases`.
+    a young one. Who wants to take a trial over asks `runners.attempts.leases`.
     """
     here = local_process(start)
     if here is not None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from synthetic import Campaign
 
-from runners.manifest import write_submission
-from runners.scheduler_news import News, Scheduler, TaskNews
+from runners.attempts.manifest import write_submission
+from runners.attempts.submission import Array, ResourceClass, Submission, write_submission_record
+from runners.slurm.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.workers import WorkerRecord, write_worker
-from runners.submission import Array, ResourceClass, Submission, write_submission_record
 from store.layout import Layout
 
 FIRST = "20260922T080000-0000a1"

@@ -18,10 +18,10 @@ from typing import Any
 
 from toy_campaign import QUIET, toy_grid
 
-from runners.checkpoint import save_checkpoint
+from runners.attempts.checkpoint import save_checkpoint
 from runners.machines import Inline, Local, Machine
 from runners.machines.server import serve
-from runners.run import RunOptions, run_campaign
+from runners.runs.run import RunOptions, run_campaign
 
 
 class Forked:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from runners.slurm.outlook import Look
-from runners.slurm.rows import NodeRows, Share
-from runners.slurm.seen import Seen as Known
-from runners.worker import Outcome
+from runners.attempts.worker import Outcome
+from runners.slurm.task.outlook import Look
+from runners.slurm.task.rows import NodeRows, Share
+from runners.slurm.task.seen import Seen as Known
 from store.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from runners.claims import Claim, claim
-from runners.leases import Leases
+from runners.attempts.claims import Claim, claim
+from runners.attempts.leases import Leases
 from store.layout import Layout
 
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}

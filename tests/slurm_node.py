@@ -16,13 +16,13 @@ from typing import Any
 from toy_training import ENTRY, ToyTrial
 
 from grid import Grid
+from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
+from runners.attempts.submission import Array, ResourceClass, Submission, write_submission_record
+from runners.attempts.worker import Entry
 from runners.machines.parent import shielded
-from runners.manifest import submission_id, trial_lines, write_grid, write_submission
 from runners.slurm.resources import Resources
 from runners.slurm.workers import WorkerRecord, read_workers
-from runners.submission import Array, ResourceClass, Submission, write_submission_record
 from runners.surroundings import Finished, Surroundings
-from runners.worker import Entry
 from store.layout import Layout
 
 TESTS = Path(__file__).resolve().parent

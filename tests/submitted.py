@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners.snapshot import Snapshot
-from runners.snapshot_extract import extract
+from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot_extract import extract
 from store.layout import Layout
 
 ROOT = Path(__file__).parent.parent
@@ -38,9 +38,9 @@ grid = Grid(name="g", base=Trial(), axes=[over("operator.rate", [1.0, 2.0])], se
 TAKE = """
 import json, sys
 from pathlib import Path
-from runners.code import Codes
-from runners.snapshot import take
-from runners.specfile import load_spec_file
+from runners.provenance.code import Codes
+from runners.provenance.snapshot import take
+from runners.provenance.specfile import load_spec_file
 from store.layout import Layout
 campaign, *files = sys.argv[1:]
 planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]

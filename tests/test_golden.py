@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from runners import AdamW, Cosine, Curriculum, LinearFunctions, ShiftGrid, Text, Training, Trial
-from runners.lookup import presets
-from runners.specfile import load_spec_file
+from runners.explaining.lookup import presets
+from runners.provenance.specfile import load_spec_file
 from variants import Placement, catalogue, gpt2, granularities, principled
 from variants.backbones import tiny
 from variants.operator import KINDS

@@ -90,6 +90,7 @@ BREACHES = {
     "variants/_breach.py": "import runners",
     "dashboards/_breach.py": "import grid",
     "runners/_breach.py": "import dashboards",
+    "runners/attempts/_breach.py": "import runners.slurm.queue",
 }
 
 
@@ -133,7 +134,7 @@ LIGHT = {
     "store.store": ("torch", "plotly"),
     "dashboards.report": ("torch",),
     "runners.cli": ("torch", "duckdb", "polars", "plotly"),
-    "runners.worker": ("duckdb", "polars", "plotly"),
+    "runners.attempts.worker": ("duckdb", "polars", "plotly"),
 }
 
 

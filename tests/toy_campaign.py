@@ -8,7 +8,7 @@ from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
 
 from grid import Grid, over
 from runners.machines import Inline, Machine
-from runners.run import RunOptions, RunResult, run_campaign
+from runners.runs.run import RunOptions, RunResult, run_campaign
 from store.ingest import ingest
 from store.layout import Layout
 from store.store import Store

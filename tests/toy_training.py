@@ -15,8 +15,8 @@ from pydantic import Field
 
 from grid import Spec
 from grid.spec import Choice, OutsideKey
+from runners.attempts.worker import Entry
 from runners.surroundings import Diverged, Finished, Surroundings
-from runners.worker import Entry
 
 
 class Execution(Spec):

@@ -38,10 +38,10 @@ def operators(
         Print JSON.
     """
     _check_use(name, kind, paper, model)
-    from runners.explain import MODEL, data, explain, explain_kind
-    from runners.explain_text import write_explanation, write_kind
-    from runners.lookup import defined_in, families, find_named, of_paper, stage_kinds
-    from runners.specfile import import_spec_file
+    from runners.explaining.explain import MODEL, data, explain, explain_kind
+    from runners.explaining.explain_text import write_explanation, write_kind
+    from runners.explaining.lookup import defined_in, families, find_named, of_paper, stage_kinds
+    from runners.provenance.specfile import import_spec_file
 
     module = None if spec is None else import_spec_file(spec)
     if name is None and paper is None and module is not None:
@@ -100,7 +100,7 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Fla
     """
     if laws:
         return _list_laws(spec, operator)
-    from runners.prove import prove as prove_operators
+    from runners.explaining.prove import prove as prove_operators
 
     return prove_operators(spec, operator)
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.commands.options import Cluster
-from runners.output import counted, say, write
-from runners.repeat import Repeat
+from runners.commands.repeat import Repeat
+from runners.output import counted, duration, say, write
 
 if TYPE_CHECKING:
     from grid import Grid
     from runners.slurm.resources import Resources
-    from runners.slurm.submit import Draft, Drafter, Queued
+    from runners.slurm.submitting.submit import Draft, Drafter, Queued
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
@@ -20,11 +20,11 @@ def run_on_slurm(
     spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: Cluster
 ) -> int:
     """Queue the missing trials of `grids`; the exit code."""
-    from runners.budget import budget_hours
     from runners.commands.running import give_back
-    from runners.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submit import Drafter, SubmitOptions
-    from runners.specfile import cluster_of
+    from runners.planning.budget import budget_hours
+    from runners.provenance.specfile import cluster_of
+    from runners.slurm.scheduler_news import Slurm as Scheduler
+    from runners.slurm.submitting.submit import Drafter, SubmitOptions
 
     options = SubmitOptions(
         retry=repeat.retry,
@@ -40,10 +40,10 @@ def run_on_slurm(
 
 def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Callable[[], None] = lambda: None) -> int:
     """Show what would be queued, or do `before`, queue it, and follow it if asked; the exit code."""
-    from runners.slurm.submit import submit
+    from runners.slurm.submitting.submit import submit
 
     if cluster.dry_run:
-        from runners.slurm.workload import forecast_lines
+        from runners.slurm.submitting.workload import forecast_lines
 
         draft = drafter.draft()
         forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
@@ -59,7 +59,7 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Call
 
 def dry_run_lines(draft: "Draft") -> Iterator[str]:
     """What would be queued, for people: counts, classes, remarks, scripts."""
-    from runners.slurm.elsewhere import told
+    from runners.slurm.submitting.elsewhere import told
 
     already = told(draft.elsewhere, draft.wanted)
     if already:
@@ -89,8 +89,6 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
 
 def worker_words(given: "Resources") -> str:
     """What a worker is given: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
-    from runners.tally import duration
-
     kind = f"{given.gpu_type} " if given.gpu_type else ""
     auto = given.per_gpu == "auto"
     side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
@@ -110,7 +108,7 @@ def worker_words(given: "Resources") -> str:
 
 def queued_line(queued: "Queued", root: Path) -> str:
     """What was queued and where to look, in one line."""
-    from runners.slurm.elsewhere import told
+    from runners.slurm.submitting.elsewhere import told
 
     already = told(queued.draft.elsewhere, queued.draft.wanted)
     if queued.record is None:
@@ -128,7 +126,7 @@ def queued_line(queued: "Queued", root: Path) -> str:
 
 def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     from runners.commands.running import concluded
-    from runners.landing import Landing
+    from runners.runs.landing import Landing
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]

@@ -18,10 +18,10 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     as_json
         Print JSON.
     """
-    from runners.finding import choose_grid, find_campaign
-    from runners.scheduler_news import Slurm
-    from runners.status_text import read_status, write_status
-    from runners.whereabouts import whereabouts
+    from runners.commands.finding import choose_grid, find_campaign
+    from runners.slurm.scheduler_news import Slurm
+    from runners.tending.status_text import read_status, write_status
+    from runners.tending.whereabouts import whereabouts
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -48,8 +48,8 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
     as_csv
         Print CSV.
     """
-    from runners.finding import choose_grid, find_campaign
-    from runners.mixed import warn_of_mixtures
+    from runners.commands.finding import choose_grid, find_campaign
+    from runners.provenance.mixed import warn_of_mixtures
     from store.store import Store
     from store.verdicts import verdicts
 
@@ -97,7 +97,7 @@ def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, a
     as_csv
         Print CSV.
     """
-    from runners.finding import find_campaign
+    from runners.commands.finding import find_campaign
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -122,8 +122,8 @@ def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json
     as_json
         Print JSON.
     """
-    from runners.comparison import compare_trials
-    from runners.finding import find_campaign, find_trial
+    from runners.commands.finding import find_campaign, find_trial
+    from runners.tending.comparison import compare_trials
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from runners.output import say, write, write_table
 
 if TYPE_CHECKING:
-    from runners.repro import Reproduction
+    from runners.attempts.repro import Reproduction
 
 _MOST_SHOWN = 10
 
@@ -30,8 +30,8 @@ def repro(key: str, /, *, campaign: Path | None = None, spec: Path | None = None
     from tempfile import TemporaryDirectory
 
     from grid.errors import SpecError
-    from runners.finding import find_campaign, find_trial
-    from runners.repro import reproduce
+    from runners.attempts.repro import reproduce
+    from runners.commands.finding import find_campaign, find_trial
     from store.files import make_directory
     from store.store import Store
 

@@ -11,9 +11,9 @@ from runners.commands.options import NO_CLUSTER, Cluster, Clusters, Flag
 from runners.output import counted, say, write
 
 if TYPE_CHECKING:
-    from runners.retrying import Again, Before
     from runners.slurm.spec import Slurm
-    from runners.whereabouts import State
+    from runners.tending.retrying import Again, Before
+    from runners.tending.whereabouts import State
     from store.store import Store
 
 
@@ -70,8 +70,8 @@ def retry(
     campaign
         The campaign directory; default the only one below campaigns/.
     """
-    from runners.finding import find_campaign
-    from runners.specfile import cluster_of
+    from runners.commands.finding import find_campaign
+    from runners.provenance.specfile import cluster_of
     from store.store import Store
 
     root = find_campaign(campaign)
@@ -93,11 +93,11 @@ def retry(
 
 def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
     """What to train once more, and how it was trained; None if there is nothing of the kind."""
-    from runners.retrying import Again, before, choose, grids_of
-    from runners.scheduler_news import Slurm as Scheduler
-    from runners.selection import select
-    from runners.specfile import load_spec_file
-    from runners.whereabouts import whereabouts
+    from runners.provenance.specfile import load_spec_file
+    from runners.slurm.scheduler_news import Slurm as Scheduler
+    from runners.tending.retrying import Again, before, choose, grids_of
+    from runners.tending.selection import select
+    from runners.tending.whereabouts import whereabouts
 
     where = whereabouts(store, Scheduler())
     for note in where.notes:
@@ -114,8 +114,8 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
 
 def _ask_back(store: "Store") -> int:
     """What failed and what each kind would need; which of it to train again is for a person to say."""
-    from runners.triage import failures
-    from runners.triage_text import write_clusters
+    from runners.tending.triage import failures
+    from runners.tending.triage_text import write_clusters
 
     found = failures(store)
     write_clusters(found)
@@ -127,10 +127,10 @@ def _ask_back(store: "Store") -> int:
 
 def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
     from grid.errors import SpecError
+    from runners.commands.finding import worker_count
     from runners.commands.running import concluded
-    from runners.finding import worker_count
     from runners.machines import Inline, Local
-    from runners.run import RunOptions, run_campaign
+    from runners.runs.run import RunOptions, run_campaign
 
     if machine == "inline" and workers is not None:
         raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
@@ -140,10 +140,10 @@ def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halv
 
 
 def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
-    from runners.budget import budget_hours
     from runners.commands.queueing import show_or_queue
-    from runners.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submit import Drafter, SubmitOptions
+    from runners.planning.budget import budget_hours
+    from runners.slurm.scheduler_news import Slurm as Scheduler
+    from runners.slurm.submitting.submit import Drafter, SubmitOptions
 
     options = SubmitOptions(
         retry=True,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
+from runners.commands.repeat import NO_REPEAT, Repeat, Repeats
 from runners.output import counted, say, write, write_json
-from runners.repeat import NO_REPEAT, Repeat, Repeats
 
 if TYPE_CHECKING:
     from grid import Grid
-    from runners.plan import PlanOptions
-    from runners.run import RunResult
+    from runners.commands.plan import PlanOptions
+    from runners.runs.run import RunResult
 
 
 @final
@@ -75,10 +75,10 @@ def plan(
     as_json
         Print JSON.
     """
-    from runners.finding import campaign_for, choose_grids
-    from runners.plan import plan_campaign
-    from runners.plan_text import plan_data, plan_lines
-    from runners.specfile import load_spec_file
+    from runners.commands.finding import campaign_for, choose_grids
+    from runners.commands.plan import plan_campaign
+    from runners.commands.plan_text import plan_data, plan_lines
+    from runners.provenance.specfile import load_spec_file
 
     where.check()
     grids = choose_grids(load_spec_file(spec), grid, one=False)
@@ -91,10 +91,10 @@ def plan(
 
 
 def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
-    from runners.finding import worker_count
-    from runners.plan import PlanOptions
-    from runners.specfile import cluster_of
-    from runners.stopwatch import seconds_of
+    from runners.commands.finding import worker_count
+    from runners.commands.plan import PlanOptions
+    from runners.planning.stopwatch import seconds_of
+    from runners.provenance.specfile import cluster_of
     from runners.training import train
     from runners.trial import parameters
 
@@ -132,8 +132,8 @@ def run(
         Directory of the results; default campaigns/FILE.
     """
     from grid.errors import SpecError
-    from runners.finding import campaign_for, choose_grids, worker_count
-    from runners.specfile import load_spec_file
+    from runners.commands.finding import campaign_for, choose_grids, worker_count
+    from runners.provenance.specfile import load_spec_file
 
     if where.on != "slurm":
         cluster.refuse(where.on)
@@ -148,7 +148,7 @@ def run(
 
         return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
     from runners.machines import Inline, Local, Machine
-    from runners.run import RunOptions, run_campaign
+    from runners.runs.run import RunOptions, run_campaign
 
     machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
     give_back(root, grids, repeat)
@@ -163,7 +163,7 @@ def run(
 
 def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
     """With --again, trials whose results cannot be read are trained anew."""
-    from runners.lost import give_back_unreadable
+    from runners.attempts.lost import give_back_unreadable
 
     given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
     if given_back:

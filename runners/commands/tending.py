@@ -38,9 +38,9 @@ def logs(
     import sys
 
     from grid.errors import SpecError
-    from runners.finding import find_campaign, find_trial
-    from runners.logs import Tail, find_attempt, in_words, worker_output
-    from runners.logs import follow as followed
+    from runners.commands.finding import find_campaign, find_trial
+    from runners.tending.logs import Tail, find_attempt, in_words, worker_output
+    from runners.tending.logs import follow as followed
     from store.store import Store
 
     if follow and worker:
@@ -75,11 +75,11 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
     as_json
         Print JSON.
     """
-    from runners.cancelling import Cancelling
-    from runners.finding import find_campaign
-    from runners.scheduler_news import Slurm
-    from runners.selection import select
-    from runners.whereabouts import whereabouts
+    from runners.commands.finding import find_campaign
+    from runners.slurm.scheduler_news import Slurm
+    from runners.tending.cancelling import Cancelling
+    from runners.tending.selection import select
+    from runners.tending.whereabouts import whereabouts
     from store.store import Store
 
     scheduler = Slurm()
@@ -114,10 +114,10 @@ def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: 
     as_json
         Print JSON.
     """
-    from runners.finding import choose_grid, find_campaign
-    from runners.refusals import refusals
-    from runners.triage import failures as triaged
-    from runners.triage_text import write_clusters, write_refusals
+    from runners.commands.finding import choose_grid, find_campaign
+    from runners.tending.refusals import refusals
+    from runners.tending.triage import failures as triaged
+    from runners.tending.triage_text import write_clusters, write_refusals
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
@@ -154,10 +154,10 @@ def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = F
     from rich.console import Console
 
     from grid.errors import SpecError
-    from runners.finding import find_campaign
-    from runners.scheduler_news import Slurm
-    from runners.watch_text import show
-    from runners.watching import views
+    from runners.commands.finding import find_campaign
+    from runners.slurm.scheduler_news import Slurm
+    from runners.tending.watch_text import show
+    from runners.tending.watching import views
 
     if not every > 0:
         raise SpecError(f"--every is a number of seconds above 0; got {every:g}")

@@ -14,7 +14,7 @@ def rebuild(*, campaign: Path | None = None) -> int:
     campaign
         The campaign directory; default the only one below campaigns/.
     """
-    from runners.finding import find_campaign
+    from runners.commands.finding import find_campaign
     from store.rebuild import rebuild as rebuild_store
     from store.store import Store
 

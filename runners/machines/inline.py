@@ -2,8 +2,8 @@
 
 from typing import final
 
+from runners.attempts.worker import Job, Unfit, Worker
 from runners.machines.machine import Machine, Overseer, Rows
-from runners.worker import Job, Unfit, Worker
 
 
 @final

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from typing import final
 
 from grid.errors import SpecError
+from runners.attempts.worker import Job
 from runners.machines.forks import Forks, Start, start_interpreter
 from runners.machines.machine import Machine, Overseer, Rows
 from runners.machines.pool import Pool
-from runners.worker import Job
 
 
 @final

@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
-from runners.campaign import CampaignUnwritable
-from runners.worker import Job, Unfit, Worker
+from runners.attempts.campaign import CampaignUnwritable
+from runners.attempts.worker import Job, Unfit, Worker
 from store.files import be_patient
 
 TELL_EVERY_S = 0.2

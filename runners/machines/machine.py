@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from runners.worker import Job, Outcome
+from runners.attempts.worker import Job, Outcome
 
 
 class Overseer(Protocol):

@@ -5,11 +5,11 @@ from multiprocessing.connection import wait
 from typing import Any, final
 
 from grid.errors import AblateError
-from runners.campaign import CampaignUnwritable
-from runners.deaths import Deaths
+from runners.attempts.campaign import CampaignUnwritable
+from runners.attempts.deaths import Deaths
+from runners.attempts.worker import Job, Outcome
 from runners.machines.forks import Exit, Forked, Forks, ServerDied
 from runners.machines.machine import Overseer, Rows
-from runners.worker import Job, Outcome
 
 _LOOK_EVERY_S = 0.2
 """How soon a stop request, a row that has become free, or a new slot is noticed."""

@@ -4,13 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from runners.crews import read_crews
-from runners.progress import Progress
-from runners.run import RunResult
-from runners.scheduler_news import Scheduler
-from runners.survey import Survey, Surveyed
-from runners.tally import Member, Tally, tally
-from runners.worker import Came, Outcome
+from runners.attempts.worker import Came, Outcome
+from runners.planning.survey import Survey, Surveyed
+from runners.runs.progress import Progress
+from runners.runs.run import RunResult
+from runners.runs.tally import Member, Tally, tally
+from runners.slurm.crews import read_crews
+from runners.slurm.scheduler_news import Scheduler
 from store.layout import Layout
 from store.status import TrialState, progress_of, trial_state
 

@@ -15,9 +15,9 @@ from toy_training import Execution, Falling, Rising, ToyTrial
 
 from grid import Grid
 from grid import over as axis
-from runners.campaign import Attempt
+from runners.attempts.campaign import Attempt
+from runners.attempts.worker import Entry
 from runners.surroundings import Finished
-from runners.worker import Entry
 
 STEPS = 60
 CHECKPOINT_S = 1.0

@@ -19,13 +19,13 @@ from cluster.cluster import Cluster, Shape, wait_for
 from toy_campaign import run_quietly, tables
 from toy_training import ENTRY
 
+from runners.attempts.submission import Submission, read_submission_record
 from runners.cli import execute
-from runners.slurm.arrays import logs, worker_log
+from runners.provenance.specfile import load_spec_file
 from runners.slurm.queue import queued
-from runners.slurm.submit import SubmitOptions
+from runners.slurm.submitting.arrays import logs, worker_log
+from runners.slurm.submitting.submit import SubmitOptions
 from runners.slurm.workers import WorkerRecord, read_workers
-from runners.specfile import load_spec_file
-from runners.submission import Submission, read_submission_record
 from store.layout import Layout
 from store.status import TrialState, trial_state
 
@@ -37,7 +37,7 @@ grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-import runners.slurm.submit as submit
+import runners.slurm.submitting.submit as submit
 from functools import partial
 from toy_training import ENTRY
 submit.SubmitOptions = partial(submit.SubmitOptions, entry=ENTRY)
@@ -148,7 +148,7 @@ def over(cluster: Cluster) -> Callable[[], bool]:
 
 @pytest.fixture
 def user(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> User:
-    monkeypatch.setattr("runners.slurm.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    monkeypatch.setattr("runners.slurm.submitting.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
     return User(tmp_path, capsys).writes()

@@ -23,16 +23,16 @@ from cluster.cluster import Cluster, Shape, wait_for
 from slurm_node import plain
 from toy_campaign import tables
 
+from runners.attempts.submission import read_submission_record
 from runners.cli import execute
 from runners.machines import Inline
-from runners.run import RunOptions, run_campaign
-from runners.scheduler_news import Slurm as Scheduler
+from runners.provenance.specfile import load_spec_file
+from runners.runs.run import RunOptions, run_campaign
+from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Drafter, SubmitOptions
-from runners.slurm.submit import submit as queue
+from runners.slurm.submitting.submit import Drafter, SubmitOptions
+from runners.slurm.submitting.submit import submit as queue
 from runners.slurm.workers import read_workers
-from runners.specfile import load_spec_file
-from runners.submission import read_submission_record
 from store.layout import Layout
 from store.status import trial_state
 

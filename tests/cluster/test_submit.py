@@ -17,16 +17,16 @@ from toy_training import ENTRY
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli import execute
-from runners.crews import read_crews
-from runners.run import RunResult
-from runners.scheduler_news import Slurm as Scheduler
-from runners.slurm.arrays import worker_log
+from runners.provenance.specfile import load_spec_file
+from runners.runs.run import RunResult
+from runners.slurm.crews import read_crews
 from runners.slurm.follow import Following
 from runners.slurm.queue import TaskState, accounted, queued
+from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submitting.arrays import worker_log
+from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
-from runners.specfile import load_spec_file
 from store.layout import Layout
 
 TESTS = Path(__file__).parent.parent
@@ -125,7 +125,7 @@ def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submit in a shell that is killed before it releases what it has queued."""
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr("runners.slurm.submitting.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         with contextlib.suppress(BaseException):
             run.submit()
         os._exit(1)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cluster.cluster import Cluster, wait_for
 
+from runners.attempts.submission import read_submission_record
 from runners.cli import execute
-from runners.submission import read_submission_record
 from store.layout import Layout
 from store.status import trial_state
 

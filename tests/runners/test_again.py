@@ -10,15 +10,15 @@ from toy_campaign import keys, run_quietly, toy_grid
 from toy_training import ToyTrial, train
 
 from grid import Grid
-from runners.cells import walk
 from runners.cli import execute
-from runners.code import Codes
+from runners.commands.plan import PlanOptions, plan_campaign
 from runners.machines import Inline, Local
-from runners.mixed import mixed_sources
-from runners.plan import PlanOptions, plan_campaign
-from runners.run import RunResult
+from runners.planning.cells import walk
+from runners.planning.survey import survey
+from runners.provenance.code import Codes
+from runners.provenance.mixed import mixed_sources
+from runners.runs.run import RunResult
 from runners.surroundings import Finished, Surroundings
-from runners.survey import survey
 from store.layout import Layout
 from store.status import trial_state
 
@@ -224,7 +224,7 @@ def test_workers_record_the_code_the_run_began_with_whatever_is_edited_meanwhile
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def edit_then_run(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
-        monkeypatch.setattr("runners.code._of_file", lambda _: "edited")
+        monkeypatch.setattr("runners.provenance.code._of_file", lambda _: "edited")
         real(self, job, rows, overseer)
 
     real = Inline.run

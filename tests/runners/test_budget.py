@@ -3,7 +3,7 @@
 import pytest
 
 from grid.errors import SpecError
-from runners.budget import Budget, budget_hours
+from runners.planning.budget import Budget, budget_hours
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from runners.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
-from runners.checkpoint import KEEP, save_checkpoint
-from runners.claims import Claim, Taken, claim
-from runners.endings import record_death
-from runners.failure import Failure, killed
+from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.attempts.checkpoint import KEEP, save_checkpoint
+from runners.attempts.claims import Claim, Taken, claim
+from runners.attempts.endings import record_death
+from runners.attempts.failure import Failure, killed
 from runners.surroundings import Finished
 from store.layout import Layout
 from store.shards import ShardBuffer, verify_shard
@@ -94,7 +94,7 @@ def test_who_looks_while_another_claims_does_not_get_the_next_number(
         claimed(layout)  # by another, right after the look
         return found
 
-    monkeypatch.setattr("runners.claims.trial_state", look)
+    monkeypatch.setattr("runners.attempts.claims.trial_state", look)
     assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("running")
     assert layout.attempts(TRIAL) == [1]
 
@@ -253,13 +253,6 @@ def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: 
         "evaluation": 1,
         "probe": 1,
     }
-
-
-def test_rows_are_in_shards_before_the_checkpoint_that_follows_them(layout: Layout) -> None:
-    attempt = begin(layout)
-    attempt.metrics(1, {"loss": 2.0})
-    attempt.save(1, {"x": 1})
-    assert [verify_shard(path).rows for path in layout.shards()] == [1]
 
 
 def test_a_checkpoint_is_due_when_its_interval_has_passed_since_the_last(layout: Layout) -> None:

@@ -13,10 +13,10 @@ import pytest
 from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.cancelling import Cancelling
+from runners.attempts.submission import Array
 from runners.slurm.cancelled import read_cancelled
-from runners.submission import Array
-from runners.whereabouts import whereabouts
+from runners.tending.cancelling import Cancelling
+from runners.tending.whereabouts import whereabouts
 from store.layout import Layout
 from store.status import process_started, trial_state
 from store.store import Store

@@ -16,14 +16,14 @@ from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from runners.checkpoint import save_checkpoint
-from runners.claims import MOST_LOST, Claim, Taken, claim
-from runners.deaths import MOST_DEATHS, Deaths
-from runners.leases import Leases
-from runners.manifest import submission_id, trial_lines, write_submission
-from runners.memory import oom_kills
-from runners.micro_batches import micro_batches
-from runners.worker import Job
+from runners.attempts.checkpoint import save_checkpoint
+from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
+from runners.attempts.deaths import MOST_DEATHS, Deaths
+from runners.attempts.leases import Leases
+from runners.attempts.manifest import submission_id, trial_lines, write_submission
+from runners.attempts.memory import oom_kills
+from runners.attempts.micro_batches import micro_batches
+from runners.attempts.worker import Job
 from store.layout import Layout
 from store.status import trial_state
 
@@ -249,7 +249,7 @@ def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, how: str, counts: list[int | None], reason: str
 ) -> None:
     told = iter(counts)
-    monkeypatch.setattr("runners.deaths.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
+    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
     deaths, trial = deaths_over(layout)
     found = None
     for _ in range(MOST_DEATHS):
@@ -269,7 +269,7 @@ def test_a_trial_that_the_system_killed_for_want_of_memory_is_cut_where_that_was
 ) -> None:
     """Whoever takes it next reads off the record that it was out of memory, as if it had said so itself."""
     told = iter(kills)
-    monkeypatch.setattr("runners.deaths.oom_kills", lambda: next(told))
+    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(told))
     deaths, trial = deaths_over(layout, oom="halve")
     if claimed:
         write_start(layout, trial, 1, **GONE, accumulate=2)

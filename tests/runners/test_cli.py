@@ -108,7 +108,7 @@ def test_prove_hands_on_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> No
         given.append((spec, name))
         return 4
 
-    monkeypatch.setattr("runners.prove.prove", prove)
+    monkeypatch.setattr("runners.explaining.prove.prove", prove)
     assert [execute(["prove"]), execute(["prove", "my.py", "--operator", "ssa"])] == [4, 4]
     assert given == [(None, None), (Path("my.py"), "ssa")]
 

@@ -8,9 +8,9 @@ import pytest
 from cyclopts import App
 
 from runners.cli import app
-from runners.slurm.script import MOST_DEATHS, MOST_REFUSALS
+from runners.provenance.specfile import cluster_of, load_spec_file
 from runners.slurm.spec import Needs, Slurm
-from runners.specfile import cluster_of, load_spec_file
+from runners.slurm.submitting.script import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {

@@ -12,9 +12,9 @@ import pytest
 from toy_training import Toy, ToyTrial
 
 from grid import Grid, Spec
-from runners.code import CORE, Codes
-from runners.source import digest, relevant, statements
-from runners.specfile import load_spec_file
+from runners.provenance.code import CORE, Codes
+from runners.provenance.source import digest, relevant, statements
+from runners.provenance.specfile import load_spec_file
 from runners.trial import Trial
 from variants import ssa
 
@@ -163,7 +163,7 @@ def test_a_spec_file_has_the_same_code_wherever_it_lies(tmp_path: Path) -> None:
 
 
 _TELL = (
-    "import sys; from runners.specfile import load_spec_file; from runners.code import Codes\n"
+    "import sys; from runners.provenance.specfile import load_spec_file; from runners.provenance.code import Codes\n"
     "print(sorted(Codes().sources(load_spec_file(sys.argv[1])['mine'].base).items()))"
 )
 
@@ -225,9 +225,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _code_in(project: Path, trial: Trial) -> dict[str, str]:
     """The code of a trial as seen from the files of `project`; this process's modules stay what they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runners.code.PROJECT", project)
-        patch.setattr("runners.code._file", lambda module: str(project / Path(module.__file__).relative_to(ROOT)))
-        patch.setattr("runners.code.room_of", lambda module: module.__name__.partition(".")[0])
+        patch.setattr("runners.provenance.code.PROJECT", project)
+        patch.setattr(
+            "runners.provenance.code._file", lambda module: str(project / Path(module.__file__).relative_to(ROOT))
+        )
+        patch.setattr("runners.provenance.code.room_of", lambda module: module.__name__.partition(".")[0])
         return code_of(trial)
 
 

@@ -17,9 +17,9 @@ from rank_failures import FailsOnRankOne
 from rank_process import children
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.failure import failure_of
+from runners.attempts.failure import failure_of
+from runners.provenance.specfile import import_spec_file
 from runners.ranks import RankFailed
-from runners.specfile import import_spec_file
 from runners.surroundings import Diverged
 from runners.training import train
 from runners.trial import Execution, Trial

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runners.environment import NOT_IN_TRIALS, differences, record
+from runners.provenance.environment import NOT_IN_TRIALS, differences, record
 
 
 def changed(recorded: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def test_what_the_user_s_code_imports_must_not_differ_either() -> None:
 
 def test_a_process_that_trains_imports_nothing_of_what_may_differ() -> None:
     program = (
-        "import sys, json, runners.worker, runners.training, runners.rerun, runners.environment\n"
-        "runners.environment.record()\n"
+        "import sys, json, runners.attempts.worker, runners.training, runners.rerun, runners.provenance.environment\n"
+        "runners.provenance.environment.record()\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
@@ -92,7 +92,7 @@ def test_a_process_that_trains_imports_nothing_of_what_may_differ() -> None:
 
 
 def test_the_record_is_taken_without_torch() -> None:
-    program = "import sys, runners.environment as e; e.record(); print('torch' in sys.modules)"
+    program = "import sys, runners.provenance.environment as e; e.record(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

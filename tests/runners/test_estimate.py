@@ -13,13 +13,13 @@ from toy_training import Falling, ToyTrial
 
 from grid import Grid, Spec, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.cells import walk
-from runners.estimate import Estimate, Means, Pool, estimate, finished_trials
-from runners.plan import PlanOptions, plan_campaign
-from runners.plan_text import plan_data, plan_lines
-from runners.roofline import Place, Prior
+from runners.commands.plan import PlanOptions, plan_campaign
+from runners.commands.plan_text import plan_data, plan_lines
+from runners.planning.cells import walk
+from runners.planning.estimate import Estimate, Means, Pool, estimate, finished_trials
+from runners.planning.roofline import Place, Prior
+from runners.planning.survey import survey
 from runners.slurm.spec import Needs, Slurm
-from runners.survey import survey
 from store.files import write_json
 from store.layout import Layout
 from variants import gpt2, softmax, ssa

@@ -19,11 +19,11 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import SpecError
+from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.worker import Job, Outcome
 from runners.machines import Local, Queue
 from runners.machines.forks import Forks, ServerProcess, start_interpreter
 from runners.machines.parent import GROUP_SIGNALS
-from runners.manifest import trial_lines, write_submission
-from runners.worker import Job, Outcome
 from store.layout import Layout
 
 MOST_TURNS = 40

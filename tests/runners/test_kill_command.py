@@ -13,8 +13,8 @@ import pytest
 from toy_campaign import tables
 
 from runners.machines import Inline
-from runners.run import RunOptions, run_campaign
-from runners.specfile import load_spec_file
+from runners.provenance.specfile import load_spec_file
+from runners.runs.run import RunOptions, run_campaign
 from store.layout import Layout
 from store.status import process_started, trial_state
 

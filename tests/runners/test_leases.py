@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 )
 from synthetic import write_start
 
-from runners.claims import Claim, Taken, claim
-from runners.heartbeat import Heartbeat
-from runners.leases import Leases, host_memory
+from runners.attempts.claims import Claim, Taken, claim
+from runners.attempts.heartbeat import Heartbeat
+from runners.attempts.leases import Leases, host_memory
 from store.layout import Layout
 from store.status import is_alive, lease_s, process_started, progress_of, trial_state
 
@@ -354,7 +354,7 @@ class Hosts(RuleBasedStateMachine):
 def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.claims.MOST_LOST", 10**6)
+    monkeypatch.setattr("runners.attempts.claims.MOST_LOST", 10**6)
     Hosts.root = tmp_path / "0"
     how = settings(
         max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None

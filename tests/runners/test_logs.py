@@ -9,7 +9,7 @@ from crewed import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.cli import execute
-from runners.logs import find_attempt, follow
+from runners.tending.logs import find_attempt, follow
 from store.layout import Layout
 from store.status import AttemptState, trial_state
 
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
 def test_the_output_of_the_task_is_where_the_script_put_it(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from runners.slurm.arrays import worker_log
+    from runners.slurm.submitting.arrays import worker_log
 
     begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     path = worker_log(campaign.layout, FIRST, "7_3")
@@ -156,8 +156,10 @@ def test_what_an_attempt_writes_as_the_next_appears_is_read(
         append(layout, trial, attempt, "late\n")
         return follows
 
-    monkeypatch.setattr("runners.logs._next", appears)
-    monkeypatch.setattr("runners.logs.find_attempt", lambda layout, trial, _: trial_state(layout, trial).attempts[0])
+    monkeypatch.setattr("runners.tending.logs._next", appears)
+    monkeypatch.setattr(
+        "runners.tending.logs.find_attempt", lambda layout, trial, _: trial_state(layout, trial).attempts[0]
+    )
     assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)) == "first\nlate\nsecond\n"
 
 
@@ -174,5 +176,5 @@ def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: py
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("runners.logs.time.sleep", interrupted)
+    monkeypatch.setattr("runners.tending.logs.time.sleep", interrupted)
     assert logs(campaign, key_of(campaign), "-f") == 130

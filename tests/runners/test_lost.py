@@ -8,8 +8,8 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid import Measure
-from runners.lost import give_back_unreadable
-from runners.run import RunOptions, run_campaign
+from runners.attempts.lost import give_back_unreadable
+from runners.runs.run import RunOptions, run_campaign
 from store.layout import Layout
 from store.store import Store
 

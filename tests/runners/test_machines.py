@@ -14,10 +14,10 @@ from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.deaths import MOST_DEATHS
+from runners.attempts.deaths import MOST_DEATHS
 from runners.machines import Inline, Local
-from runners.run import RunOptions, run_campaign
-from runners.specfile import load_spec_file
+from runners.provenance.specfile import load_spec_file
+from runners.runs.run import RunOptions, run_campaign
 from store.layout import Layout
 from store.status import TrialState, trial_state
 

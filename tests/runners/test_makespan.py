@@ -5,8 +5,8 @@ import heapq
 import numpy as np
 import pytest
 
-from runners.makespan import FEW_ROUNDS, wall_s
-from runners.posterior import DRAWS, SINGLE, Pooled
+from runners.planning.makespan import FEW_ROUNDS, wall_s
+from runners.planning.posterior import DRAWS, SINGLE, Pooled
 
 
 def pooled(*cells: tuple[int, float]) -> Pooled:

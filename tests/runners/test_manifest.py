@@ -9,8 +9,7 @@ from toy_campaign import toy_grid
 from toy_training import ToyTrial
 
 from grid.errors import EnvironmentProblem, StoreError
-from runners.cells import walk
-from runners.manifest import (
+from runners.attempts.manifest import (
     KeptLines,
     Manifest,
     read_lines,
@@ -19,7 +18,8 @@ from runners.manifest import (
     write_grid,
     write_submission,
 )
-from runners.survey import publish
+from runners.planning.cells import walk
+from runners.planning.survey import publish
 from store.layout import Layout
 
 

@@ -10,10 +10,10 @@ from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
 from grid.errors import SpecError
+from runners.commands.plan import plan_campaign
 from runners.machines import Inline
-from runners.measured import METRICS
-from runners.plan import plan_campaign
-from runners.run import run_campaign
+from runners.planning.measured import METRICS
+from runners.runs.run import run_campaign
 from runners.tasks import LinearFunctions, ShiftGrid, Task, Text
 from runners.trial import Trial
 

@@ -10,12 +10,12 @@ from toy_training import Falling, ToyTrial, train
 
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
-from runners.cells import walk
-from runners.estimate import MOST_TIMED, Interval, finished_trials
-from runners.plan import Plan, PlanOptions, plan_campaign
-from runners.plan_text import plan_lines
-from runners.stopwatch import seconds_of
-from runners.survey import survey
+from runners.commands.plan import Plan, PlanOptions, plan_campaign
+from runners.commands.plan_text import plan_lines
+from runners.planning.cells import walk
+from runners.planning.estimate import MOST_TIMED, Interval, finished_trials
+from runners.planning.stopwatch import seconds_of
+from runners.planning.survey import survey
 from store.layout import Layout
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from runners.posterior import (
+from runners.planning.posterior import (
     BY_WORK,
     DRAWS,
     MOMENT_SD,

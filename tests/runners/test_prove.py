@@ -8,7 +8,7 @@ import pytest
 from definitions import forgotten
 
 from grid.errors import NotFoundError, SpecError
-from runners.prove import operators_of, prove
+from runners.explaining.prove import operators_of, prove
 from variants.proof.battery import LAWS
 
 SOUND = '''

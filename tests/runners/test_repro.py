@@ -15,8 +15,8 @@ from submitted import copied_rooms, git
 from toy_campaign import run_quietly, toy_grid
 
 from grid.errors import NotFoundError
-from runners.repro import recorded
-from runners.repro_values import Where, differences
+from runners.attempts.repro import recorded
+from runners.attempts.repro_values import Where, differences
 from store.layout import Layout
 
 SPEC = """
@@ -49,9 +49,9 @@ SUBMIT = """
 import sys, time
 from pathlib import Path
 from runners.cli import execute
-from runners.environment import record
-from runners.snapshot import take
-from runners.submission import Submission, write_submission_record
+from runners.provenance.environment import record
+from runners.provenance.snapshot import take
+from runners.attempts.submission import Submission, write_submission_record
 from store.layout import Layout
 campaign, spec = map(Path, sys.argv[1:])
 assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0

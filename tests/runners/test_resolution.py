@@ -12,9 +12,10 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.plan import plan_campaign
-from runners.plan_text import plan_data, plan_lines, resolution_line
-from runners.resolution import Resolution, _differences, _spread, resolutions
+from runners.commands.plan import plan_campaign
+from runners.commands.plan_text import plan_data, plan_lines
+from runners.planning.forecast_text import resolution_line
+from runners.planning.resolution import Resolution, _differences, _spread, resolutions
 from store.ingest import ingest
 from store.layout import Layout
 from store.statistics.family import judge

@@ -13,10 +13,10 @@ from pretend_slurm import PretendSlurm
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
+from runners.attempts.submission import read_submission_record
 from runners.cli import execute
-from runners.retrying import before, choose
-from runners.submission import read_submission_record
-from runners.whereabouts import whereabouts
+from runners.tending.retrying import before, choose
+from runners.tending.whereabouts import whereabouts
 from store.layout import Layout
 from store.status import trial_state
 from store.store import Store

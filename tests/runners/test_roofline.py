@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial, outcomes, roofline, work
-from runners.roofline import (
+from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial
+from runners.planning import outcomes, roofline, work
+from runners.planning.roofline import (
     GPUS,
     UNKNOWN_GPU,
     Device,
@@ -21,7 +22,7 @@ from runners.roofline import (
     this_cpu,
     trained_length,
 )
-from runners.work import Counter, Shape, Work, forward_work, optimiser_work, step_work
+from runners.planning.work import Counter, Shape, Work, forward_work, optimiser_work, step_work
 from variants import (
     Backbone,
     Operator,

@@ -16,10 +16,10 @@ from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.claims import Claim, claim
+from runners.attempts.claims import Claim, claim
+from runners.attempts.submission import read_submission_record
 from runners.machines import Inline, Local, Machine
-from runners.run import RunOptions, RunResult, run_campaign
-from runners.submission import read_submission_record
+from runners.runs.run import RunOptions, RunResult, run_campaign
 from store.layout import Layout
 from store.status import AttemptState, trial_state
 from store.store import Store
@@ -121,7 +121,7 @@ def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, mo
     def land(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("runners.landing.land", land)
+    monkeypatch.setattr("runners.runs.landing.land", land)
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
     assert (result.ok, result.interrupted) == (6, False)
 
@@ -226,7 +226,7 @@ def test_while_clocks_differ_workers_are_not_started_again_and_again_over_a_tria
 
     beat(0)
     monkeypatch.setattr(Inline, "run", count)
-    monkeypatch.setattr("runners.run.time.sleep", beat)
+    monkeypatch.setattr("runners.runs.run.time.sleep", beat)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert beats >= 5
 
@@ -245,7 +245,7 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
             start = json.loads(layout.start(first, 1).read_bytes())
             layout.start(first, 1).write_text(json.dumps({**start, "pid_started": 1}))
 
-    monkeypatch.setattr("runners.run.time.sleep", end_it)
+    monkeypatch.setattr("runners.runs.run.time.sleep", end_it)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert len(waits) == 2
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]

@@ -9,7 +9,7 @@ from synthetic import Campaign, write_campaign
 
 from grid.axis import label_of
 from grid.errors import AblateError, NotFoundError, SpecError
-from runners.selection import select
+from runners.tending.selection import select
 from store.store import Store
 
 

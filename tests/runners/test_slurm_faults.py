@@ -13,9 +13,9 @@ from toy_training import ENTRY
 
 from grid import Grid, over
 from grid.errors import EnvironmentProblem
+from runners.attempts.worker import Entry
 from runners.machines import Inline, Local
-from runners.slurm.signals import Heard
-from runners.worker import Entry
+from runners.slurm.task.signals import Heard
 from store.layout import Layout
 from store.status import TrialState, trial_state
 

@@ -10,10 +10,10 @@ from toy_training import ENTRY
 
 from grid import Grid
 from runners.commands.running import concluded
-from runners.scheduler_news import Slurm as Scheduler
 from runners.slurm.follow import Following
+from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from runners.slurm.cancelled import cancelled_path
-from runners.slurm.seen import Seen
+from runners.slurm.task.seen import Seen
 from runners.slurm.workers import read_workers, write_worker
 from store.files import write_json
 from store.status import TrialState, process_started, trial_state
@@ -258,7 +258,7 @@ def test_a_task_leaves_when_all_that_is_left_is_alive_elsewhere(tmp_path: Path) 
 
 
 def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) -> None:
-    from runners.environment import record
+    from runners.provenance.environment import record
 
     recorded = record()
     sent = send(tmp_path, toy_grid(), environment={**recorded, "python": "3.9.2"})

@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.limits import (
+from runners.slurm.queue import (
+    TaskId,
+    accounted,
+    cancel,
+    queued,
+    records,
+    requeue,
+    seconds,
+    shorthand,
+    states,
+    task_ids,
+)
+from runners.slurm.submitting.limits import (
     Association,
     Limits,
     Partition,
@@ -21,18 +33,6 @@ from runners.slurm.limits import (
     qos_levels,
     read_limits,
     settings,
-)
-from runners.slurm.queue import (
-    TaskId,
-    accounted,
-    cancel,
-    queued,
-    records,
-    requeue,
-    seconds,
-    shorthand,
-    states,
-    task_ids,
 )
 
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from looks import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
 from toy_campaign import run_quietly, toy_grid
 
-from runners.claims import Claim, claim
-from runners.leases import Leases
-from runners.manifest import trial_lines, write_submission
+from runners.attempts.claims import Claim, claim
+from runners.attempts.leases import Leases
+from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.worker import Job, Outcome
 from runners.slurm.cancelled import CalledOff, Cancellations, cancelled_path
-from runners.slurm.outlook import Look, Outlook
-from runners.slurm.pace import Pace
-from runners.slurm.place import Deadline, here, seconds_left
-from runners.slurm.rows import NodeRows, Share
-from runners.slurm.seen import Seen as Known
+from runners.slurm.task.outlook import Look, Outlook
+from runners.slurm.task.pace import Pace
+from runners.slurm.task.place import Deadline, here, seconds_left
+from runners.slurm.task.rows import NodeRows, Share
+from runners.slurm.task.seen import Seen as Known
 from runners.slurm.workers import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
-from runners.worker import Job, Outcome
 from store.files import write_json
 from store.layout import Layout
 
@@ -243,7 +243,7 @@ def test_an_end_that_contradicts_the_time_limit_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, end: str | None, left: float
 ) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
-    monkeypatch.setattr("runners.slurm.place.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK"))
+    monkeypatch.setattr("runners.slurm.task.place.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK"))
     monkeypatch.setattr(time, "clock_gettime", lambda _: 101.0)
     assert seconds_left(3600, environ, now=1000.0) == left
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
-from runners.failure import failure_of
-from runners.slurm.outlook import Look
-from runners.slurm.rows import Share
-from runners.slurm.seen import Seen as Known
-from runners.worker import Outcome
+from runners.attempts.failure import failure_of
+from runners.attempts.worker import Outcome
+from runners.slurm.task.outlook import Look
+from runners.slurm.task.rows import Share
+from runners.slurm.task.seen import Seen as Known
 from store.layout import Layout
 
 FAR = float("inf")

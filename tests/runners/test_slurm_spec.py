@@ -12,12 +12,12 @@ from toy_training import Execution
 
 from grid import spec_error
 from grid.errors import SpecError
-from runners.cells import walk
-from runners.slurm.classes import Demands, Group
+from runners.planning.cells import walk
+from runners.planning.survey import survey
 from runners.slurm.resources import Resources, roomier, shortage
-from runners.slurm.shares import Load, at_once, shared, workers
 from runners.slurm.spec import Needs, Slurm, megabytes, minutes
-from runners.survey import survey
+from runners.slurm.submitting.classes import Demands, Group
+from runners.slurm.submitting.shares import Load, at_once, shared, workers
 from store.layout import Layout
 
 

@@ -20,19 +20,19 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.budget import budget_hours
+from runners.attempts.manifest import Manifest
+from runners.attempts.submission import read_submission_record, write_submission_record
 from runners.cli import execute
 from runners.commands.queueing import dry_run_lines, queued_line
-from runners.manifest import Manifest
-from runners.scheduler_news import Slurm as Scheduler
-from runners.slurm.arrays import in_words
-from runners.slurm.elsewhere import half_submitted
+from runners.planning.budget import budget_hours
 from runners.slurm.queue import release
+from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Needs, Slurm
-from runners.slurm.submit import Draft, Drafter, Queued, SubmitOptions
-from runners.slurm.submit import submit as queue
+from runners.slurm.submitting.arrays import in_words
+from runners.slurm.submitting.elsewhere import half_submitted
+from runners.slurm.submitting.submit import Draft, Drafter, Queued, SubmitOptions
+from runners.slurm.submitting.submit import submit as queue
 from runners.slurm.workers import WorkerRecord, write_worker
-from runners.submission import read_submission_record, write_submission_record
 from store.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -231,7 +231,7 @@ def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) ->
 def test_torch_that_cannot_use_the_gpus_is_told(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, version: str, gpus: int, said: int
 ) -> None:
-    monkeypatch.setattr("runners.environment.version", lambda _: version)
+    monkeypatch.setattr("runners.provenance.environment.version", lambda _: version)
     draft = drafter(tmp_path / "campaign", CPU.changed(partition="gpu", gpus=gpus)).draft()
     assert sum("torch is a build for the CPU here" in note for note in draft.notes) == said
 
@@ -338,10 +338,10 @@ def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
 
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.release", killed)
+        monkeypatch.setattr("runners.slurm.submitting.submit.release", killed)
         if released == 3:
             monkeypatch.setattr(
-                "runners.slurm.submit.replace",
+                "runners.slurm.submitting.submit.replace",
                 lambda found, **new: os._exit(9) if new == {"released": True} else replace(found, **new),
             )
         with contextlib.suppress(BaseException):
@@ -617,7 +617,7 @@ def test_a_place_that_cannot_hold_a_campaign_is_refused(
         patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
         with pytest.raises(EnvironmentProblem, match="cannot be written to"):
             submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.room._LEAST_BYTES", 1 << 60)
+    monkeypatch.setattr("runners.attempts.room._LEAST_BYTES", 1 << 60)
     with pytest.raises(EnvironmentProblem, match="MB of free disk"):
         submit(tmp_path / "campaign")
     assert not (tmp_path / "campaign").exists()
@@ -631,13 +631,13 @@ def test_a_disk_that_fills_up_leaves_nothing_queued(
     def filled(command: list[str], **options: Any) -> Any:
         done = real(command, **options)
         if command[0] == "sbatch" and "--hold" in command:
-            monkeypatch.setattr("runners.slurm.submit.write_submission_record", full)
+            monkeypatch.setattr("runners.slurm.submitting.submit.write_submission_record", full)
         return done
 
     def full(*_: object) -> None:
         raise EnvironmentProblem("cannot write: No space left on device")
 
-    monkeypatch.setattr("runners.slurm.arrays.subprocess.run", filled)
+    monkeypatch.setattr("runners.slurm.submitting.arrays.subprocess.run", filled)
     with pytest.raises(EnvironmentProblem, match="No space left"):
         submit(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -770,7 +770,7 @@ def test_a_file_with_two_requests_is_refused(
 
 
 def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -> None:
-    from runners.slurm.turn import turn
+    from runners.slurm.submitting.turn import turn
 
     layout = Layout(tmp_path)
     order: list[str] = []
@@ -801,7 +801,7 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
 
 
 def _second(layout: Layout, order: list[str], said: list[str]) -> None:
-    from runners.slurm.turn import turn
+    from runners.slurm.submitting.turn import turn
 
     with turn(layout, said.append):
         order.append("second in")

@@ -11,9 +11,9 @@ import pytest
 from submitted import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
 
 from grid.errors import EnvironmentProblem
-from runners.snapshot import Snapshot
-from runners.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
-from runners.snapshot_git import work_tree
+from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
+from runners.provenance.snapshot_git import work_tree
 from store.layout import Layout
 
 

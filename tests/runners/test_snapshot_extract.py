@@ -14,8 +14,8 @@ import pytest
 from submitted import TAKE, copied_rooms, dirty_repository, of, take
 
 from grid.errors import NotFoundError, StoreError
-from runners.snapshot import Snapshot
-from runners.snapshot_extract import UNUSABLE, extract, shell_lines
+from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot_extract import UNUSABLE, extract, shell_lines
 from store.layout import Layout
 
 

@@ -12,11 +12,11 @@ import pytest
 from crewed import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.scheduler_news import Scheduler, TaskNews
+from runners.attempts.submission import Array, Submission, write_submission_record
 from runners.slurm.cancelled import cancelled_path
-from runners.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
-from runners.submission import Array, Submission, write_submission_record
-from runners.whereabouts import STATES, Whereabouts, whereabouts
+from runners.slurm.scheduler_news import Scheduler, TaskNews
+from runners.tending.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.tending.whereabouts import STATES, Whereabouts, whereabouts
 from store.files import read_json, write_json
 from store.status import process_started
 from store.store import Store

@@ -1,0 +1,258 @@
+"""Running a finished trial again with the code, the spec and the seed it had, to see whether the result is the same.
+
+The code is the snapshot of the attempt's submission where it has one, else what is installed now. Training happens in
+another process, whose import path is that of the restored tree, and in a campaign of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from runners.attempts.manifest import submission_id, write_submission
+from runners.attempts.repro_values import Difference, differences, values_of
+from runners.attempts.submission import Submission, read_submission_record
+from runners.attempts.worker import Entry
+from runners.provenance.environment import THREADS, Differences
+from runners.provenance.environment import differences as environment_differences
+from runners.provenance.environment import record as environment_record
+from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot_extract import extract
+from store.files import parse_object
+from store.layout import Layout
+from store.status import TrialState, trial_state
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+
+class Reproduction(NamedTuple):
+    """What came of it."""
+
+    equal: int
+    """Values that are the same bits."""
+    different: list[Difference]
+    """The others, largest difference first."""
+    failure: str | None = None
+    """Why there is nothing to compare: it failed this time."""
+
+
+@final
+@dataclass(frozen=True)
+class Recorded:
+    """A finished trial as its campaign has it."""
+
+    layout: Layout
+    key: str
+    attempt: int
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+    record: Submission | None
+    """None: the submission kept none."""
+    mixed: bool
+    """Whether it was resumed on another device, or with another number of micro-batches."""
+
+    @property
+    def submission(self) -> str:
+        """The submission that trained it."""
+        return str(self.start["submission"])
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The tree it was submitted with."""
+        found = self.record.snapshot if self.record else None
+        return None if found is None else Snapshot.of(found)
+
+    def line(self) -> dict[str, Any]:
+        """Its line of the manifest, on the device and in the micro-batches that it ran on at last.
+
+        Raises:
+            NotFoundError: the manifest is gone or has no such line.
+        """
+        path = self.layout.manifest(self.submission)
+        begins = f'{{"trial":"{self.key}"'.encode()
+        try:
+            with path.open("rb") as file:
+                found = next((line for line in file if line.startswith(begins)), None)
+        except FileNotFoundError:
+            found = None
+        if found is None:
+            raise NotFoundError(f"{path} has no line of the trial {self.key}; put the file back")
+        line = parse_object(found, str(path))
+        execution = line["spec"].get("execution") or {}
+        ran = {
+            name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
+        }
+        execution.update(ran)
+        return line
+
+
+def recorded(layout: Layout, key: str) -> Recorded:
+    """What the campaign says of the trial `key`; the latest attempt that is ok counts.
+
+    Raises:
+        NotFoundError: it has no result.
+        StoreError: the record of its submission is damaged.
+    """
+    state = trial_state(layout, key)
+    done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]
+    if not done or done[-1].end is None:
+        raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.status}; run it first")
+    start = done[-1].start
+    try:
+        record = read_submission_record(layout, str(start["submission"]))
+    except NotFoundError:
+        record = None
+    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, _mixed(state, start))
+
+
+def _mixed(state: TrialState, start: Mapping[str, Any]) -> bool:
+    earlier = {each.attempt: each.start for each in state.attempts}
+    ran = set()
+    following: Mapping[str, Any] | None = start
+    while following is not None:
+        ran.add((following.get("device"), following.get("accumulate")))
+        following = earlier.pop((following.get("resumed_from") or {}).get("attempt", 0), None)
+    return len(ran) > 1
+
+
+def reproduce(store: "Store", key: str, place: Path, spec: Path | None, told: Callable[[str], None]) -> Reproduction:
+    """Run the trial `key` of `store` again in the directory `place` and compare every value that counts.
+
+    `spec` is the file its classes are from, where neither a snapshot nor a record says so.
+
+    Raises:
+        NotFoundError: the trial has no result, or the files that say how it was run are gone.
+        SpecError: its spec has another key with the code that is here.
+        StoreError: a snapshot or the manifest was altered.
+        EnvironmentProblem: the trial cannot be started.
+    """
+    found = recorded(store.layout, key)
+    request = _prepare(found, place, spec, told)
+    for sentence in _environment(found):
+        told(sentence)
+    if found.mixed:
+        told("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
+    told(f"training it again; the attempt that ended ok took {found.end.get('wall_s') or 0.0:.0f} s")
+    _run(request, _variables(found, request))
+    result = _compared(store, found, Layout(Path(request["root"])), told)
+    if result.failure is not None and not request["files"]:
+        told("if it needs a spec file, name the spec file that defines its classes with --spec")
+    return result
+
+
+def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[str], None]) -> dict[str, Any]:
+    """Restore code and manifest below `place`; what `runners.rerun` is asked for."""
+    layout = Layout(place / "campaign")
+    submission = submission_id()
+    write_submission(layout, submission, [found.line()])
+    job = found.record.job if found.record else {}
+    entry = {**vars(Entry()), **(job.get("entry") or {})}
+    snapshot, tree = found.snapshot, None
+    if snapshot is not None and spec is not None:
+        raise SpecError(f"--spec is for trials without a snapshot; that of {found.submission} has the spec file in it")
+    if snapshot is not None:
+        tree = extract(found.layout.snapshot_tar(snapshot.tar), place / "tree")
+        files = snapshot.files(tree)
+        told(f"the code is the snapshot that {found.submission} was submitted with{_commit(snapshot)}")
+    else:
+        files = (spec.resolve(),) if spec else tuple(Path(file) for file in job.get("files") or ())
+        told(f"{found.submission} kept no snapshot, so the code is what is installed now")
+    return {
+        "root": str(layout.root),
+        "submission": submission,
+        "trial": entry["trial"],
+        "train": entry["train"],
+        "files": [str(file) for file in files],
+        "tree": None if tree is None else str(tree),
+        "paths": [] if tree is None or snapshot is None else [str(tree / path) for path in snapshot.paths],
+    }
+
+
+def _commit(snapshot: Snapshot) -> str:
+    if snapshot.head is None:
+        return ""
+    changed, new = len(snapshot.changed), len(snapshot.untracked)
+    dirty = f", {changed} file{'s' if changed != 1 else ''} changed, {new} untracked" if snapshot.dirty else ""
+    return f" (commit {snapshot.head[:12]}{dirty})"
+
+
+def _environment(found: Recorded) -> Iterator[str]:
+    """How this machine differs from the one the trial was submitted on, or at least from its Python and torch."""
+    here = environment_record()
+    before = found.record.environment if found.record else None
+    if before is not None:
+        differ = environment_differences(before, here)
+    else:
+        versions = found.start.get("versions") or {}
+        packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
+        then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
+        differ = environment_differences(then, here)
+    yield from _ordered(differ)
+
+
+def _ordered(differ: Differences) -> Iterator[str]:
+    yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
+    yield from differ.remarks
+
+
+def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
+    """Of the process: its import path, and as many threads as the attempt had."""
+    before = os.environ.get("PYTHONPATH")
+    paths = (
+        [*request["paths"], *([before] if before else [])] if request["tree"] else [each for each in sys.path if each]
+    )
+    threads = str(found.start.get("threads") or 1)
+    return {
+        **os.environ,
+        **{name: threads for name in THREADS if name.endswith("_NUM_THREADS")},
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+    command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
+    done = subprocess.run(
+        command, env=dict(variables), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
+        raise EnvironmentProblem(f"the trial cannot be run again: {said}")
+
+
+def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
+    from store.store import Store
+
+    state = trial_state(layout, found.key)
+    if state.ended is None or state.ended.end is None:
+        raise StoreError(f"{layout.trial(found.key)} has no record of how the trial ended; run the command again")
+    start, end = state.ended.start, state.ended.end
+    for sentence in _changed_code(found, start):
+        told(sentence)
+    if end["status"] == "stopped":
+        raise SpecError(
+            f"the code that is here gives the trial {found.key} another key, so it is another trial: the fields of its "
+            "specs have changed since"
+        )
+    if end["status"] == "failed":
+        return Reproduction(0, [], f"{end['reason']}: {' '.join(str(end['message']).split())}")
+    with Store.open(layout.root) as again:
+        before, now = values_of(store, found.key), values_of(again, found.key)
+    different = differences(before, now)
+    return Reproduction(len(before.keys() | now.keys()) - len(different), different)
+
+
+def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
+    before, now = found.start.get("sources"), start.get("sources")
+    if before is None:
+        yield "the attempt did not record its code, so nothing says whether it is the same"
+    elif now is not None and before != now:
+        changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+        yield f"the code is not what the trial ran: {', '.join(changed)} changed since"

@@ -1,0 +1,307 @@
+"""A worker: one process that trains trials of a submission, one after another, and stays warm in between.
+
+Whatever training raises becomes a record with a reason; only a campaign that takes no more records ends the worker.
+"""
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, final
+
+from grid import Spec
+from grid.errors import EnvironmentProblem, SpecError
+from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
+from runners.attempts.checkpoint import discard_checkpoints
+from runners.attempts.claims import Claim, Taken, claim
+from runners.attempts.failure import Failure, breaks_process, failure_of
+from runners.attempts.heartbeat import EVERY_S
+from runners.attempts.leases import Leases
+from runners.attempts.manifest import Manifest
+from runners.attempts.memory import release_cached_memory, reset_peak_memory
+from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
+from runners.provenance.code import Codes
+from runners.provenance.specfile import import_spec_file
+from runners.surroundings import Finished, Surroundings
+from store.layout import Layout
+from store.shards import ShardBuffer
+from store.status import trial_state
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """What a worker trains and how, as references "module:name" that any process can import."""
+
+    trial: str = "runners.trial:Trial"
+    """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
+    train: str = "runners.training:train"
+    """Called as `train(trial, surroundings)`; returns a Finished."""
+    preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training")
+    """Modules that are imported once, before workers are made."""
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know of a submission; small, and plain enough to send anywhere."""
+
+    root: Path
+    submission: str
+    entry: Entry = field(default_factory=Entry)
+    files: tuple[Path, ...] = ()
+    """Spec files that define choices of their own; every worker loads them."""
+    retry: bool = False
+    """Whether trials that failed before are tried again."""
+    again: bool = False
+    """Whether trials that other code has finished are trained again."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of the project's modules as the run began: what workers have loaded, whatever was edited since."""
+    heartbeat_s: float = EVERY_S
+    """Seconds between signs of life of an attempt."""
+    oom: Literal["fail", "halve", "bigger"] = "fail"
+    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
+    place: Mapping[str, Any] | None = None
+    """Where the scheduler runs this, as `start.json` has it."""
+
+    @property
+    def code(self) -> str | None:
+        """Hash of the core, which is the same for every trial; None where workers look for themselves."""
+        return self.modules.get("core")
+
+
+Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
+
+_FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
+
+
+class Edited(SpecError):
+    """The code or the spec file is not what it was when the run began; nothing was computed."""
+
+
+class Unfit(EnvironmentProblem):
+    """This machine lacks what a trial needs, which is no fault of the trial: nothing has failed."""
+
+
+class Outcome(NamedTuple):
+    """What became of one row of the manifest.
+
+    `status`: "ok", "failed" and "stopped" are this worker's doing; "was_ok" and "was_failed" were found so; "held" is
+    being worked on by somebody else.
+    """
+
+    row: int
+    status: Came
+    attempt: int | None = None
+    failure: Failure | None = None
+    spent: bool = False
+    """Whether the process that trained it is fit for nothing more."""
+
+
+class Listener(Protocol):
+    """Whoever runs a worker."""
+
+    def stop_requested(self) -> bool:
+        """Whether to stop at the next step boundary."""
+
+    def started(self, row: int, attempt: int, step: int) -> None:
+        """The row was claimed and goes on from `step`."""
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Training of the row is at `step`; called every step."""
+
+
+def resolve(reference: str) -> Any:
+    """The object that "module:name" refers to.
+
+    Raises:
+        SpecError: there is no such module or name.
+    """
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
+
+
+@final
+class Worker:
+    """Trains rows of a submission's manifest; `number` is unique within the submission.
+
+    Raises:
+        SpecError: a spec file or the entry cannot be loaded.
+    """
+
+    def __init__(self, job: Job, number: int, listener: Listener, *, own_process: bool) -> None:
+        self._job = job
+        self._number = number
+        self._listener = listener
+        self._own_process = own_process
+        self._layout = Layout(job.root)
+        self._manifest = Manifest(self._layout, job.submission)
+        self._codes = Codes(job.modules)
+        self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
+        self._leases = Leases(job.place)
+        if own_process:  # else this process has loaded them already, and classes must not be made twice
+            for file in job.files:
+                import_spec_file(file)
+        self._trial_class: type[Spec] = resolve(job.entry.trial)
+        self._train: Callable[[Spec, Surroundings], Finished] = resolve(job.entry.train)
+
+    def run(self, row: int) -> Outcome:
+        """Train the trial of `row`, unless somebody else has it or it is done.
+
+        A trial that is out of memory is tried again in smaller pieces where the job wants that, until it can be cut no
+        smaller; the outcome is that of the last attempt.
+
+        Raises:
+            CampaignUnwritable: a record could not be written.
+            Unfit: this machine lacks what the trial needs; the attempt was given back.
+        """
+        outcome = self._tried(row)
+        while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+            release_cached_memory()
+            following = self._tried(row)
+            if following.status == "was_failed":  # it cannot be cut any smaller
+                break
+            outcome = following
+        return outcome
+
+    def _tried(self, row: int) -> Outcome:
+        require_there(self._layout.manifest(self._job.submission))
+        try:
+            line = self._manifest.line(row)
+            spec = self._cut(line)
+            trial = self._trial(line["trial"], spec)
+            about = self._about(spec, trial)
+            retry, again = self._job.retry, self._job.again
+            mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
+        except EnvironmentProblem as error:
+            raise CampaignUnwritable(str(error)) from error
+        if isinstance(mine, Taken):
+            return Outcome(row, _FOUND[mine.status])
+        return self._attempt(row, line, mine, trial)
+
+    def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
+        """The spec of a line, in as many micro-batches as its attempts so far call for."""
+        spec: dict[str, Any] = line["spec"]
+        written = written_micro_batches(spec)
+        if self._job.oom != "halve" or written is None:
+            return spec
+        count = micro_batches(trial_state(self._layout, line["trial"], self._leases.alive), written)
+        smaller = split(spec, count)
+        if count > written and isinstance(self._trial(line["trial"], smaller), Exception):
+            return split(spec, count // 2)
+        return smaller
+
+    def _about(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
+        execution = spec.get("execution") or {}
+        return {
+            "submission": self._job.submission,
+            "worker": self._number,
+            "path": execution.get("path"),
+            "device": execution.get("device"),
+            "threads": execution.get("threads"),
+            "accumulate": written_micro_batches(spec),
+            "heartbeat_s": self._job.heartbeat_s,
+            "place": None if self._job.place is None else dict(self._job.place),
+            "code": self._codes.core,
+            "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
+        }
+
+    def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
+        checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
+        listener = self._listener
+        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
+        attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
+        listener.started(row, attempt.number, attempt.step)
+        del mine  # with it goes the checkpoint, once training has taken it
+        reset_peak_memory()
+        with attempt, self._logged(attempt):
+            try:
+                return self._outcome(row, line, attempt, trial)
+            except TakenOver as error:
+                with contextlib.suppress(CampaignUnwritable):  # the one who has it now will find out
+                    attempt.abandon(str(error))
+                return Outcome(row, "held", attempt.number)
+
+    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
+        try:
+            finished = self._trained(trial, attempt)
+        except CampaignUnwritable:
+            # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
+            with contextlib.suppress(CampaignUnwritable):
+                attempt.abandon("the campaign directory could not be written")
+            raise
+        except TakenOver:
+            raise
+        except Edited as error:
+            attempt.abandon(str(error))
+            return Outcome(row, "stopped", attempt.number)
+        except EnvironmentProblem as error:
+            attempt.abandon(str(error))
+            raise Unfit(str(error)) from error
+        except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
+            return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
+        except BaseException:
+            attempt.abandon("interrupted")
+            raise
+        attempt.finish(finished)
+        if finished.stopped:
+            return Outcome(row, "stopped", attempt.number)
+        discard_checkpoints(self._layout, line["trial"])
+        return Outcome(row, "ok", attempt.number)
+
+    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> Finished:
+        if isinstance(trial, Exception):
+            raise trial
+        return self._train(trial, attempt)
+
+    def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
+        attempt.fail(failure)
+        try:
+            with attempt.log.open("a") as log:
+                log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
+        except OSError as error:
+            raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
+        gc.collect()  # the tensors of a failed trial hang on its traceback
+        return Outcome(row, "failed", attempt.number, failure)
+
+    def _trial(self, key: str, spec: Mapping[str, Any]) -> Spec | Exception:
+        """The trial of a spec, or why it cannot be made: that is for its attempt to record."""
+        try:
+            trial = self._trial_class.model_validate(spec)
+        except Exception as error:  # noqa: BLE001  # raised again inside the attempt
+            return error
+        if trial.key != key:
+            return Edited(
+                f"the manifest calls this trial {key} and its spec has the key {trial.key} here: the code or "
+                "the spec file was edited after the run began; run the same command again"
+            )
+        return trial
+
+    @contextlib.contextmanager
+    def _logged(self, attempt: Attempt) -> Iterator[None]:
+        """What the process prints while it trains goes to the attempt's log, where the process is the worker's own."""
+        if not self._own_process:
+            yield
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = os.dup(1), os.dup(2)
+        log = os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, descriptor in zip((1, 2), kept, strict=True):
+                os.dup2(descriptor, stream)
+                os.close(descriptor)

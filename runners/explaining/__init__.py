@@ -1,0 +1,1 @@
+"""What operators are and whether they are right, collected from the code itself."""

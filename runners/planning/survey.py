@@ -1,0 +1,162 @@
+"""What grids ask for and what of it a campaign already has: each trial once, with its state read from files."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+from grid import Grid
+from grid.errors import StoreError
+from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
+from runners.planning.cells import Cells
+from runners.provenance.code import ran_other_code
+from store.layout import Layout
+from store.status import Status, trial_state
+
+
+class Surveyed(NamedTuple):
+    """A trial of the grids, where it is first met."""
+
+    key: str
+    grid: str
+    cell: str
+    label: str
+    operator: str
+    operator_key: str
+    """The key of the operator's spec: two operators may share a label."""
+    seed: int
+    line: int
+    """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
+    status: Status
+    other_code: bool = False
+    """It is ok, and other code made it so than the one that would train it now."""
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    """The trials of some grids, in execution order, without those that an earlier grid has already named."""
+
+    layout: Layout
+    trials: tuple[Surveyed, ...]
+    cells: Cells
+    retry: bool
+    again: bool
+
+    @cached_property
+    def to_do(self) -> tuple[Surveyed, ...]:
+        """Trials that are not ok; failed ones only with `retry`, and with `again` those that ran other code.
+
+        Trials that another run works on are among them.
+        """
+        return tuple(found for found in self.trials if self.wants(found))
+
+    def wants(self, found: Surveyed) -> bool:
+        """Whether a trial is to be trained."""
+        if found.status == "ok":
+            return self.again and found.other_code
+        return self.retry or found.status != "failed"
+
+    def narrowed(self, only: Collection[str] | None) -> "Survey":
+        """With the trials of these keys alone; None: as it is."""
+        return (
+            self if only is None else replace(self, trials=tuple(found for found in self.trials if found.key in only))
+        )
+
+    @property
+    def other_code(self) -> int:
+        """How many finished trials ran other code."""
+        return sum(found.other_code for found in self.trials)
+
+    def count(self, status: Status) -> int:
+        """How many trials have this status."""
+        return self._counts[status]
+
+    @cached_property
+    def _counts(self) -> Counter[Status]:
+        return Counter(found.status for found in self.trials)
+
+    def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
+        """The trial lines of `wanted`, read back from the published grids; their order is that of `wanted`."""
+        lines = (line for name, numbers in _runs(wanted) for line in read_lines(self.layout.grid_trials(name), numbers))
+        files = {grid: str(self.layout.grid_trials(grid)) for grid in {found.grid for found in wanted}}
+        for found, line in zip(wanted, lines, strict=True):
+            key = trial_of(line, f"{files[found.grid]}, line {found.line + 1}")
+            if key != found.key:
+                raise StoreError(
+                    f"grid {found.grid!r} was planned anew by another run while this one began: line "
+                    f"{found.line + 1} is trial {key} and not {found.key}; run the same command again"
+                )
+            yield line
+
+
+def survey(
+    layout: Layout,
+    grids: Sequence[Grid],
+    cells: Cells,
+    *,
+    retry: bool = False,
+    again: bool = False,
+    kept: KeptLines | None = None,
+) -> Survey:
+    """Look at the trials of `grids`, whose `cells` were walked, without touching anything; `kept` keeps their lines."""
+    found = _Collector(layout, cells)
+    for grid in grids:
+        lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
+        for _ in found.through(lines if kept is None else kept.through(grid.name, lines)):
+            pass
+    return Survey(layout, tuple(found.trials), cells, retry, again)
+
+
+def publish(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool, again: bool) -> Survey:
+    """Write the grids into the campaign and survey them on the way.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    found = _Collector(layout, cells)
+    for grid in grids:
+        write_grid(layout, grid, found.through(trial_lines(grid)))
+    return Survey(layout, tuple(found.trials), cells, retry, again)
+
+
+@final
+class _Collector:
+    """Notes the trials in a stream of lines that it passes on unchanged."""
+
+    def __init__(self, layout: Layout, cells: Cells) -> None:
+        self.trials: list[Surveyed] = []
+        self._layout = layout
+        self._cells = cells
+        self._known = set(layout.trial_keys())
+        self._seen: set[str] = set()
+
+    def through(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for number, line in enumerate(lines):
+            key = line["trial"]
+            if key not in self._seen:
+                self._seen.add(key)
+                self.trials.append(self._surveyed(number, line))
+            yield line
+
+    def _surveyed(self, number: int, line: Mapping[str, Any]) -> Surveyed:
+        key, grid, cell = line["trial"], line["grid"], line["cell"]
+        about = self._cells.about[grid, cell]
+        status: Status = "pending"
+        other = False
+        if key in self._known:
+            state = trial_state(self._layout, key)
+            status, other = state.status, ran_other_code(state, about.sources)
+        label, operator, seed = line["label"], line["operator"], line["seed"]
+        return Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
+
+
+def _runs(wanted: Sequence[Surveyed]) -> Iterator[tuple[str, list[int]]]:
+    """`wanted` cut into stretches from one grid."""
+    stretch: list[int] = []
+    for position, found in enumerate(wanted):
+        stretch.append(found.line)
+        if position + 1 == len(wanted) or wanted[position + 1].grid != found.grid:
+            yield found.grid, stretch
+            stretch = []

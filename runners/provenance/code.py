@@ -1,0 +1,196 @@
+"""Which code a trial runs: a hash per source that can change one of its numbers, and one hash over these.
+
+The core is what every trial passes through. Beside it count the modules that define the classes of the trial's specs.
+Of a user's file counts what these classes reach: editing a formula, or a helper or constant it uses, is other code;
+editing the seeds or axes of a grid is not. Comments, docstrings, formatting and files that only re-export never count.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+from importlib.util import decode_source
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import final
+
+from grid import Grid, Spec
+from grid.key import canonical_json
+from grid.spec import field_names
+from runners.provenance.origin import PROJECT, is_installed, room_of
+from runners.provenance.source import digest, hashed, imported_modules, relevant, statements
+from store.status import TrialState
+
+CORE = (
+    "variants/*.py",
+    "variants/paths/*.py",
+    "runners/tasks/*.py",
+    "runners/probes/*.py",
+    "runners/distributed.py",
+    "runners/flat.py",
+    "runners/optimisers.py",
+    "runners/parts.py",
+    "runners/schedules.py",
+    "runners/training.py",
+    "runners/trial.py",
+)
+"""Files every trial passes through."""
+
+SOURCE = "__ablate_source__"
+"""Where a module made from a spec file keeps the text it was made from: the file may have been edited since."""
+
+
+def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
+    """Whether the result of a trial that is ok was made by anything else than `sources`; unknown code is other code."""
+    done = next((each for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"), None)
+    return done is not None and made_by(state, done.attempt) != [dict(sources)]
+
+
+def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
+    """The different sources of `attempt` and of those it was resumed from, latest first; None: unknown."""
+    starts = {each.attempt: each.start for each in state.attempts}
+    found: list[dict[str, str] | None] = []
+    following: int | None = attempt
+    while following is not None:
+        start = starts.pop(following, {})  # popped: a damaged record cannot send this round in circles
+        found.append(start.get("sources"))
+        following = (start.get("resumed_from") or {}).get("attempt")
+    return [each for at, each in enumerate(found) if each not in found[:at]]
+
+
+@final
+class Codes:
+    """The code of trials, as the files are when it is first asked; later edits do not change its answers.
+
+    `known` are `modules` of another process whose imported code this one shares.
+    """
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self._modules = dict(known or {})
+        self._found: dict[frozenset[type], dict[str, str]] = {}
+
+    @cached_property
+    def core(self) -> str:
+        """The hash of the core, 32 hexadecimal digits."""
+        if "core" not in self._modules:
+            files = sorted(file for pattern in CORE for file in PROJECT.glob(pattern) if file.name != "__init__.py")
+            found = {file.relative_to(PROJECT).as_posix(): _of_file(file) for file in files}
+            self._modules["core"] = hashed(canonical_json(found))
+        return self._modules["core"]
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """The hashes of the project's own modules that were asked for so far, and of the core."""
+        return {**self._modules, "core": self.core}
+
+    def sources(self, trial: Spec) -> dict[str, str]:
+        """The hash of every source of `trial`: "core", and a name per module or class."""
+        classes = frozenset(type(spec) for spec in specs(trial))
+        if classes not in self._found:
+            self._found[classes] = {"core": self.core, **self._of_classes(classes)}
+        return self._found[classes]
+
+    def _of_classes(self, classes: frozenset[type]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for cls in sorted(_with_parents(classes), key=lambda cls: (cls.__module__, cls.__qualname__)):
+            module = sys.modules.get(cls.__module__)
+            if module is None or not _has_source(module):
+                found[f"class {cls.__qualname__}"] = hashed("\n".join(_compiled(cls)))
+            elif _is_users(module):
+                self._add_users(cls, module, found)
+            else:
+                self._add_module(module, found)
+        return found
+
+    def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
+        """A module of the project or of an installed package, whole."""
+        name, room, file = module.__name__, room_of(module), Path(_file(module))
+        if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file))):
+            return
+        if room and name not in self._modules:
+            self._modules[name] = _of_file(file)
+        found[name] = self._modules[name] if room else _of_file(file)
+
+    def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
+        """The part of a user's `module` that `cls` reaches, and what that part imports, installed packages aside."""
+        grids = {name for name, value in vars(module).items() if isinstance(value, Grid)}
+        part = relevant(statements(_text(module)), cls.__qualname__.partition(".")[0], grids)
+        found[f"class {cls.__qualname__}"] = digest(part)
+        waiting = list(imported_modules(part, module))
+        while waiting:
+            other = waiting.pop()
+            if room_of(other):
+                self._add_module(other, found)
+            elif other.__name__ not in found and _is_users(other) and _has_source(other):
+                whole = statements(_text(other))
+                found[other.__name__] = digest(whole)
+                waiting.extend(imported_modules(whole, other))
+
+
+def specs(value: object) -> Iterator[Spec]:
+    """Every spec inside `value`, itself included."""
+    if isinstance(value, Spec):
+        yield value
+        for name in field_names(type(value)):
+            yield from specs(value.__dict__[name])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from specs(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from specs(each)
+
+
+def _with_parents(classes: frozenset[type]) -> set[type]:
+    """The classes and those they inherit from, as far as these are specs; a mixed-in class is one too."""
+    above = {parent for cls in classes for parent in cls.__mro__}
+    return {cls for cls in above if cls.__module__.partition(".")[0] not in _PLAIN}
+
+
+_PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
+_SAYS_NOTHING = frozenset({"grid", "store", "dashboards"})
+"""Rooms that say nothing of what is computed."""
+
+
+def _in_core(file: Path) -> bool:
+    return any(file.resolve().relative_to(PROJECT).match(pattern) for pattern in CORE)
+
+
+def _file(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or ""
+
+
+def _is_users(module: ModuleType) -> bool:
+    return SOURCE in vars(module) or (room_of(module) is None and not is_installed(_file(module)))
+
+
+def _has_source(module: ModuleType) -> bool:
+    return SOURCE in vars(module) or (_file(module).endswith(".py") and Path(_file(module)).is_file())
+
+
+def _text(module: ModuleType) -> str:
+    """What `module`, which has a source, was made from."""
+    kept = vars(module).get(SOURCE)
+    return decode_source(Path(_file(module)).read_bytes()) if kept is None else str(kept)
+
+
+def _of_file(file: Path) -> str:
+    about = file.stat()
+    return _of_file_as_of(file, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=4096)  # parsing is what takes time
+def _of_file_as_of(file: Path, mtime_ns: int, size: int) -> str:
+    del mtime_ns, size  # a file that was edited is another entry
+    return digest(statements(decode_source(file.read_bytes())))
+
+
+def _compiled(cls: type) -> Iterator[str]:
+    """What is left of a class without a source: the compiled form of its methods."""
+    for name, value in sorted(vars(cls).items()):
+        if isinstance(value, FunctionType):
+            yield f"{name} {_instructions(value.__code__)}"
+
+
+def _instructions(code: CodeType) -> str:
+    inner = [_instructions(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {inner}"

@@ -1,0 +1,172 @@
+"""The tree that was submitted, in one file that equal trees share: workers run it, whatever is edited afterwards.
+
+The file is a tar without compression; the same files make the same bytes, and their hash is its name. `files.b2` in it
+is a list for `b2sum --check`, so a copy on a node's own disk can be found damaged after days.
+"""
+
+import io
+import site
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from runners.provenance.snapshot_contents import gather
+from runners.provenance.snapshot_files import Member
+from store.files import environment_problem, write_atomic
+from store.layout import Layout
+
+CHECKSUMS = "files.b2"
+_MOST_NAMES = 50
+"""Of each kind in the record; a work tree may have any number of new files."""
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """What a submission's record says of its tree; paths are inside of it."""
+
+    tar: str
+    """blake2b-128 of the tar, 32 hexadecimal digits."""
+    spec: tuple[str, ...]
+    """The spec files."""
+    paths: tuple[str, ...]
+    """Directories for PYTHONPATH, in order."""
+    head: str | None = None
+    """The commit of the spec file's work tree; None without git, or before the first commit."""
+    changed: tuple[str, ...] = ()
+    """Files of the work tree that were not as in `head`."""
+    untracked: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Files of the user's that are not in the tree, each with the reason."""
+    user_site: bool = False
+    """Whether packages of the user's own site directory were in use."""
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the work tree had anything that `head` has not."""
+        return bool(self.changed or self.untracked)
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Snapshot":
+        """What `data` said; fields of later versions are passed over."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
+        return cls(**fields)
+
+    def files(self, tree: Path) -> tuple[Path, ...]:
+        """The spec files in the copy `tree`."""
+        return tuple(tree / name for name in self.spec)
+
+
+class Packed(NamedTuple):
+    """A snapshot that is not written yet."""
+
+    snapshot: Snapshot
+    tar: bytes
+    mode: int
+    """Permissions of its file: who may not read one of the files in it may not read it either."""
+
+
+def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
+    """Pack what the spec files `files`, loaded before, need, and write it where the campaign does not have it yet.
+
+    Raises:
+        EnvironmentProblem: a file cannot be read, git refuses, or the campaign cannot be written.
+    """
+    packed = pack(files)
+    write(layout, packed)
+    return packed.snapshot
+
+
+def pack(files: Sequence[Path]) -> Packed:
+    """The tree as it is now; writes nothing.
+
+    Raises:
+        EnvironmentProblem: a file cannot be read, or git refuses.
+    """
+    contents = gather(files)
+    tar = _tar(contents.members)
+    tree = contents.tree
+    snapshot = Snapshot(
+        tar=blake2b(tar, digest_size=16).hexdigest(),
+        spec=contents.spec,
+        paths=contents.paths,
+        head=tree.head if tree else None,
+        changed=_first(tree.changed if tree else ()),
+        untracked=_first(tree.untracked if tree else ()),
+        left_out=_first(contents.left_out),
+        user_site=_uses_user_site(),
+    )
+    mode = 0o444
+    for member in contents.members.values():
+        mode &= member.mode | 0o400
+    return Packed(snapshot, tar, mode)
+
+
+def write(layout: Layout, packed: Packed) -> Path:
+    """Publish the tar under its name; one that is there and whole stays.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    path = layout.snapshot_tar(packed.snapshot.tar)
+    if not _holds(path, packed.tar):
+        write_atomic(path, packed.tar)
+        path.chmod(packed.mode)
+    return path
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+
+
+def _first(names: Sequence[str]) -> tuple[str, ...]:
+    more = len(names) - _MOST_NAMES
+    return (*names[:_MOST_NAMES], f"... and {more} more") if more > 0 else tuple(names)
+
+
+def _tar(members: Mapping[str, Member]) -> bytes:
+    """The same bytes for the same names and contents."""
+    found = {**members, CHECKSUMS: Member(_checksums(members), 0o444)}
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as tar:
+        for name in sorted(found):
+            tar.addfile(_header(name, found[name]), io.BytesIO(found[name].data))
+    return sink.getvalue()
+
+
+def _header(name: str, member: Member) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.size = len(member.data)
+    header.mode = 0o555 if member.mode & 0o100 else 0o444
+    if member.link is not None:
+        header.type, header.linkname, header.mode = tarfile.SYMTYPE, member.link, 0o777
+    return header
+
+
+def _checksums(members: Mapping[str, Member]) -> bytes:
+    lines = [
+        f"{blake2b(members[name].data, digest_size=16).hexdigest()}  {name}\n"
+        for name in sorted(members)
+        if members[name].link is None
+    ]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _uses_user_site() -> bool:
+    place = site.getusersitepackages()
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return any(file.startswith(f"{place}/") for file in files if file)

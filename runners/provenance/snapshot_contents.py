@@ -1,0 +1,181 @@
+"""What a snapshot holds: the rooms of the project, and of the user's files those that a spec file may need.
+
+    code/     grid, variants, runners, store and dashboards, wherever they are installed
+    user/     the git work tree that the spec file lies in, as it is on disk; without git the file and what it imports
+    user2/... the same of modules and further spec files that lie elsewhere
+
+Of a work tree, large files and campaigns are left out; spec files and imported modules never are. The project's rooms
+are in `code/` alone, also where the user's work tree is the project's own.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, final
+
+from grid.errors import EnvironmentProblem
+from runners.provenance.origin import PROJECT, ROOMS
+from runners.provenance.snapshot_files import (
+    MOST_BYTES,
+    Member,
+    files_below,
+    objection,
+    optional_member,
+    read_member,
+    size_of,
+)
+from runners.provenance.snapshot_git import WorkTree, work_tree
+from runners.provenance.snapshot_modules import UserModule, user_modules
+
+
+class Contents(NamedTuple):
+    """Everything a snapshot holds, by its path inside."""
+
+    members: dict[str, Member]
+    spec: tuple[str, ...]
+    """The spec files."""
+    paths: tuple[str, ...]
+    """What goes on the import path, first things first."""
+    tree: WorkTree | None
+    """The work tree in `user/`."""
+    left_out: tuple[str, ...]
+    """Files of the user's that are not in it, each with the reason."""
+
+
+def gather(files: Sequence[Path]) -> Contents:
+    """Read what the spec files `files`, which this process has loaded, need to be run from a copy.
+
+    Raises:
+        EnvironmentProblem: a file that is needed cannot be read, or git refuses to list them.
+    """
+    users = _Users()
+    spec = tuple(users.require(file.resolve(), file.resolve().parent) for file in files)
+    for module in user_modules():
+        users.require_module(module)
+    users.add_work_trees()
+    tree = users.roots[0].tree if users.roots else None
+    return Contents({**_rooms(), **users.members}, spec, ("code", *users.paths()), tree, tuple(users.left_out))
+
+
+def _rooms() -> dict[str, Member]:
+    found = {path: read_member(path) for room in ROOMS for path in files_below(PROJECT / room)}
+    return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in found.items() if each is not None}
+
+
+class _Root(NamedTuple):
+    """A directory of the user's and its name inside."""
+
+    directory: Path
+    inside: str
+    tree: WorkTree | None
+
+    def name(self, path: Path) -> str:
+        below = path.relative_to(self.directory).as_posix()
+        return self.inside if below == "." else f"{self.inside}/{below}"
+
+
+@final
+class _Users:
+    """The user's part, file by file."""
+
+    def __init__(self) -> None:
+        self.roots: list[_Root] = []
+        self.members: dict[str, Member] = {}
+        self.left_out: list[str] = []
+        self._homes: list[Path] = []
+        self._packages: set[Path] = set()
+        self._left_where_they_are: set[Path] = set()
+        self._bytes = 0
+
+    def require(self, file: Path, home: Path) -> str:
+        """Add a spec file, or a module that is looked up in `home`; returns its path inside."""
+        root = self._around(file) or self._begin(home)
+        member = read_member(file)
+        if member is None:
+            raise EnvironmentProblem(
+                f"{file} was loaded and has gone since; put it back and run the same command again"
+            )
+        self._put(root.name(file), member)
+        return root.name(file)
+
+    def require_module(self, module: UserModule) -> None:
+        """Add a module, and the package it is in as a whole where git does not list it: more may be imported later.
+
+        Half of a package would hide the rest, so one that is too large is left where it is.
+        """
+        if module.package in self._left_where_they_are:
+            return
+        root = self._around(module.file) or self._begin(module.home)
+        if root.tree is None and module.package is not None and module.package not in self._packages:
+            self._packages.add(module.package)
+            files = list(files_below(module.package))
+            if self._bytes + sum(size_of(file) or 0 for file in files) > MOST_BYTES:
+                self._left_where_they_are.add(module.package)
+                self.left_out.append(f"{module.package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
+                return
+            for file in files:
+                self.require(file, module.home)
+        self.require(module.file, module.home)
+        self._homes.append(module.home)
+
+    def _around(self, path: Path) -> _Root | None:
+        return next((root for root in self.roots if path.is_relative_to(root.directory)), None)
+
+    def _begin(self, home: Path) -> _Root:
+        tree = work_tree(home)
+        number = len(self.roots) + 1
+        self.roots.append(_Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree))
+        return self.roots[-1]
+
+    def _put(self, name: str, member: Member) -> None:
+        if name not in self.members:
+            self.members[name] = member
+            self._bytes += len(member.data)
+
+    def add_work_trees(self) -> None:
+        """Add what git lists."""
+        for root in self.roots:
+            if root.tree is not None:
+                self._add(root, self._listed(root.tree))
+
+    def _listed(self, tree: WorkTree) -> Iterator[Path]:
+        rooms = [PROJECT / room for room in ROOMS]
+        campaigns: dict[Path, bool] = {}
+        for name in (*tree.tracked, *tree.untracked):
+            path = tree.top / name
+            if "__pycache__" in path.parts or any(map(path.is_relative_to, rooms)):
+                continue
+            above = path.parents[: len(Path(name).parts) - 1]
+            if not any(_is_campaign(each, campaigns) for each in above):
+                yield path
+        found = sorted(each.relative_to(tree.top) for each, is_one in campaigns.items() if is_one)
+        self.left_out += [f"{each}: a campaign" for each in found]
+
+    def _add(self, root: _Root, paths: Iterable[Path]) -> None:
+        """Add files as far as the limits allow, Python and small ones first."""
+        sizes = {path: size for path in paths if (size := size_of(path)) is not None}
+        for path, size in sorted(sizes.items(), key=lambda each: (each[0].suffix != ".py", each[1], each[0])):
+            name = root.name(path)
+            if name in self.members:
+                continue
+            found = objection(name, size, self._bytes) or optional_member(path, root.directory)
+            if isinstance(found, str):
+                self.left_out.append(f"{path.relative_to(root.directory)}: {found}")
+            elif found is not None:
+                self._put(name, found)
+
+    def paths(self) -> list[str]:
+        """What of the import path lies inside, in its order, then homes of modules that are found in another way."""
+        holding = {str(parent) for name in self.members for parent in Path(name).parents}
+        found: dict[str, None] = {}
+        for place in (*(Path(entry).resolve() for entry in sys.path), *self._homes):
+            root = self._around(place)
+            if root is not None and root.name(place) in holding:
+                found[root.name(place)] = None
+        return list(found)
+
+
+def _is_campaign(directory: Path, known: dict[Path, bool]) -> bool:
+    if directory not in known:
+        known[directory] = any(directory.glob("grids/*.trials.jsonl"))
+    return known[directory]

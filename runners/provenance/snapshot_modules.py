@@ -1,0 +1,75 @@
+"""The user's code that this process has imported: where it lies, and what it imports in turn."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.util import decode_source
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from runners.provenance.code import SOURCE
+from runners.provenance.origin import is_installed, is_project
+from runners.provenance.source import statements
+
+
+class UserModule(NamedTuple):
+    """A module that is neither the project's nor installed."""
+
+    file: Path
+    home: Path
+    """The directory that must be on the import path for the module's name to mean `file`."""
+    package: Path | None
+    """The directory of the package at the top of its name; None for a module by itself."""
+
+
+def user_modules() -> list[UserModule]:
+    """The modules beside spec files, sorted by file.
+
+    Those that somebody loaded by path are not found by their name, so they are not among these.
+    """
+    found = {module.file: module for each in _users() if (module := _placed(each)) is not None}
+    return [found[file] for file in sorted(found)]
+
+
+def user_imports() -> frozenset[str]:
+    """The top-level names of what the user's spec files and modules import, at any depth of their statements."""
+    texts = [vars(each).get(SOURCE) or _text(each) for each in _users()]
+    return frozenset(name for text in texts for name in _imported(text))
+
+
+def _users() -> list[ModuleType]:
+    found = [each for each in list(sys.modules.values()) if getattr(each, "__name__", "__main__") != "__main__"]
+    return [each for each in found if SOURCE in vars(each) or _is_users(getattr(each, "__file__", None) or "")]
+
+
+def _is_users(file: str) -> bool:
+    return not is_project(file) and not is_installed(file)
+
+
+def _text(module: ModuleType) -> str:
+    file = Path(str(module.__file__))
+    return decode_source(file.read_bytes()) if file.suffix == ".py" else ""
+
+
+def _placed(module: ModuleType) -> UserModule | None:
+    """`module` with its home, which its name and its file say together; None where they do not fit."""
+    if SOURCE in vars(module):
+        return None
+    file = Path(str(module.__file__)).resolve()
+    names = module.__name__.split(".")
+    at = file.parent if file.name.partition(".")[0] == "__init__" else file.with_name(file.name.partition(".")[0])
+    if len(names) >= len(at.parts) or at.parts[-len(names) :] != tuple(names):
+        return None
+    home = at.parents[len(names) - 1]
+    package = home / names[0]
+    return UserModule(file, home, package if package.is_dir() else None)
+
+
+def _imported(text: str) -> Iterator[str]:
+    for statement in statements(text):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                yield from (each.name.partition(".")[0] for each in node.names)
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                yield node.module.partition(".")[0]

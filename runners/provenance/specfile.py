@@ -1,0 +1,170 @@
+"""A user's spec file: Python that defines grids, loaded by its path.
+
+The file becomes a module with a name derived from its path, so worker processes load it under the same name. Neither
+its directory nor the working directory is put on the import path.
+"""
+
+import importlib.util
+import re
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from traceback import FrameSummary, extract_tb
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pydantic import PydanticUserError, ValidationError
+
+from grid import Grid, spec_error
+from grid.errors import AblateError, EnvironmentProblem, SpecError
+from runners.provenance.code import SOURCE
+from runners.provenance.origin import is_installed
+
+if TYPE_CHECKING:
+    from runners.slurm.spec import Slurm
+
+
+def load_spec_file(path: Path | str) -> dict[str, Grid]:
+    """Run the spec file and return the grids it defines, by name; names that begin with `_` are the file's own.
+
+    Raises:
+        SpecError: there is no such file, it raises (the text says at which of its lines), it defines no grid, or two
+            of its grids share a name.
+    """
+    path = Path(path)
+    module = import_spec_file(path)
+    found: dict[str, Grid] = {}
+    for variable, value in vars(module).items():
+        if variable.startswith("_") or not isinstance(value, Grid):
+            continue
+        if found.setdefault(value.name, value) is not value:
+            raise SpecError(f"{path}: two grids are named {value.name!r}; give one of them another name")
+    if not found:
+        raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
+    return found
+
+
+def cluster_of(path: Path | str) -> "Slurm | None":
+    """What the spec file, loaded before, asks of a cluster; None if it says nothing.
+
+    Raises:
+        SpecError: it says two things.
+    """
+    from runners.slurm.spec import Slurm
+
+    found: dict[str, Slurm] = {}
+    for variable, value in vars(sys.modules[spec_module_name(path)]).items():
+        if isinstance(value, Slurm) and not variable.startswith("_") and all(value != each for each in found.values()):
+            found[variable] = value
+    if len(found) > 1:
+        raise SpecError(
+            f"{path}: a spec file has at most one Slurm, and this has {', '.join(found)}; "
+            "begin the names of the others with _"
+        )
+    return next(iter(found.values()), None)
+
+
+def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
+    """Run the spec file as the module `spec_module_name(path)`, replacing what an earlier run of it left.
+
+    `source` is its text where another process has read it.
+
+    Raises:
+        SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
+    """
+    path = Path(path)
+    source = _source(path) if source is None else source
+    name = spec_module_name(path)
+    module = ModuleType(name)
+    module.__file__ = str(path.resolve())
+    module.__dict__[SOURCE] = source
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
+    try:
+        # Compiled here and not by the import system, whose cache would miss an edit within the same second.
+        exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    except (Exception, SystemExit) as error:
+        _put_back(name, before)
+        raise SpecError(_explain(path, module.__file__, error)) from error
+    except BaseException:
+        _put_back(name, before)
+        raise
+    return module
+
+
+def spec_module_name(path: Path | str) -> str:
+    """The module name of a spec file: the same in every process, different for every path."""
+    path = Path(path).resolve()
+    stem = re.sub(r"\W", "_", path.stem)
+    return f"ablate_spec_{stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
+
+
+def _put_back(name: str, before: ModuleType | None) -> None:
+    if before is None:
+        del sys.modules[name]
+    else:
+        sys.modules[name] = before
+
+
+def _source(path: Path) -> str:
+    try:
+        return importlib.util.decode_source(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SpecError(f"there is no spec file {path}; give the path of a Python file that defines a Grid") from error
+    except IsADirectoryError as error:
+        raise SpecError(f"{path} is a directory; give the path of a Python file that defines a Grid") from error
+    except (UnicodeDecodeError, SyntaxError) as error:
+        raise SpecError(f"{path} is not Python text ({error}); save it as UTF-8") from error
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check its permissions") from error
+
+
+def _explain(path: Path, file: str, error: BaseException) -> str:
+    """`path:line: what happened`: where in the file, or in a file that it imports, and where inside that if not there.
+
+    What a function refuses with an error meant for users is the fault of the line that called it.
+    """
+    frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        where, message = f"{_shown(error.filename, path, file)}:{error.lineno}", error.msg
+        return f"{where}: {message}{_imported_by(error.filename, frames, path, file)}"
+    loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
+    places = [frame for frame in frames if frame.filename == loading]
+    where = f"{_shown(loading, path, file)}:{places[-1].lineno}" if places else str(path)
+    after = _imported_by(loading, frames, path, file)
+    if isinstance(error, ValidationError):
+        return f"{where}: {told(error)}{after}"
+    if isinstance(error, PydanticUserError):
+        return f"{where}: {_class_refused(error)}{after}"
+    text = str(error) or "no message"
+    if isinstance(error, AblateError):
+        return f"{where}: {text}{after}"
+    raised = frames[-1] if frames and frames[-1].filename != loading else None
+    inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
+    return f"{where}: {type(error).__name__}: {text}{inside}{after}"
+
+
+def told(error: ValidationError) -> str:
+    """The sentence for `error`, which begins with the class it is about and names it once."""
+    text = str(spec_error(error, ""))
+    return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
+
+
+def _class_refused(error: PydanticUserError) -> str:
+    """What pydantic has against a class, without its address on the web."""
+    bare = re.search(r"attribute was detected: `(?P<name>\w+) = (?P<type>\w*)", str(error))
+    if error.code != "model-field-missing-annotation" or bare is None:
+        return error.message.partition("\n")[0]
+    name, made = bare["name"], bare["type"]
+    written = f"write {name}: {made} = {made}(...)" if made[:1].isupper() else "write it after a colon"
+    return f"a field of a spec says its type, and {name!r} does not; {written}"
+
+
+def _shown(found: str, path: Path, file: str) -> str:
+    """The user's own file is called what they called it."""
+    return str(path) if found == file else found
+
+
+def _imported_by(loading: str, frames: list[FrameSummary], path: Path, file: str) -> str:
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" (imported by {path}:{lines[-1]})" if loading != file and lines else ""

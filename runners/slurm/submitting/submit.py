@@ -1,0 +1,148 @@
+"""Submitting a campaign's missing trials to SLURM: all that can be wrong is looked for first, then all of it is queued.
+
+Jobs are queued held and released together, so until the record of a submission knows all of its jobs, none has begun;
+whatever goes wrong before takes back what there is.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from grid.errors import EnvironmentProblem
+from runners.attempts.manifest import write_grid, write_submission
+from runners.attempts.submission import Submission, job_data, job_name, write_submission_record
+from runners.attempts.worker import Job
+from runners.provenance.environment import record
+from runners.provenance.snapshot import write
+from runners.provenance.snapshot_modules import user_imports
+from runners.slurm.queue import TaskId, ask, release, user
+from runners.slurm.submitting.arrays import logs
+from runners.slurm.submitting.drafting import Draft, Drafter, SubmitOptions
+from runners.slurm.submitting.elsewhere import half_submitted, let_go
+from runners.slurm.submitting.turn import turn
+from store.files import make_directory
+from store.status import process_started
+
+__all__ = ["Draft", "Drafter", "Queued", "SubmitOptions", "submit"]
+
+
+class Queued(NamedTuple):
+    """What was queued."""
+
+    draft: Draft
+    record: Submission | None
+    """None: nothing is left to queue."""
+    done: int
+    """Trials that were ok before."""
+
+
+def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
+    """Queue what is missing. One shell at a time; of two, the second finds everything queued.
+
+    Raises:
+        SpecError, EnvironmentProblem: it was refused, and nothing of it is left.
+    """
+    drafter.draft()  # what is wrong is said before the campaign is touched
+    with turn(drafter.layout, told) as certain:
+        for remark in half_submitted(drafter.layout, certain=certain, cancel=_cancel_named):
+            told(remark)
+        for remark in let_go(drafter.layout, drafter.scheduler, lambda job: _let_go([job])):
+            told(remark)
+        draft = drafter.drafted()
+        for grid in drafter.grids:  # also where nothing is left to queue: a grid of finished trials is one
+            write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
+        done = sum(trial.status == "ok" for trial in drafter.survey.trials)
+        return Queued(draft, _queue(drafter, draft) if draft.groups else None, done)
+
+
+def _queue(drafter: Drafter, draft: Draft) -> Submission:
+    layout = drafter.layout
+    found = _record(drafter, draft)
+    place = layout.submission(draft.submission)
+    try:
+        _write(drafter, draft, found)
+        made = drafter.arrays(draft.submission)
+        jobs = [made.submit_held(script.text) for script in draft.scripts]
+        known = iter(jobs)
+        classes = tuple(
+            replace(each, arrays=tuple(replace(array, job=next(known)) for array in each.arrays))
+            for each in found.classes
+        )
+        found = replace(found, classes=classes)
+        write_submission_record(layout, found)
+        _let_go(jobs)
+    except BaseException:
+        if place.exists():
+            _cancel_named(job_name(draft.submission))
+            shutil.rmtree(place)
+        raise
+    found = replace(found, released=True)
+    with contextlib.suppress(EnvironmentProblem):  # they are queued; who comes next finds that none of them is held
+        write_submission_record(layout, found)
+    return found
+
+
+def _let_go(jobs: Iterable[int]) -> None:
+    for job in jobs:
+        release(TaskId(job))
+
+
+def _record(drafter: Drafter, draft: Draft) -> Submission:
+    """What was asked; nodes that are avoided this time are in the scripts alone."""
+    options, slurm = drafter.options, drafter.asked
+    job = Job(
+        drafter.layout.root,
+        draft.submission,
+        options.entry,
+        files=tuple(Path(file).resolve() for file in options.files),
+        retry=options.retry,
+        again=options.again,
+        modules=drafter.survey.cells.codes.modules,
+        heartbeat_s=slurm.heartbeat_s,
+        oom=slurm.oom,
+    )
+    snapshot = drafter.packed.snapshot.data() if drafter.packed else None
+    unit = options.budget.unit.lower().replace("-", "") if options.budget else None
+    return Submission(
+        submission=draft.submission,
+        machine="slurm",
+        written=time.time(),
+        job=job_data(job, snapshot),
+        slurm=slurm.data(),
+        snapshot=snapshot,
+        environment=record(user_imports()),
+        budget={"hours": options.budget.hours, "unit": unit} if options.budget else None,
+        classes=draft.classes,
+        scripts=dict(draft.scripts),
+        released=False,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        pid_started=process_started(os.getpid()),
+    )
+
+
+def _write(drafter: Drafter, draft: Draft, found: Submission) -> None:
+    layout = drafter.layout
+    lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
+    write_submission(layout, draft.submission, lines)
+    if drafter.packed is not None:
+        write(layout, drafter.packed)
+    make_directory(logs(layout, draft.submission))
+    write_submission_record(layout, found)
+
+
+def _cancel_named(name: str) -> None:
+    """Cancel the jobs called so, whether or not their numbers are known."""
+    said = ask("scancel", f"--name={name}", f"--user={user()}")
+    if said.problem is not None:
+        raise EnvironmentProblem(
+            f"jobs called {name} may be queued, held, and were not cancelled ({said.problem}); "
+            f"later, scancel --name={name} does it"
+        )

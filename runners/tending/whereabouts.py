@@ -1,0 +1,236 @@
+"""Where every trial is: what its files say first, then what the scheduler knows of those who would train it.
+
+| state   | means                                                                       |
+|---------|-----------------------------------------------------------------------------|
+| done    | it has a result                                                             |
+| failed  | its last attempt failed, and nobody will try again                          |
+| running | its attempt is alive                                                        |
+| queued  | it is not being trained, and a worker that waits or runs will take it,      |
+|         | also where it has failed before                                             |
+| lost    | it was begun, its process or node is gone, and nobody will take it          |
+| pending | nobody has begun it, or whoever did gave it back, and nobody will take it   |
+| unknown | whoever has it, or would take it, is on a cluster that does not answer      |
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
+
+from runners.attempts.manifest import Manifest
+from runners.attempts.submission import Submission
+from runners.runs.local_runs import runs_here
+from runners.slurm.crews import Crew, read_crews
+from runners.slurm.scheduler_news import Scheduler
+from store.layout import Layout
+from store.status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
+STATES: tuple[State, ...] = get_args(State)
+
+_ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
+
+
+class AtWork(NamedTuple):
+    """A trial that is being trained."""
+
+    trial: str
+    label: str
+    seed: int
+    attempt: int
+    host: str
+    devices: str | None
+    step: int | None
+    """None until the attempt has said so."""
+    steps: int | None
+    loss: float | None
+    steps_per_s: float | None
+    """Over the whole attempt, its beginning included."""
+    quiet_s: float
+    """Since its last sign of life."""
+
+
+class Whereabout(NamedTuple):
+    """Where one trial is."""
+
+    state: State
+    since: float | None = None
+    """Of those unknown or lost: the last sign of it, in seconds since the epoch."""
+    job: str | None = None
+    """Of those lost: the job that had it last, if one had."""
+
+
+@final
+@dataclass(frozen=True)
+class Whereabouts:
+    """All that is known of a campaign's trials and workers at one moment."""
+
+    trials: dict[str, Whereabout]
+    at_work: tuple[AtWork, ...]
+    crews: tuple[Crew, ...]
+    notes: tuple[str, ...]
+    """A sentence for everything that cannot be known."""
+    when: float
+    runs: tuple[Submission, ...] = ()
+    """Runs without a scheduler whose process is on this host; they may not have begun a trial yet."""
+
+    def of(self, state: State) -> list[str]:
+        """Keys of the trials in a state."""
+        return [key for key, found in self.trials.items() if found.state == state]
+
+
+def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
+    """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work."""
+    layout = store.layout
+    crews, notes = read_crews(layout, scheduler)
+    rows = store.sql(_TRIALS).rows()
+    open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
+    runs = tuple(runs_here(layout))
+    takers = _Takers(store, crews, runs, open_states)
+    found: dict[str, Whereabout] = {}
+    for key, status, _ in rows:
+        state = open_states.get(key)
+        now = state.status if state else status
+        if now == "failed" and takers.try_again(key):
+            found[key] = Whereabout("queued")
+        else:
+            found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
+    running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
+    return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time(), runs)
+
+
+_TRIALS = """
+    SELECT trial, status, attempts FROM trial WHERE trial IN (SELECT trial FROM grid_trial) ORDER BY trial
+"""
+
+
+def _open(status: str) -> bool:
+    return status not in _ENDED
+
+
+@final
+class _Takers:
+    """Who will take the trials that have not ended, or have failed."""
+
+    def __init__(
+        self, store: "Store", crews: Sequence[Crew], runs: Sequence[Submission], states: dict[str, TrialState]
+    ) -> None:
+        self._store = store
+        self._layout = store.layout
+        self._crews = {crew.record.submission: crew for crew in crews}
+        self._queued: set[str] = set()
+        self._again: dict[str, set[str]] = {}
+        self._unknown: dict[str, float] = {}
+        for crew in crews:
+            self._enlist(crew)
+        local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
+        for submission in (local | {run.submission for run in runs}) - set(self._crews):
+            self._queued.update(self._members(submission))
+        for run in runs:
+            self._retried(run, self._members(run.submission))
+
+    def _enlist(self, crew: Crew) -> None:
+        """Note the trials that a crew will take, or may."""
+        standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
+        if set(standings.values()) <= {"over"}:
+            return
+        last = max((worker.seen for worker in crew.workers), default=crew.record.written)
+        for found in crew.record.classes:
+            members = set(self._rows(crew, found.rows)) - crew.cancelled.trials
+            if standings[found.name] == "live":
+                self._queued |= members
+                self._retried(crew.record, members)
+            elif standings[found.name] == "unknown":
+                self._unknown.update(dict.fromkeys(members, last))
+
+    def _retried(self, record: Submission, members: Iterable[str]) -> None:
+        """Note the trials that a submission takes although they have failed."""
+        if record.job.get("retry"):
+            for key in members:
+                self._again.setdefault(key, set()).add(record.submission)
+
+    def try_again(self, key: str) -> bool:
+        """Whether a trial that has failed will be trained again: by a submission in which it has not failed yet."""
+        submissions = self._again.get(key, set())
+        ended = trial_state(self._layout, key).ended if submissions else None
+        return ended is not None and bool(submissions - {ended.start.get("submission")})
+
+    def _rows(self, crew: Crew, rows: tuple[int, int]) -> Iterator[str]:
+        if len(crew.record.classes) == 1:
+            yield from self._members(crew.record.submission)
+            return
+        manifest = Manifest(self._layout, crew.record.submission)
+        for row in range(*rows):
+            yield str(manifest.line(row)["trial"])
+
+    def _members(self, submission: str) -> list[str]:
+        found = self._store.sql(
+            "SELECT trial FROM planned WHERE source = $source", {"source": f"submissions/{submission}"}
+        )
+        return [str(key) for key in found["trial"]]
+
+    def whereabout(self, key: str, state: TrialState | None) -> Whereabout:
+        """Where a trial is that has neither succeeded nor failed."""
+        last = state.attempts[-1] if state and state.attempts else None
+        if state is not None and state.live is not None:
+            return Whereabout("running")
+        if key in self._queued:
+            return Whereabout("queued")
+        if key in self._unknown:
+            return Whereabout("unknown", self._sign(key, last) or self._unknown[key])
+        if last is None:
+            return Whereabout("pending")
+        if last.end is not None and not self._dropped(key, last):
+            return Whereabout("pending")
+        since = self._sign(key, last) if last.end is None else last.end.get("ended")
+        return Whereabout("lost", since, (last.start.get("place") or {}).get("job"))
+
+    def _dropped(self, key: str, last: AttemptState) -> bool:
+        """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""
+        crew = self._crews.get(str(last.start["submission"]))
+        return crew is not None and not crew.cancelled.all and key not in crew.cancelled.trials
+
+    def _sign(self, key: str, last: AttemptState | None) -> float | None:
+        """When the trial's last attempt was last seen alive."""
+        if last is None or last.end is not None:
+            return None
+        quiet = heartbeat_age(self._layout, key, last.attempt)
+        return None if quiet is None else time.time() - quiet
+
+
+def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Iterator[AtWork]:
+    if not running:
+        return
+    rows = store.sql("SELECT trial, min(label), min(seed) FROM grid_trial GROUP BY trial").rows()
+    names = {key: (str(label), int(seed)) for key, label, seed in rows}
+    for key, state in running:
+        if state.live is not None:
+            yield _observed(store.layout, key, state.live, *names[key])
+
+
+def _observed(layout: Layout, key: str, live: AttemptState, label: str, seed: int) -> AtWork:
+    place: dict[str, Any] = live.start.get("place") or {}
+    progress = progress_of(layout, key, live.attempt)
+    quiet = max(0.0, heartbeat_age(layout, key, live.attempt) or 0.0)
+    return AtWork(
+        trial=key,
+        label=label,
+        seed=seed,
+        attempt=live.attempt,
+        host=str(place.get("node") or live.start["host"]),
+        devices=place.get("devices"),
+        step=progress.step if progress else None,
+        steps=progress.steps if progress else None,
+        loss=progress.loss if progress else None,
+        steps_per_s=_pace(live.start, progress.step if progress else None, time.time() - quiet),
+        quiet_s=quiet,
+    )
+
+
+def _pace(start: dict[str, Any], step: int | None, seen: float) -> float | None:
+    begun_at = (start.get("resumed_from") or {}).get("step", 0)
+    seconds = seen - float(start["started"])
+    return (step - begun_at) / seconds if step is not None and step > begun_at and seconds > 0 else None
