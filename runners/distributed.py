@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from grid.errors import EnvironmentProblem
-from runners.surroundings import Surroundings
 
 PATIENCE_S = 1800.0
 """How long a rank waits for the others: as long as rank 0 may evaluate or save. A rank that has died is noticed at
@@ -159,36 +158,3 @@ def _on_loopback() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ["GLOO_SOCKET_IFNAME"]
-
-
-@final
-class Silent(Surroundings):
-    """What a rank other than 0 trains in: nothing is recorded, and it may still ask for a stop."""
-
-    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        self._stop_requested = stop_requested
-
-    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None: ...
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def evaluation(
-        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
-    ) -> None: ...
-
-    def probe(
-        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
-    ) -> None: ...
-
-    def progress(self, step: int, steps: int, loss: float) -> None: ...
-
-    def stop_requested(self) -> bool:
-        return self._stop_requested()
-
-    def checkpoint_due(self) -> bool:
-        return False
-
-    def save(self, step: int, state: Mapping[str, Any]) -> None: ...
-
-    def restore(self) -> tuple[int, dict[str, Any]] | None:
-        return None

@@ -56,6 +56,8 @@ class Training(Spec):
     clip: PositiveFloat | None = None
     """The gradient is scaled down to this norm where it is longer."""
     evaluate_every: PositiveInt | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of matrix products in training and evaluation; weights, their updates and what attention sums are float32."""
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:

@@ -25,7 +25,7 @@ def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[P
     """The `wanted` ones of `count` parts, whose sizes differ by one sequence at most."""
     if count == 1:
         return [Part(0, batch, 1.0, 1.0)]
-    split = list(map(Batch, batch.inputs.tensor_split(count), batch.targets.tensor_split(count)))
+    split = batch.split(count)
     terms, sequences = data.terms(batch.targets), len(batch.inputs)
     return [
         Part(number, part, data.terms(part.targets) / terms, len(part.inputs) / sequences)

@@ -24,11 +24,11 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.distributed import PeerLost, Place, Silent, World, grouped, place_given
+from runners.distributed import PeerLost, Place, World, grouped, place_given
 from runners.machines.parent import die_with
 from runners.provenance.code import SOURCE, specs
 from runners.provenance.specfile import import_spec_file, spec_module_name
-from runners.surroundings import Diverged, Killed
+from runners.surroundings import Diverged, Killed, Silent
 from runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")

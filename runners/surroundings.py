@@ -4,9 +4,12 @@ The training loop knows nothing of campaigns, files or processes: it gets a `Sur
 everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Surroundings(Protocol):
@@ -29,6 +32,9 @@ class Surroundings(Protocol):
     ) -> None:
         """Log one value of a probe."""
 
+    def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
+        """Keep arrays that a viewer shows, as one compressed file."""
+
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Tell whoever watches how far training is; cheap, called every step."""
 
@@ -41,8 +47,47 @@ class Surroundings(Protocol):
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Make everything logged so far durable, then the checkpoint (tensors and plain data; never pickled code)."""
 
+    def keep(self, step: int, state: Mapping[str, Any]) -> None:
+        """Keep the trained weights beyond the end of the trial."""
+
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """The newest sound checkpoint of this trial, of any attempt, as (step, state)."""
+
+
+class Silent(Surroundings):
+    """Nothing is recorded; it may still be asked for a stop. Ranks other than 0 train in it."""
+
+    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        self._stop_requested = stop_requested
+
+    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None: ...
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def evaluation(
+        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
+    ) -> None: ...
+
+    def probe(
+        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
+    ) -> None: ...
+
+    def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None: ...
+
+    def progress(self, step: int, steps: int, loss: float) -> None: ...
+
+    def stop_requested(self) -> bool:
+        return self._stop_requested()
+
+    def checkpoint_due(self) -> bool:
+        return False
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None: ...
+
+    def keep(self, step: int, state: Mapping[str, Any]) -> None: ...
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -56,6 +101,7 @@ class Finished:
     operator_parameters: int
     train_s: float
     evaluate_s: float
+    probe_s: float = 0.0
 
 
 class Diverged(Exception):

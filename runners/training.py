@@ -17,13 +17,15 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from runners.distributed import Silent, World
+from runners.distributed import World
 from runners.flat import Flat
 from runners.parts import Part, parts
-from runners.probes import learned_numbers
+from runners.probes import Artefact, Seen
+from runners.probes.looking import look, looked_at
+from runners.probes.probe import NORMS
 from runners.ranks import ranks
-from runners.surroundings import Diverged, Finished, Surroundings
-from runners.tasks.task import DIVERGED, Batch
+from runners.surroundings import Diverged, Finished, Silent, Surroundings
+from runners.tasks.task import DIVERGED, Measured
 from runners.trial import Trial, build_model
 from variants.running_means import RunningMeans, Share
 from variants.seeding import generator
@@ -63,6 +65,7 @@ class _Run:
         self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
         self._training = trial.training
         self._data = trial.task.open()
+        self._judges = [(each, each.open(trial.task)) for each in trial.evaluations]
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model)
@@ -70,7 +73,8 @@ class _Run:
         first = world.place.rank * trial.execution.accumulate
         self._mine = range(first, first + trial.execution.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.decayed, self._flat.kept)
-        self._train_s = self._evaluate_s = 0.0
+        self._norms: list[float] = []
+        self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> Finished:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
@@ -98,26 +102,31 @@ class _Run:
             group["lr"] = rate
         self._flat.zero_gradients()
         if self._means is not None:
-            shares = [Share(part.batch.inputs, part.sequences, partial(self._seed, step, part.number)) for part in mine]
-            self._means.move(shares, self._world.add)
+            self._means.move([self._share(step, part) for part in mine], self._world.add)
         losses = [self._backward(step, part) for part in mine if part.terms]
         loss_tensor = self._summed(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
         loss = loss_tensor.item()
+        if step <= NORMS:
+            self._norms.append(norm)
         self._train_s += time.perf_counter() - began
         self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate})
 
     def _parts(self, step: int) -> list[Part]:
-        batch = self._data.batch(self._trial.seed, step)
-        split = parts(self._data, batch, self._trial.execution.parts, self._mine)
-        return [part._replace(batch=Batch(*(each.to(self._device) for each in part.batch))) for part in split]
+        batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
+        return parts(self._data, batch, self._trial.execution.parts, self._mine)
+
+    def _share(self, step: int, part: Part) -> Share:
+        return Share(
+            part.batch.inputs, part.sequences, partial(self._seed, step, part.number), visible=part.batch.visible
+        )
 
     def _backward(self, step: int, part: Part) -> Tensor:
         """Add the part's gradient to that of the batch; its share of the loss."""
         if self._means is not None:
             self._seed(step, part.number)
-        loss = self._data.loss(self._model(part.batch.inputs), part.batch.targets)
+        loss = self._data.loss(self._outputs(part.batch.inputs, part.batch.visible), part.batch.targets)
         loss = loss if part.terms == 1 else loss * part.terms
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
@@ -147,19 +156,52 @@ class _Run:
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():
-            for name, value, point, items, se in self._data.evaluate(self._predict):
+            for name, value, point, items, se in self._measured(step):
                 self._surroundings.evaluation(step, name, value, point=point, items=items, se_items=se)
-        for name, value, layer, head in learned_numbers(self._model):
-            self._surroundings.probe(step, name, value, layer=layer, head=head, point={})
+            looked = time.perf_counter()
+            self._look(step)
         self._model.train()
-        self._evaluate_s += time.perf_counter() - began
+        ended = time.perf_counter()
+        self._evaluate_s += looked - began
+        self._probe_s += ended - looked
 
-    def _predict(self, inputs: Tensor) -> Tensor:
-        return self._model(inputs.to(self._device))  # type: ignore[no-any-return]
+    def _measured(self, step: int) -> Iterator[Measured]:
+        yield from self._data.evaluate(self._predict)
+        for evaluation, judge in self._judges:
+            if step == self._training.steps or not evaluation.at_end:
+                yield from judge.evaluate(self._predict)
+
+    def _look(self, step: int) -> None:
+        probing = self._trial.probing
+        batch = looked_at(self._data, probing).to(self._device)
+        with self._mixed():
+            for found in look(probing, Seen(self._model, self._trial.task, batch, step, self._norms)):
+                if isinstance(found, Artefact):
+                    self._surroundings.artefact(step, found.name, found.arrays)
+                else:
+                    name, value, layer, head, point = found
+                    self._surroundings.probe(step, name, value, layer=layer, head=head, point=point)
+
+    def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))
+
+    def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+        if self._training.precision == "float32":
+            return self._model(inputs, visible)  # type: ignore[no-any-return]
+        with self._mixed():
+            return self._model(inputs, visible).float()  # type: ignore[no-any-return]
+
+    def _mixed(self) -> torch.autocast:
+        lower = self._training.precision == "bfloat16"
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=lower)
 
     def _state(self) -> dict[str, Any]:
         """A copy: training goes on while it is written."""
-        return {"model": _copied(self._model.state_dict()), "optimiser": _copied(self._optimiser.state_dict())}
+        return {
+            "model": _copied(self._model.state_dict()),
+            "optimiser": _copied(self._optimiser.state_dict()),
+            "norms": list(self._norms),
+        }
 
     def _restored(self) -> int:
         found = self._world.restored(self._surroundings.restore())
@@ -168,9 +210,12 @@ class _Run:
         step, state = found
         self._model.load_state_dict(state["model"])
         self._optimiser.load_state_dict(state["optimiser"])
+        self._norms = list(state["norms"])
         return step
 
     def _finished(self, step: int, *, stopped: bool) -> Finished:
+        if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
+            self._surroundings.keep(step, {"model": _copied(self._model.state_dict()), "spec": self._trial.data()})
         return Finished(
             step=step,
             stopped=stopped,
@@ -178,6 +223,7 @@ class _Run:
             operator_parameters=self._model.operator_parameters(),
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
+            probe_s=self._probe_s,
         )
 
 

@@ -7,7 +7,9 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_valida
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey, Spec
+from runners.evaluations import Evaluation
 from runners.optimisers import Training
+from runners.probes import LearnedNumbers, Probing
 from runners.tasks import Task
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from variants.blueprint import shapes_only
@@ -29,6 +31,8 @@ class Execution(Spec):
     """Micro-batches per step, of each GPU: less memory for the same batch, loss and gradient up to rounding."""
     gpus: PositiveInt = 1
     """GPUs of one node that share each batch; on the CPU, processes."""
+    keep_weights: bool = False
+    """The trained weights stay in the campaign, to be evaluated further or to teach other models."""
 
     @property
     def parts(self) -> int:
@@ -44,16 +48,19 @@ class Trial(Spec):
     operator: Operator
     placement: Placement = Placement()
     training: Training
+    probing: Probing = Probing(probes=(LearnedNumbers(),))
+    """What is looked at inside the model."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """What the model is judged by beside its task's own measures."""
     seed: NonNegativeInt = 0
     """Fixes data order and initial weights; seeds are replicates, paired across operators."""
     execution: Annotated[Execution, OutsideKey()] = Execution()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        _check_length(self.task.length, self.model)
+        _check_length(self.longest, self.model)
         _check_parts(self.execution, self.task.batch)
-        if not self.model.causal:  # no task so far hides what it asks for
-            raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+        _check_direction(self.task, self.model)
         if isinstance(self.task.inputs, Scalars):
             _check_scalars(self.model)
         placement = _exact(self.placement, self.model.layers)
@@ -61,8 +68,18 @@ class Trial(Spec):
             placement = Placement()  # it does not matter which layers
         object.__setattr__(self, "placement", placement)
         for operator in self.operators():
-            _check_operator(operator, self.model, self.task.length, self.execution.path)
+            _check_operator(operator, self.model, self.longest, self.execution.path)
+            _check_answers(operator, self.task, self.model)
+        for probe in self.probing.probes:
+            probe.check(self.task, self.model, self.operators())
+        for evaluation in self.evaluations:
+            evaluation.check(self.task, self.model)
         return self
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence the model sees, in training or in any evaluation."""
+        return max(self.task.length, *(evaluation.length for evaluation in self.evaluations), 1)
 
     def operators(self) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
@@ -141,14 +158,31 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
     try:
         model.check(operator)
         operator.check_length(length + model.sink_tokens)
-        _check_causal(operator)
         choose(operator, path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
 
 
-def _check_causal(operator: Operator) -> None:
-    """No task so far leaves out of its loss what such an operator has seen."""
-    seen = operator.breaks.get("causality")
-    if seen is not None:
-        raise ValueError(f"the task predicts what comes next, and {seen}")
+def _check_direction(task: Task, model: Backbone) -> None:
+    if task.sees_ahead and model.causal:
+        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
+    if not task.sees_ahead and not model.causal:
+        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+
+
+def _check_answers(operator: Operator, task: Task, model: Backbone) -> None:
+    """What an operator lets a query see ahead is left out of the loss."""
+    if task.sees_ahead:
+        return
+    what = f"operator {operator.label!r} in {model.label}: the task predicts what comes next"
+    for stage in operator.stages().values():
+        seen = stage.breaks.get("causality")
+        if seen is None:
+            continue
+        ahead = operator.visible.ahead - model.sink_tokens if stage is operator.visible else None
+        if ahead is None:
+            raise ValueError(f"{what}, and {seen}")
+        if ahead > task.unscored:
+            raise ValueError(
+                f"{what} from position {task.unscored} on, and {seen}; leave {ahead} positions out of the loss"
+            )

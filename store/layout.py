@@ -12,10 +12,11 @@ from store.files import is_temporary, retried
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 3
+STORE_SCHEMA = 4
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
+_ARTEFACT = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ATTEMPT = re.compile(r"[0-9]{3,}")
 _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
@@ -136,6 +137,15 @@ class Layout:
     def checkpoint(self, key: str, attempt: int) -> Path:
         """Directory of an attempt's checkpoints."""
         return self.attempt(key, attempt) / "checkpoint"
+
+    def weights(self, key: str, attempt: int) -> Path:
+        """Directory of the trained weights, where a trial keeps them: a file like a checkpoint."""
+        return self.attempt(key, attempt) / "weights"
+
+    def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
+        """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
+        checked = _checked(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
+        return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
 
     def grid_names(self) -> list[str]:
         """Names of the grids that have a header, sorted."""

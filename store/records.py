@@ -45,6 +45,7 @@ _END = {
     "wall_s": _FLOAT,
     "train_s": _FLOAT,
     "evaluate_s": _FLOAT,
+    "probe_s": _FLOAT,
     "ended": Field("float"),
     "parameters": _INT,
     "operator_parameters": _INT,
@@ -83,6 +84,7 @@ class Attempt(NamedTuple):
     wall_s: float | None = None
     train_s: float | None = None
     evaluate_s: float | None = None
+    probe_s: float | None = None
     ended: float | None = None
     parameters: int | None = None
     operator_parameters: int | None = None

@@ -91,6 +91,7 @@ CREATE TABLE attempt (
     wall_s DOUBLE,
     train_s DOUBLE,
     evaluate_s DOUBLE,
+    probe_s DOUBLE,
     ended DOUBLE,
     parameters BIGINT,
     operator_parameters BIGINT,

@@ -20,9 +20,9 @@ def in_double(patch: pytest.MonkeyPatch) -> None:
 
 def _build(trial: Trial) -> Transformer:
     model = build_model(trial).double()
-    model.register_forward_pre_hook(lambda _, given: (given[0].double(),))
+    model.register_forward_pre_hook(lambda _, given: (given[0].double(), *given[1:]))
     return model
 
 
 def _doubled(batch: Callable[..., Batch]) -> Callable[..., Batch]:
-    return lambda *given: Batch(*(each.to(torch.float64) for each in batch(*given)))
+    return lambda *given: Batch(*(each.to(torch.float64) for each in batch(*given)[:2]))

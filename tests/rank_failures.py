@@ -3,7 +3,10 @@
 import os
 from typing import Literal
 
+import torch
+
 from runners.tasks import Batch, LinearFunctions
+from runners.tasks.draws import CPU
 from runners.tasks.linear_functions import LinearFunctionsData
 
 
@@ -20,7 +23,7 @@ class _Data(LinearFunctionsData):
     def __init__(self) -> None:
         super().__init__(LinearFunctions(points=5, batch=8))
 
-    def batch(self, seed: int, step: int) -> Batch:
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         if os.environ.get("RANK") == "1" and step == 3:
             raise MemoryError
-        return super().batch(seed, step)
+        return super().batch(seed, step, device)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from double_precision import in_double
 
-from runners.distributed import Silent
+from runners.surroundings import Silent
 from runners.training import train
 from runners.trial import Trial
 from store.files import write_json

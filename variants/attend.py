@@ -60,6 +60,8 @@ class Attended(NamedTuple):
     """The ground state's or sink's weight [B, H, T_q, 1]."""
     extra: Tensor | None
     """The weight of the learned key [B, H, T_q, 1]."""
+    logits: Tensor
+    """a [S, B, H, T_q, T_k]; without S where the signals are merged before the score. What is hidden is anything."""
 
 
 def attend(
@@ -102,6 +104,15 @@ def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
 
 
+def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
+    """The equation as `mixed` has it, where matrix products are otherwise of lower precision, too."""
+    device = heads.q.device.type
+    if not torch.is_autocast_enabled(device):
+        return mixed(operator, heads, numbers)
+    with torch.autocast(device, enabled=False):
+        return mixed(operator, heads, numbers)
+
+
 def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     """The equation, term by term, from prepared heads."""
     value, given = by_stage(numbers), heads.v.dtype
@@ -123,8 +134,8 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     weights = operator.rescale.rescaled(weights, seen, **value["rescale"])
     output = finished(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
     if pair is None:
-        return Attended(output, weights.keys, weights.ground, None)
-    return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1])
+        return Attended(output, weights.keys, weights.ground, None, a)
+    return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
 
 
 def finished(operator: Operator, output: Tensor, value: Keywords) -> Tensor:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from variants.attend import Heads, prepared
+from variants.attend import Attended, Heads, definition, prepared
 from variants.backbone import Backbone
 from variants.feedforward import FeedForward
-from variants.operator import Operator, head_shape
+from variants.operator import NumberValues, Operator, head_shape
 from variants.parameters import NumberParameters
 from variants.paths.choose import PathName, choose
 
@@ -24,8 +24,19 @@ class Place(NamedTuple):
     path: PathName
 
 
+class Worked(NamedTuple):
+    """What the attention of a layer did to a batch."""
+
+    heads: Heads
+    numbers: NumberValues
+    attended: Attended
+
+
 class Attention(nn.Module):
     """Projections, positions and one operator. Keys and values of grouped queries are repeated for their heads."""
+
+    watched: list[Worked] | None = None
+    """Where a list is given, what attention does is computed by the definition and kept there."""
 
     def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
         super().__init__()
@@ -47,14 +58,22 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """[B, T, width] to [B, T, width].
 
-        `mask` is boolean [T, T], True = may look, None = causal; `bias` [H or 1, T, T] is added to the logits.
+        `mask` is boolean and broadcasts to [B, H, T, T], True = may look, None = causal; `bias` [H or 1, T, T] is
+        added to the logits.
         """
         q, k, v = self._projected(x)
         numbers = self.numbers.values(q, x)
         q, k = prepared(self.operator, q, k, self.positions, numbers)
-        attended = self.path.run(self.operator, Heads(q, k, v, mask, bias), numbers)
-        joined = attended.sum(1) if self.added else attended.transpose(1, 2).flatten(2)
+        output = self._output(Heads(q, k, v, mask, bias), numbers)
+        joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
         return self.out(joined)  # type: ignore[no-any-return]
+
+    def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
+        if self.watched is None:
+            return self.path.run(self.operator, heads, numbers)
+        attended = definition(self.operator, heads, numbers)
+        self.watched.append(Worked(heads, numbers, attended))
+        return attended.output
 
     def averages(self, x: Tensor) -> list[Tensor]:
         """What running means would move by if `x` [B, T, width] were the whole batch."""

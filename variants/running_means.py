@@ -25,6 +25,8 @@ class Share(NamedTuple):
     """Its share of the batch's sequences."""
     noise: Callable[[], None]
     """Seeds what the model draws in this part."""
+    visible: Tensor | None = None
+    """As the model takes it."""
 
 
 @final
@@ -60,7 +62,7 @@ class _Passing:
         self._blocks, self._weight = model.blocks(), share.weight
         share.noise()
         self._hidden = model.embedded(share.inputs)
-        self._layers = model.applied(self._hidden.shape[1], self._hidden.device)
+        self._layers = model.applied(self._hidden.shape[1], self._hidden.device, share.visible)
         self._draws = _draws(self._hidden.device)
 
     def averages(self, layer: int) -> list[Tensor]:

@@ -22,6 +22,11 @@ class Visible(Stage):
 
     functions: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def ahead(self) -> int:
+        """How many positions from the first on see the one that follows them; 0 where a causal model stays causal."""
+        return 0
+
     @abstractmethod
     def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
         """Boolean [..., T_q, T_k] from the model's own mask; `distance` [T_q, T_k] is i - j, with i counted so that the

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from variants.backbone import Backbone
-from variants.block import Attention, Block, Place, normalisation
+from variants.block import Attention, Block, Place, Worked, normalisation
 from variants.blueprint import shapes_only
-from variants.operator import Operator, distances
+from variants.operator import Operator, causal, distances
 from variants.parameters import NumberParameters
 from variants.paths.choose import PathName
 from variants.seeding import generator
@@ -29,6 +29,19 @@ class Tokens(NamedTuple):
     """Token ids [B, T] in, logits [B, T, vocabulary] out."""
 
     vocabulary: int
+
+
+class Watched(NamedTuple):
+    """One layer at work on a batch."""
+
+    layer: int
+    """Counted from 0 at the bottom."""
+    operator: Operator
+    worked: Worked
+    entering: Tensor
+    """The residual stream [B, sink tokens + T, width] before the layer."""
+    leaving: Tensor
+    """The same after it."""
 
 
 class Predictor(nn.Module):
@@ -86,14 +99,17 @@ class Transformer(nn.Module):
         if isinstance(inputs, Tokens) and backbone.tied:
             self.read_out.weight = self.read_in.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         """Float [B, T, width] or token ids [B, T], to predictions at every position.
+
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j as far as the model lets it;
+        padding and the borders of documents are told this way.
 
         Raises:
             SpecError: the sequence, sink tokens included, is longer than the learned positions.
         """
         hidden = self.embedded(x)
-        for layer in self.applied(hidden.shape[1], hidden.device):
+        for layer in self.applied(hidden.shape[1], hidden.device, visible):
             hidden = layer(hidden)
         if self.sink is not None:
             hidden = hidden[:, self.backbone.sink_tokens :]
@@ -101,11 +117,36 @@ class Transformer(nn.Module):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]
 
-    def applied(self, length: int, device: torch.device) -> list[Callable[[Tensor], Tensor]]:
-        """Every layer, bottom first, as a function of [B, length, width] alone."""
-        mask = None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
+    def watched(self, x: Tensor, visible: Tensor | None = None) -> Iterator[Watched]:
+        """Every layer at work on `x`, bottom first, one after another; attention is computed by the definition."""
+        hidden = self.embedded(x)
+        layers = self.applied(hidden.shape[1], hidden.device, visible)
+        for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
+            block.attention.watched = []
+            try:
+                leaving = layer(hidden)
+                (worked,) = block.attention.watched
+            finally:
+                block.attention.watched = None
+            yield Watched(number, block.attention.operator, worked, hidden, leaving)
+            hidden = leaving
+
+    def applied(
+        self, length: int, device: torch.device, visible: Tensor | None = None
+    ) -> list[Callable[[Tensor], Tensor]]:
+        """Every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
+        mask = self._mask(length, device, visible)
         biases = self._position_biases(length, device)
         return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
+
+    def _mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
+        """None where it is the causal one, else boolean, broadcasting to [B, H, length, length]."""
+        if visible is None:
+            return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
+        before = self.backbone.sink_tokens
+        seen = visible.expand(*visible.shape[:-2], length - before, length - before)
+        seen = F.pad(seen, (before, 0, before, 0), value=True) if before else seen
+        return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
 
     def embedded(self, x: Tensor) -> Tensor:
         """What the first layer reads, [B, sink tokens + T, width]."""

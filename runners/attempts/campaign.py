@@ -1,11 +1,12 @@
 """An attempt as its worker sees it: recorded at start and end, durable in between."""
 
+import io
 import json
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.checkpoint import KEEP, forget_older, save_checkpoint
@@ -15,10 +16,13 @@ from runners.attempts.failure import Failure
 from runners.attempts.heartbeat import Heartbeat
 from runners.attempts.memory import peak_memory_bytes
 from runners.surroundings import Finished
-from store.files import environment_problem, read_json, retried, write_json
+from store.files import environment_problem, read_json, retried, write_atomic, write_json
 from store.layout import Layout
 from store.shards import ShardBuffer
 from store.status import trial_state
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST_ROWS = 200_000
 """Rows kept in memory before they go to a shard without waiting for the next checkpoint."""
@@ -111,10 +115,7 @@ class Attempt:
             CampaignUnwritable: the disk is full or not writable.
         """
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
-        try:
-            write_json(self._layout.start(self._trial, self.number), record)
-        except EnvironmentProblem as error:
-            raise CampaignUnwritable(str(error)) from error
+        self._writes(lambda: write_json(self._layout.start(self._trial, self.number), record))
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Keep the metrics of one step; the next checkpoint or a shard makes them durable."""
@@ -136,6 +137,29 @@ class Attempt:
     ) -> None:
         """Keep one value of a probe."""
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
+
+    def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
+        """Write arrays that a viewer shows.
+
+        Raises:
+            CampaignUnwritable: the disk is full or not writable.
+        """
+        import numpy as np  # here: most attempts leave none
+
+        sink = io.BytesIO()
+        np.savez_compressed(sink, allow_pickle=False, **dict(arrays))
+        self._writes(lambda: write_atomic(self._layout.artefact(self._trial, self.number, step, name), sink.getvalue()))
+
+    def keep(self, step: int, state: Mapping[str, Any]) -> None:
+        """Write the trained weights where they outlast the checkpoints.
+
+        Raises:
+            TakenOver: another process has the trial now.
+            CampaignUnwritable: the disk is full or not writable.
+        """
+        self._require_ownership()
+        directory = self._layout.weights(self._trial, self.number)
+        self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
 
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Pass on how far training is."""
@@ -166,10 +190,8 @@ class Attempt:
             self.flush()
         rows = self._buffer.pending(self._trial, self.number)
         state = {**state, ROWS: json.dumps(rows)} if rows else state
-        try:
-            save_checkpoint(self._layout.checkpoint(self._trial, self.number), self._trial, step, state)
-        except EnvironmentProblem as error:
-            raise CampaignUnwritable(str(error)) from error
+        directory = self._layout.checkpoint(self._trial, self.number)
+        self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
         self._saves += 1
         if self._saves <= KEEP:  # afterwards there is nothing older
             self._forget_older()
@@ -211,10 +233,7 @@ class Attempt:
         Raises:
             CampaignUnwritable: the disk is full or not writable; the rows are kept.
         """
-        try:
-            self._buffer.flush()
-        except EnvironmentProblem as error:
-            raise CampaignUnwritable(str(error)) from error
+        self._writes(self._buffer.flush)
         self._flushed = time.monotonic()
 
     def finish(self, finished: Finished) -> None:
@@ -231,6 +250,7 @@ class Attempt:
             status="stopped" if finished.stopped else "ok",
             train_s=finished.train_s,
             evaluate_s=finished.evaluate_s,
+            probe_s=finished.probe_s,
             parameters=finished.parameters,
             operator_parameters=finished.operator_parameters,
         )
@@ -283,7 +303,11 @@ class Attempt:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
         self._require_own_record()
+        self._writes(lambda: write_json(self._layout.end(self._trial, self.number), {**record, **outcome}))
+
+    @staticmethod
+    def _writes(write: Callable[[], object]) -> None:
         try:
-            write_json(self._layout.end(self._trial, self.number), {**record, **outcome})
+            write()
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error

@@ -24,6 +24,7 @@ def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, A
         "wall_s": wall_s,
         "train_s": None,
         "evaluate_s": None,
+        "probe_s": None,
         "ended": time.time(),
         "parameters": None,
         "operator_parameters": None,

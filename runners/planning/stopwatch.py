@@ -1,11 +1,11 @@
 """How long a trial would take, from training it for a moment with everything it says thrown away."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, final
 
 from grid import Spec
-from runners.surroundings import Finished, Surroundings
+from runners.surroundings import Finished, Silent, Surroundings
 
 
 def seconds_of(trial: Spec, train: Callable[[Any, Surroundings], Finished], *, watched_s: float = 1.0) -> float | None:
@@ -19,10 +19,11 @@ def seconds_of(trial: Spec, train: Callable[[Any, Surroundings], Finished], *, w
 
 
 @final
-class Stopwatch:
+class Stopwatch(Silent):
     """Surroundings that only watch the clock, and ask training to stop after `watched_s` seconds of steps."""
 
     def __init__(self, watched_s: float) -> None:
+        super().__init__()
         self._watched_s = watched_s
         self._first: tuple[float, int] | None = None
         self._last: tuple[float, int] | None = None
@@ -36,22 +37,6 @@ class Stopwatch:
         pace = (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
         return pace * self._steps
 
-    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
-        """Thrown away."""
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Thrown away."""
-
-    def evaluation(
-        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
-    ) -> None:
-        """Thrown away."""
-
-    def probe(
-        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
-    ) -> None:
-        """Thrown away."""
-
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Note when the step was."""
         del loss
@@ -62,14 +47,3 @@ class Stopwatch:
     def stop_requested(self) -> bool:
         """Whether enough was seen."""
         return self._first is not None and time.monotonic() - self._first[0] >= self._watched_s
-
-    def checkpoint_due(self) -> bool:
-        """Never."""
-        return False
-
-    def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Thrown away."""
-
-    def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Nothing: every watch begins at the beginning."""
-        return None

@@ -1,21 +1,15 @@
 """Where training has moved the operators' numbers: `number.<stage>.<field>` for every layer and head."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal
 
-from variants import Transformer
-
-
-class Probed(NamedTuple):
-    """One value of a probe; `head` is None for what all heads of the layer share."""
-
-    name: str
-    value: float
-    layer: int
-    head: int | None
+from runners.probes.probe import Found, Probe, Probed, Seen
 
 
-def learned_numbers(model: Transformer) -> Iterator[Probed]:
+class LearnedNumbers(Probe):
     """The value of every learned number; of a vector its norm, of a per-query number its value at a zero query."""
-    for layer, head, name, value in model.numbers():
-        yield Probed(f"number.{name}", value, layer, head)
+
+    kind: Literal["learned_numbers"] = "learned_numbers"
+
+    def of_model(self, seen: Seen) -> Found:
+        for layer, head, name, value in seen.model.numbers():
+            yield Probed(f"number.{name}", value, layer, head)

@@ -19,6 +19,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from torch import Tensor
 
 from grid.spec import Spec
+from runners.tasks.draws import CPU, Draws
 from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
 from variants import Scalars
 from variants.seeding import generator
@@ -148,10 +149,10 @@ class LinearFunctionsData(Data):
         """E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1): the best constant is 0."""
         return self._task.sigma_f**2 * (self._task.sigma_x**2 + 1)
 
-    def batch(self, seed: int, step: int) -> Batch:
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Prompts [B, 2n - 1, 1] and function values [B, n]; a shorter n has the same first points."""
         task = self._task
-        draws = torch.randn(task.batch, 2 + task.points, generator=generator(seed, "data", step))
+        draws = Draws(seed, "data", step, device=device).normal(task.batch, 2 + task.points)
         x = task.sigma_x * draws[:, 2 : 2 + task.points_at(step)]
         y = task.sigma_f * torch.addcmul(draws[:, 1:2], draws[:, :1], x)
         return Batch(prompt(x, y), y)
@@ -159,6 +160,14 @@ class LinearFunctionsData(Data):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean squared error over all points; outputs [B, 2n - 1, 1], targets [B, n]."""
         return torch.nn.functional.mse_loss(outputs[:, ::2, 0], targets)
+
+    def examples(self, count: int) -> Batch:
+        """Prompts of the evaluation's first functions, spread as in training."""
+        grid = self._task.evaluation
+        a, b, x = _evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
+        x = self._task.sigma_x * x[:count, 0]
+        y = self._task.sigma_f * (a[:count, 0] * x + b[:count, 0])
+        return Batch(prompt(x, y), y)
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`mse` at every {sigma_x, sigma_f}; `squared_error` at {sigma_x, sigma_f, position} where asked for.

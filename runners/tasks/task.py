@@ -1,24 +1,31 @@
 """The family of tasks: what training draws, what it minimises, and what evaluation measures.
 
 A task is a spec; `open()` gives its data. Training data follow from the trial's seed and the step alone, so all
-operators of one seed see the same batches and a resumed run needs no cursor. Evaluation data follow from the task
-alone: all models and all seeds are judged on the same sample.
+operators of one seed see the same batches on whatever device, and a resumed run needs no cursor. Evaluation data follow
+from the task alone: all models and all seeds are judged on the same sample.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
 from grid.spec import Choice
+from runners.tasks.draws import CPU
 from variants import Scalars, Tokens
 
-Predict = Callable[[Tensor], Tensor]
-"""A model without its training: inputs as in `Batch`, to outputs [B, T, out]; called in inference mode."""
+
+class Predict(Protocol):
+    """A model without its training; called in inference mode."""
+
+    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
+        """Inputs and what is visible as in `Batch`, to outputs [B, T, out]."""
+
 
 DIVERGED = 1000.0
 """A loss this many times that of the best constant prediction counts as diverged."""
@@ -29,6 +36,23 @@ class Batch(NamedTuple):
 
     inputs: Tensor
     targets: Tensor
+    visible: Tensor | None = None
+    """Boolean, [B, T, T] or [B, 1, T]: True = query i may see key j as far as the model lets it. None hides nothing."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on a device."""
+        visible = None if self.visible is None else self.visible.to(device)
+        return Batch(self.inputs.to(device), self.targets.to(device), visible)
+
+    def first(self, count: int) -> "Batch":
+        """Its first `count` sequences."""
+        return Batch(self.inputs[:count], self.targets[:count], None if self.visible is None else self.visible[:count])
+
+    def split(self, count: int) -> "list[Batch]":
+        """Consecutive sequences, `count` parts whose sizes differ by one at most."""
+        visible = [None] * count if self.visible is None else self.visible.tensor_split(count)
+        parts = zip(self.inputs.tensor_split(count), self.targets.tensor_split(count), visible, strict=True)
+        return list(starmap(Batch, parts))
 
 
 class Measured(NamedTuple):
@@ -55,8 +79,14 @@ class Data(ABC):
         """The loss of the best prediction that ignores its input."""
 
     @abstractmethod
-    def batch(self, seed: int, step: int) -> Batch:
-        """The batch of training step `step`, counted from 1."""
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """The batch of training step `step`, counted from 1: the same on every device, drawn there with `Draws`."""
+
+    def examples(self, count: int) -> Batch:
+        """`count` sequences for probes to look into models with, the same for all models and seeds, on the CPU; fewer
+        where there are not so many. By default the first of a batch that nobody trains on."""
+        batch = self.batch(0, 0)
+        return batch.first(count)
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -85,6 +115,16 @@ class Task(Choice):
     @abstractmethod
     def length(self) -> int:
         """The longest sequence the model sees, in training or in evaluation."""
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Whether the model reads what comes after a position, too: it is then an encoder, and else causal."""
+        return False
+
+    @property
+    def unscored(self) -> int:
+        """How many positions at the beginning the loss leaves out; a prefix may be visible one position further."""
+        return 0
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
         """The name of every evaluation, with every point it is taken at; `{}` is the point of one without a grid.

@@ -21,11 +21,11 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.tasks.corpus import Corpus, Origin, split
+from runners.tasks.draws import CPU, Draws
 from runners.tasks.local_files import local_files
 from runners.tasks.python_documentation import python_documentation
 from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items, spread_evenly
 from variants import Tokens
-from variants.seeding import generator
 
 VOCABULARY = 256
 _ROWS = 32
@@ -134,11 +134,17 @@ class TextData(Data):
         """Every byte equally likely."""
         return math.log(VOCABULARY)
 
-    def batch(self, seed: int, step: int) -> Batch:
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Windows at random places of the training text: ids [B, T] and the ids that follow them, int64."""
-        last = len(self._train) - len(self._window)
-        starts = torch.randint(last + 1, (self._task.batch, 1), generator=generator(seed, "data", step))
+        if self._train.device != device:
+            self._train, self._window = self._train.to(device), self._window.to(device)
+        places = len(self._train) - len(self._window) + 1
+        starts = Draws(seed, "data", step, device=device).below(places, self._task.batch, 1)
         return _predictions(self._train[starts + self._window])
+
+    def examples(self, count: int) -> Batch:
+        """The first windows that are validated on."""
+        return _predictions(self._validation_windows()[:count])
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per byte; outputs [B, T, 256], targets [B, T]."""
@@ -146,7 +152,7 @@ class TextData(Data):
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`validation_loss` (nats per byte) and `bits_per_byte`; items are windows."""
-        inputs, targets = _predictions(self._validation_windows())
+        inputs, targets, _ = _predictions(self._validation_windows())
         losses = torch.empty(len(inputs), dtype=torch.float64)
         for rows, outputs in in_chunks(predict, inputs, _ROWS):
             wanted = targets[rows].to(outputs.device)

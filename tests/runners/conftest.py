@@ -22,6 +22,8 @@ class Memory(Surroundings):
         self.logged: dict[int, dict[str, float]] = {}
         self.evaluations: dict[tuple[Any, ...], tuple[float, int, float | None]] = {}
         self.probes: dict[tuple[Any, ...], float] = {}
+        self.artefacts: dict[tuple[int, str], dict[str, Any]] = {}
+        self.kept: tuple[int, dict[str, Any]] | None = None
         self.checkpoints: list[tuple[int, bytes]] = []
         self.began: tuple[str, str, Mapping[str, Any] | None] | None = None
 
@@ -40,6 +42,12 @@ class Memory(Surroundings):
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
         self.probes[step, name, layer, head, *sorted(point.items())] = value
+
+    def artefact(self, step: int, name: str, arrays: Mapping[str, Any]) -> None:
+        self.artefacts[step, name] = dict(arrays)
+
+    def keep(self, step: int, state: Mapping[str, Any]) -> None:
+        self.kept = (step, dict(state))
 
     def progress(self, step: int, steps: int, loss: float) -> None:
         assert 0 < step <= steps

@@ -12,6 +12,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.optimisers import AdamW, Training
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict
+from runners.tasks.draws import CPU
 from runners.training import train
 from runners.trial import Trial
 from variants import Operator
@@ -50,8 +51,8 @@ class HalfHiddenData(Data):
     def constant_loss(self) -> float:
         return self._whole.constant_loss
 
-    def batch(self, seed: int, step: int) -> Batch:
-        inputs, targets = self._whole.batch(seed, step)
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        inputs, targets, _ = self._whole.batch(seed, step, device)
         hidden = targets.masked_fill(targets < 0, torch.nan)
         hidden[-3:] = torch.nan
         return Batch(inputs, hidden)

@@ -15,6 +15,7 @@ from runners.optimisers import AdamW, Training
 from runners.schedules import Cosine
 from runners.surroundings import Diverged
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict, Task, Text
+from runners.tasks.draws import CPU
 from runners.tasks.linear_functions import LinearFunctionsData
 from runners.training import train
 from runners.trial import Execution, Trial, build_model
@@ -98,8 +99,10 @@ def test_the_same_seed_gives_every_operator_the_same_batches(
     for operator in OPERATORS:
         batches = seen.setdefault(operator.label, [])
 
-        def remember(data: LinearFunctionsData, seed: int, step: int, batches: list[Tensor] = batches) -> Batch:
-            batch = original(data, seed, step)
+        def remember(
+            data: LinearFunctionsData, seed: int, step: int, device: torch.device, batches: list[Tensor] = batches
+        ) -> Batch:
+            batch = original(data, seed, step, device)
             batches.append(batch.inputs)
             return batch
 
@@ -201,7 +204,7 @@ class ExplosiveData(Data):
     def constant_loss(self) -> float:
         return 1.0
 
-    def batch(self, seed: int, step: int) -> Batch:  # noqa: ARG002
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:  # noqa: ARG002
         return Batch(torch.zeros(2, 3, 1), torch.full((2, 3, 1), self.jump if step == 4 else 0.0))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -245,3 +248,16 @@ def test_paper_003s_model_takes_a_step(memory: Callable) -> None:
     trial = Trial(task=task, model=gpt2(layers=2, heads=8, width=256), operator=ssa(), training=Training(steps=1))
     train(trial, world)
     assert len([key for key in world.evaluations if key[1] == "squared_error"]) == 40
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_bfloat16_trains_close_to_float32_with_weights_in_float32(
+    tiny: Trial, memory: Callable, operator: Operator
+) -> None:
+    exact, lower = memory(save_at=[12]), memory(save_at=[12])
+    train(tiny.changed(operator=operator), exact)
+    train(tiny.changed(operator=operator, training=tiny.training.changed(precision="bfloat16")), lower)
+    assert lower.losses() != exact.losses()
+    assert lower.losses() == pytest.approx(exact.losses(), rel=0.02)
+    _, state = lower.restore()
+    assert {weights.dtype for weights in state["model"].values()} == {torch.float32}

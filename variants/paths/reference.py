@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from variants.attend import Heads, mixed
+from variants.attend import Heads, definition
 from variants.operator import NumberValues, Operator
 
 
@@ -13,4 +13,4 @@ def cannot(operator: Operator) -> str | None:  # noqa: ARG001  (every path answe
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Output [B, H, T, D]."""
-    return mixed(operator, heads, numbers).output
+    return definition(operator, heads, numbers).output

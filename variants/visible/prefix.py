@@ -47,6 +47,10 @@ class Prefix(Visible):
             "prefix": "a sequence cut inside the prefix hides keys that its queries saw",
         }
 
+    @property
+    def ahead(self) -> int:
+        return self.length - 1
+
     def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
         inside = torch.arange(distance.shape[-1], device=distance.device) < self.length
         alive = mask.any(-1, keepdim=True) & mask.any(-2, keepdim=True)

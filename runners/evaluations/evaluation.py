@@ -1,0 +1,57 @@
+"""The family of evaluations: what a trained model is judged by beside what its task measures.
+
+An evaluation reads files or draws items of its own, so one model can be judged by many and one of them can judge models
+of several tasks. Items are kept apart from seeds: `se_items` is the standard error over items of one model.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from grid.spec import Choice
+from runners.tasks.task import Measured, Predict, Task
+from variants import Backbone
+
+
+class Judge(ABC):
+    """An evaluation with whatever it had to read."""
+
+    @property
+    def record(self) -> Mapping[str, Any] | None:
+        """What was read: files and hashes, or None where nothing was."""
+        return None
+
+    @abstractmethod
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """Everything it measures of a model."""
+
+
+class Evaluation(Choice):
+    """What is measured of a model of tokens or scalars, at every evaluation of the training or at the end only."""
+
+    at_end: bool = True
+    """Whether it waits for the end of the training."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """The longest sequence that it shows to a model."""
+
+    def check(self, task: Task, model: Backbone) -> None:
+        """Refuse a trial that it cannot judge.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
+        """As `Task.measures`."""
+        return None
+
+    @abstractmethod
+    def open(self, task: Task) -> Judge:
+        """Read or draw what it needs; cheap after the first time in a process.
+
+        Raises:
+            SpecError: files it names are missing or are not what the spec says.
+        """

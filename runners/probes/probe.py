@@ -1,0 +1,87 @@
+"""The family of probes: what is looked at inside a model while it is judged.
+
+A probe sees a few fixed sequences of the task, the same for all models and seeds, on their way through the layers; what
+it finds are rows of a long table: probe, layer, head, point, value. It changes no number of the training.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import PositiveInt
+
+from grid.spec import Choice, Spec
+from runners.tasks.task import Batch, Task
+from variants import Backbone, Operator, Transformer
+from variants.transformer import Watched
+
+NOWHERE: Mapping[str, float] = {}
+
+
+class Probed(NamedTuple):
+    """One value; `layer` (from 0 at the bottom) is None for the whole model, `head` for what all heads share."""
+
+    name: str
+    value: float
+    layer: int | None = None
+    head: int | None = None
+    point: Mapping[str, float] = NOWHERE
+    """Where on its own grid it was taken: `{"eps": 0.3, "position": 1}`."""
+
+
+class Artefact(NamedTuple):
+    """Arrays that a viewer shows and no table holds."""
+
+    name: str
+    """Of the file: lower-case words joined by `-`."""
+    arrays: Mapping[str, np.ndarray]
+
+
+Found = Iterator[Probed | Artefact]
+
+
+class Seen(NamedTuple):
+    """What there is to see of a model beside its layers at work."""
+
+    model: Transformer
+    task: Task
+    batch: Batch
+    """The sequences it is looked at with, on its device."""
+    step: int
+    norms: Sequence[float]
+    """The norm of the gradient at the first `NORMS` steps, before clipping."""
+
+
+NORMS = 500
+
+
+class Probe(Choice):
+    """What one looks for. It overrides `of_layer`, `of_model` or both.
+
+    What a head does at a query is in `layer.worked`: `attended.weights` [B, H, T, T], `attended.logits`, `heads.q`,
+    `numbers`; sink tokens of the model are keys and queries like any other, and come first.
+    """
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
+        """Refuse a trial in which the probe has no meaning.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002  (what a probe overrides)
+        """What one layer shows, called for every layer from the bottom; nothing of it is kept."""
+        yield from ()
+
+    def of_model(self, seen: Seen) -> Found:  # noqa: ARG002
+        """What the model as a whole shows."""
+        yield from ()
+
+
+class Probing(Spec):
+    """Which probes, on how many of the task's sequences, at every evaluation."""
+
+    probes: tuple[Probe, ...] = ()
+    sequences: PositiveInt = 8
+    length: PositiveInt = 64
+    """Sequences are cut to so many positions: attention shares depend on the length, and are compared at one length."""

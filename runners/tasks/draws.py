@@ -1,0 +1,65 @@
+"""Random numbers that follow from a seed and a place alone, made on whatever device asks for them.
+
+A generator of PyTorch gives other numbers on a GPU than on a CPU, and its numbers would have to be copied. These are
+those of SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014) at consecutive
+counters, in integer arithmetic: the same bits everywhere. Normal variates agree to the rounding of float32.
+"""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+
+from variants.seeding import generator
+
+CPU = torch.device("cpu")
+
+
+def _signed(constant: int) -> int:
+    """A 64-bit word as the int64 that PyTorch takes it as."""
+    return constant - (1 << 64) if constant >> 63 else constant
+
+
+_GOLDEN, _FIRST, _SECOND = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@final
+class Draws:
+    """A stream of numbers per (seed, path); each call draws on from where the last one ended."""
+
+    def __init__(self, seed: int, *path: object, device: torch.device = CPU) -> None:
+        self._start = generator(seed, *path).initial_seed()
+        self._device = device
+        self._drawn = 0
+
+    def words(self, *shape: int) -> Tensor:
+        """64 random bits each, int64."""
+        wanted = math.prod(shape)
+        word = torch.arange(self._drawn + 1, self._drawn + 1 + wanted, device=self._device) * _GOLDEN + self._start
+        self._drawn += wanted
+        word = (word ^ _shifted(word, 30)) * _FIRST
+        word = (word ^ _shifted(word, 27)) * _SECOND
+        return (word ^ _shifted(word, 31)).view(shape)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """From [0, 1), float64 with 53 random bits."""
+        return _shifted(self.words(*shape), 11).double() * 2.0**-53
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal, of the default precision (Box and Muller, one of each pair)."""
+        radius = (-2 * torch.log1p(-self.uniform(*shape))).sqrt()
+        return (radius * (2 * math.pi * self.uniform(*shape)).cos()).to(torch.get_default_dtype())
+
+    def below(self, bound: int, *shape: int) -> Tensor:
+        """Whole numbers 0 ... bound - 1, int64; their probabilities differ by less than bound / 2^63."""
+        return _shifted(self.words(*shape), 1) % bound
+
+    def order(self, items: int, *rows: int) -> Tensor:
+        """A random order of `items` things for every row, int64 [*rows, items]."""
+        return self.uniform(*rows, items).argsort(-1)
+
+
+def _shifted(word: Tensor, places: int) -> Tensor:
+    """To the right, zeros from the left."""
+    return (word >> places) & ((1 << (64 - places)) - 1)

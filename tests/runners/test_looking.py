@@ -1,0 +1,176 @@
+"""Probes, evaluations, artefacts, kept weights: the training loop gives them what they ask for, and is not changed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from grid.errors import SpecError
+from runners.attempts.checkpoint import load_checkpoint
+from runners.evaluations import Evaluation, Judge
+from runners.probes import Artefact, Found, LearnedNumbers, Probe, Probed, Probing, Seen
+from runners.tasks import LinearFunctions, Measured, Predict, Task, Text
+from runners.tasks.draws import CPU
+from runners.training import train
+from runners.trial import Execution, Trial, build_model
+from store.layout import Layout
+from tests.runners.test_carried_rows import begin, done
+from variants import Backbone, Operator, ssa
+from variants.transformer import Watched
+
+
+class RowSums(Probe):
+    """The mean weight per row and head, the hidden norm, and the maps themselves."""
+
+    kind: Literal["row_sums"] = "row_sums"
+    least: int = 3
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
+        if model.layers != len(operators) or task.length < self.least:
+            raise ValueError("row sums need sequences of three positions")
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:
+        weights = layer.worked.attended.weights
+        for head, value in enumerate(weights.sum(-1).mean((0, 2)).tolist()):
+            yield Probed("row_sum", value, layer.layer, head)
+        yield Probed("batch", len(seen.batch.inputs), layer.layer, point={"length": seen.batch.inputs.shape[1]})
+        if layer.layer == 1:
+            yield Artefact("maps", {"weights": weights.to("cpu", torch.float16).numpy()})
+
+    def of_model(self, seen: Seen) -> Found:
+        yield Probed("norms", float(len(seen.norms)))
+        yield Probed("training", float(seen.model.training))
+
+
+class Shifted(Evaluation):
+    """The prediction for a prompt of ones."""
+
+    kind: Literal["shifted"] = "shifted"
+    points: int = 3
+
+    @property
+    def length(self) -> int:
+        return self.points
+
+    def check(self, task: Task, model: Backbone) -> None:
+        if not isinstance(task, LinearFunctions) or not model.layers:
+            raise ValueError("ones are given to a model of scalars; use LinearFunctions")
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        return {"ones": [{}]}
+
+    def open(self, task: Task) -> Judge:  # noqa: ARG002
+        return Ones(self.points)
+
+
+class Ones(Judge):
+    def __init__(self, points: int) -> None:
+        self.points = points
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        outputs = predict(torch.ones(2, self.points, 1), None)
+        assert not outputs.requires_grad
+        yield Measured("ones", float(outputs[0, -1]), {}, 2, None)
+
+
+def probing(tiny: Trial, **execution: Any) -> Trial:
+    return tiny.changed(
+        operator=ssa(),
+        probing=Probing(probes=(RowSums(), LearnedNumbers()), sequences=3, length=5),
+        evaluations=(Shifted(), Shifted(points=5, at_end=False)),
+        execution=Execution(**execution),
+    )
+
+
+def test_probes_see_the_layers_of_fixed_sequences_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
+    world = memory()
+    finished = train(probing(tiny), world)
+    assert finished.probe_s > 0
+    model = build_model(probing(tiny))
+    inputs = probing(tiny).task.open().examples(3).inputs
+    assert {key[0] for key in world.probes} == {5, 10, 12}
+    for step in (5, 10, 12):
+        for layer in (0, 1):
+            assert world.probes[step, "batch", layer, None, ("length", 5)] == 3
+            for head in range(model.backbone.heads):
+                assert world.probes[step, "row_sum", layer, head] == pytest.approx(1)
+        assert world.probes[step, "norms", None, None] == step
+        assert world.probes[step, "training", None, None] == 0
+        assert world.artefacts[step, "maps"]["weights"].shape == (3, model.backbone.heads, 5, 5)
+    assert torch.equal(inputs, probing(tiny).task.open().examples(3).inputs)
+    assert not np.array_equal(world.artefacts[5, "maps"]["weights"], world.artefacts[12, "maps"]["weights"])
+
+
+def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memory: Callable) -> None:
+    looked, plain = memory(), memory()
+    train(probing(tiny), looked)
+    train(tiny.changed(operator=ssa(), probing=Probing()), plain)
+    assert looked.logged == plain.logged
+    assert plain.evaluations.items() <= looked.evaluations.items()
+    assert plain.probes == {}
+
+
+def test_evaluations_wait_for_the_end_unless_they_say_otherwise(tiny: Trial, memory: Callable) -> None:
+    world = memory()
+    train(probing(tiny), world)
+    assert {step for step, name, *_ in world.evaluations if name == "ones"} == {5, 10, 12}
+    early = memory()
+    train(probing(tiny).changed(evaluations=(Shifted(),)), early)
+    assert {step for step, name, *_ in early.evaluations if name == "ones"} == {12}
+
+
+def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
+    whole, resumed = memory(), memory(stop_at=[7])
+    train(probing(tiny), whole)
+    train(probing(tiny), resumed)
+    resumed.stop_at = set()
+    resumed.step = 0
+    train(probing(tiny), resumed)
+    assert resumed.probes == whole.probes
+
+
+def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny: Trial, memory: Callable) -> None:
+    world, other = memory(), memory()
+    trial = probing(tiny, keep_weights=True)
+    train(trial, world)
+    train(probing(tiny), other)
+    assert other.kept is None
+    assert world.kept is not None
+    step, kept = world.kept
+    assert step == 12
+    again = Trial.model_validate(kept["spec"])
+    assert again.key == trial.key == probing(tiny).key
+    model = build_model(again)
+    model.load_state_dict(kept["model"])
+    with torch.inference_mode():
+        assert float(model.eval()(torch.ones(2, 5, 1))[0, -1]) in [value for value, *_ in world.evaluations.values()]
+
+
+def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: Any) -> None:
+    layout = Layout(tmp_path)
+    attempt = begin(layout)
+    attempt.artefact(5, "maps", {"weights": np.arange(6, dtype=np.float16).reshape(2, 3)})
+    attempt.keep(9, {"model": {"x": torch.ones(2)}, "spec": {"seed": 1}})
+    attempt.finish(done(9))
+    key = next(layout.trial_keys())
+    with np.load(layout.artefact(key, 1, 5, "maps")) as found:
+        assert found["weights"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    (path,) = layout.weights(key, 1).iterdir()
+    step, state = load_checkpoint(path, key)
+    assert (step, state["spec"]) == (9, {"seed": 1})
+
+
+def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_built(tiny: Trial) -> None:
+    with pytest.raises(SpecError, match="up to 99 tokens and the model has 16 positions"):
+        tiny.changed(evaluations=(Shifted(points=99),))
+    with pytest.raises(SpecError, match=r"row sums need sequences of three positions"):
+        tiny.changed(probing=Probing(probes=(RowSums(least=99),)))
+    with pytest.raises(SpecError, match=r"ones are given to a model of scalars; use LinearFunctions"):
+        tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
+
+
+def test_a_batch_is_the_same_wherever_it_is_asked_for(tiny: Trial) -> None:
+    data = tiny.task.open()
+    assert torch.equal(data.batch(3, 4).inputs, data.batch(3, 4, CPU).inputs)
