@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from runners.tasks.linear_functions import Curriculum as Curriculum
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
+    from runners.tasks.quantifiers import LengthGrid as LengthGrid
+    from runners.tasks.quantifiers import Quantifiers as Quantifiers
     from runners.tasks.task import Task as Task
     from runners.tasks.text import Text as Text
     from runners.trial import Execution as Execution
@@ -34,9 +36,11 @@ _HOMES = {
     "Cosine": "runners.schedules",
     "Curriculum": "runners.tasks.linear_functions",
     "Execution": "runners.trial",
+    "LengthGrid": "runners.tasks.quantifiers",
     "LinearFunctions": "runners.tasks.linear_functions",
     "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
+    "Quantifiers": "runners.tasks.quantifiers",
     "RunOptions": "runners.runs.run",
     "RunResult": "runners.runs.run",
     "Schedule": "runners.schedules",
@@ -65,9 +69,11 @@ __all__ = [
     "Cosine",
     "Curriculum",
     "Execution",
+    "LengthGrid",
     "LinearFunctions",
     "Needs",
     "Optimiser",
+    "Quantifiers",
     "RunOptions",
     "RunResult",
     "Schedule",

@@ -4,15 +4,18 @@
     loss = 1/k sum_i (prediction_i - f(x_i))^2    over all points, the unpredictable first included
 
 Source: Scaled Signed Averaging (paper 003), eqs. 1-2, appendix A.1. Training draws from one distribution; evaluation
-shifts both, on a grid of (sigma_x, sigma_f). As in the paper's released code, the mean squared error is over positions
-from the fourth on, where two points determine the function; eq. 2 as printed has another constant factor. The squared
-error of each position is recorded too, so any other choice can be computed from it.
+shifts both, on a grid of (sigma_x, sigma_f). Functions have no noise, as in the paper and its code.
+
+`mse` is the released code's: the mean over positions from the fourth on. The text and eq. 2 score other positions and
+eq. 2 has another constant; all of them follow from `squared_error`, which is recorded position by position, and
+`conventions` computes them. Two points determine the function: from the third position on least squares makes no error
+but that of rounding to float32. Predicting 0 costs sigma_f^2 (sigma_x^2 + 1).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -46,6 +49,18 @@ class Curriculum(Spec):
     def points(self, step: int) -> int:
         """The number of points at training step `step`, counted from 1, before the task's own limit."""
         return self.start + self.increment * ((step - 1) // self.every)
+
+    def check(self, points: int) -> None:
+        """Refuse one that does not lead up to the task's `points`.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+        if self.start >= points:
+            raise ValueError(
+                f"a curriculum starts with fewer points than the task's {points}; got {self.start}; "
+                "lower curriculum.start or use curriculum=None"
+            )
 
 
 class ShiftGrid(Spec):
@@ -87,6 +102,30 @@ class ShiftGrid(Spec):
         return ((self.sigma_x[0], self.sigma_f[0]),) if self.per_position is None else self.per_position
 
 
+class Conventions(NamedTuple):
+    """What paper 003 and its code call the error of one condition; positions count from 1."""
+
+    released: float
+    """The mean over positions from the fourth on: `mse`."""
+    equation: float
+    """The mean over k >= 3, the positions of eq. 2: those with two points to see."""
+    text: float
+    """The mean over k >= 2, the positions of the text: the second is not solvable."""
+    printed: float
+    """Eq. 2 as it is printed: summed over prompts, divided twice by the number of points."""
+
+
+def conventions(squared_error: Sequence[float], sequences: int) -> Conventions:
+    """Every convention from the `squared_error` rows of one condition, ordered by position.
+
+    `sequences` is the number of prompts per function, `ShiftGrid.sequences`.
+    """
+    released, equation, text = (
+        sum(squared_error[first - 1 :]) / len(squared_error[first - 1 :]) for first in (SCORED_FROM + 1, 3, 2)
+    )
+    return Conventions(released, equation, text, sequences * sum(squared_error[2:]) / len(squared_error) ** 2)
+
+
 def _at(sigma_x: float, sigma_f: float) -> dict[str, float]:
     return {"sigma_x": sigma_x, "sigma_f": sigma_f}
 
@@ -104,11 +143,8 @@ class LinearFunctions(Task):
 
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:
-        if self.curriculum is not None and self.curriculum.start >= self.points:
-            raise ValueError(
-                f"a curriculum starts with fewer points than the task's {self.points}; got {self.curriculum.start}; "
-                "lower curriculum.start or use curriculum=None"
-            )
+        if self.curriculum is not None:
+            self.curriculum.check(self.points)
         return self
 
     @property
@@ -126,11 +162,14 @@ class LinearFunctions(Task):
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         grid = self.evaluation
         positions = range(1, grid.points + 1)
+        conditions = [_at(*condition) for condition in grid.conditions()]
+        by_position = [{**_at(*condition), "position": at} for condition in grid.by_position() for at in positions]
         return {
-            "mse": [_at(*condition) for condition in grid.conditions()],
-            "squared_error": [
-                {**_at(*condition), "position": position} for condition in grid.by_position() for position in positions
-            ],
+            "mse": conditions,
+            "squared_error": by_position,
+            "relative_mse": conditions,
+            "zero.mse": conditions,
+            "least_squares.mse": conditions,
         }
 
     def open(self) -> "LinearFunctionsData":
@@ -146,8 +185,8 @@ class LinearFunctionsData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1): the best constant is 0."""
-        return self._task.sigma_f**2 * (self._task.sigma_x**2 + 1)
+        """The best constant is 0."""
+        return error_of_zero(self._task.sigma_x, self._task.sigma_f)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Prompts [B, 2n - 1, 1] and function values [B, n]; a shorter n has the same first points."""
@@ -163,25 +202,27 @@ class LinearFunctionsData(Data):
 
     def examples(self, count: int) -> Batch:
         """Prompts of the evaluation's first functions, spread as in training."""
-        grid = self._task.evaluation
-        a, b, x = _evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
-        x = self._task.sigma_x * x[:count, 0]
-        y = self._task.sigma_f * (a[:count, 0] * x + b[:count, 0])
-        return Batch(prompt(x, y), y)
+        x, y = judged(self._task.evaluation, self._task.sigma_x, self._task.sigma_f)
+        return Batch(prompt(x[:count, 0], y[:count, 0]), y[:count, 0])
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`mse` at every {sigma_x, sigma_f}; `squared_error` at {sigma_x, sigma_f, position} where asked for.
 
-        Positions count from 1. Items are functions; a function's value is the mean over its prompts.
+        Positions count from 1. Items are functions; a function's value is the mean over its prompts. `relative_mse` is
+        `mse` over what predicting 0 costs on average, 2 sigma_f^2 at sigma_x = 1. `zero.mse` and `least_squares.mse`
+        are those of predictors without a model, on the same prompts.
         """
         grid = self._task.evaluation
         for sigma_x, sigma_f in grid.conditions():
             errors = squared_errors(predict, grid, sigma_x, sigma_f)
             point = _at(sigma_x, sigma_f)
-            yield over_items("mse", errors[:, SCORED_FROM:].mean(1), point)
+            scored = errors[:, SCORED_FROM:].mean(1)
+            yield over_items("mse", scored, point)
+            yield over_items("relative_mse", scored / error_of_zero(sigma_x, sigma_f), point)
             if (sigma_x, sigma_f) in grid.by_position():
                 for position, error in enumerate(errors.unbind(1), start=1):
                     yield over_items("squared_error", error, {**point, "position": position})
+        yield from _references(grid)
 
 
 def prompt(x: Tensor, y: Tensor) -> Tensor:
@@ -189,20 +230,74 @@ def prompt(x: Tensor, y: Tensor) -> Tensor:
     return torch.stack((x, y), dim=-1).flatten(1)[:, :-1, None]
 
 
+def error_of_zero(sigma_x: float, sigma_f: float) -> float:
+    """What predicting 0 costs on average: E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1)."""
+    return sigma_f**2 * (sigma_x**2 + 1)
+
+
+def least_squares(x: Tensor, y: Tensor) -> Tensor:
+    """The prediction of ordinary least squares at every x, from the points before it: float64 [..., P].
+
+    Of several lines that fit equally well the one with the smallest a^2 + b^2: after one point that is the posterior
+    mean under a, b ~ N(0, sigma_f^2), before it 0. Closed form over running sums, about the first point: on a line
+    through whole numbers every prediction from the third on is exact.
+    """
+    x, y = x.double(), y.double()
+    first_x, first_y = x[..., :1], y[..., :1]
+    u, v = x - first_x, y - first_y
+    count = torch.arange(x.shape[-1], dtype=torch.float64, device=x.device)
+    some = count.clamp(min=1)
+    u_sum, v_sum, uu, uv = (_before(each) for each in (u, v, u * u, u * v))
+    spread = count * uu - u_sum.square()
+    slope = (count * uv - u_sum * v_sum) / torch.where(spread > 0, spread, 1)
+    line = slope * u + (v_sum - slope * u_sum) / some + first_y
+    flat = (v_sum / some + first_y) * (1 + first_x * x) / (1 + first_x.square())
+    return torch.where(spread > 0, line, torch.where(count > 0, flat, 0))
+
+
+def _before(each: Tensor) -> Tensor:
+    """The sum over earlier positions."""
+    return torch.nn.functional.pad(each[..., :-1].cumsum(-1), (1, 0))
+
+
+@lru_cache(maxsize=8)
+def _references(grid: ShiftGrid) -> tuple[Measured, ...]:
+    """Predictors without a model, which cost as much for every model: once per process is enough."""
+    found = []
+    for sigma_x, sigma_f in grid.conditions():
+        x, y = judged(grid, sigma_x, sigma_f)
+        for name, predicted in (("zero.mse", torch.zeros(())), ("least_squares.mse", least_squares(x, y))):
+            errors = (predicted - y.double())[..., SCORED_FROM:].square()
+            found.append(over_items(name, errors.mean((1, 2)), _at(sigma_x, sigma_f)))
+    return tuple(found)
+
+
+def judged(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:
+    """The points x and values y that models are judged on, [functions, sequences, points] each."""
+    a, b, x = evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
+    x = sigma_x * x
+    return x, sigma_f * (a * x + b)
+
+
 def squared_errors(predict: Predict, grid: ShiftGrid, sigma_x: float, sigma_f: float) -> Tensor:
     """The squared error of every function at every position, mean over its prompts: float64 [functions, points]."""
-    a, b, x = _evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
-    x = sigma_x * x
-    y = sigma_f * (a * x + b)
-    inputs, targets = prompt(x.flatten(0, 1), y.flatten(0, 1)), y.flatten(0, 1)
-    errors = torch.empty(targets.shape, dtype=torch.float64)
-    for rows, outputs in in_chunks(predict, inputs, _ROWS):
-        errors[rows] = (outputs[:, ::2, 0].to("cpu", torch.float64) - targets[rows]).square()
-    return errors.view(x.shape).mean(1)
+    x, y = judged(grid, sigma_x, sigma_f)
+    return errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape).mean(1)
+
+
+def errors_of(predict: Predict, x: Tensor, y: Tensor) -> Tensor:
+    """Squared errors at every position of prompts x, y [B, n]: float64 [B, n] on the CPU."""
+    return (predictions(predict, prompt(x, y)) - y).square()
+
+
+def predictions(predict: Predict, prompts: Tensor) -> Tensor:
+    """What a model predicts at every x of prompts [B, 2n - 1, 1]: float64 [B, n] on the CPU."""
+    chunks = [outputs[:, ::2, 0].to("cpu", torch.float64) for _, outputs in in_chunks(predict, prompts, _ROWS)]
+    return torch.cat(chunks)
 
 
 @lru_cache(maxsize=4)
-def _evaluation_draws(sample: int, functions: int, sequences: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
+def evaluation_draws(sample: int, functions: int, sequences: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
     """Standard draws a, b [F, 1, 1] and x [F, S, P]; more of anything leaves the functions as they were."""
     with torch.inference_mode(mode=False):
         a, b = torch.randn(functions, 2, generator=generator(sample, "evaluation", "functions")).unbind(1)

@@ -14,7 +14,7 @@ from runners.commands.plan import plan_campaign
 from runners.machines import Inline
 from runners.planning.measured import METRICS
 from runners.runs.run import run_campaign
-from runners.tasks import LinearFunctions, ShiftGrid, Task, Text
+from runners.tasks import LengthGrid, LinearFunctions, Quantifiers, ShiftGrid, Task, Text
 from runners.trial import Trial
 
 
@@ -112,10 +112,11 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text)
     shifts = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=3, sequences=2, points=5, per_position=((2, 1),))
     examples: dict[str, Task] = {
         "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
+        "quantifiers": Quantifiers(points=5, evaluation=LengthGrid(lengths=(4, 6), sigma=(1, 2), sequences=3)),
         "text": text,
     }
     task = examples[kind]
-    out = {"linear_functions": 1, "text": 256}[kind]
+    out = {"linear_functions": 1, "quantifiers": 1, "text": 256}[kind]
     found = list(task.open().evaluate(lambda inputs: torch.zeros(*inputs.shape[:2], out)))
     declared = task.measures()
     assert declared is not None

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.linear_functions import SCORED_FROM, prompt, squared_errors
+from runners.tasks.linear_functions import SCORED_FROM, conventions, judged, prompt, squared_errors
+from runners.tasks.linear_functions import least_squares as closed_form
 
 
 def nothing(inputs: Tensor) -> Tensor:
@@ -84,6 +85,96 @@ def test_least_squares_is_exact_from_the_third_point_on() -> None:
     assert errors.shape == (20, 6)
     assert errors[:, :2].mean() > 1
     assert errors[:, SCORED_FROM:].median() < 1e-6
+
+
+def test_the_closed_form_is_the_solution_of_least_norm() -> None:
+    """With noise, so that no line fits; one point and points above each other included."""
+    x = torch.randn(50, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = torch.randn(50, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    x[:10, :3] = x[:10, :1]
+    found = closed_form(x, y)
+    assert found[:, 0].tolist() == [0] * 50
+    for seen in range(1, 7):
+        design = torch.stack((x[:, :seen], torch.ones_like(x[:, :seen])), -1)
+        line = torch.linalg.pinv(design, rtol=1e-12) @ y[:, :seen, None]
+        expected = line[:, 0, 0] * x[:, seen] + line[:, 1, 0]
+        torch.testing.assert_close(found[:, seen], expected, rtol=1e-8, atol=1e-9)
+
+
+def test_the_closed_form_makes_no_error_at_all_from_the_third_point_on() -> None:
+    whole = [torch.randint(-99, 99, (500, n), generator=torch.Generator().manual_seed(n)).float() for n in (1, 2, 9)]
+    slope, x = whole[0], whole[2]
+    x[:, 1] += (x[:, 1] == x[:, 0]).float()
+    y = slope * x + whole[1][:, :1]
+    assert torch.equal(closed_form(x, y)[:, 2:], y[:, 2:].double())
+    assert not torch.equal(closed_form(x, y)[:, :2], y[:, :2].double())
+
+
+def test_one_point_is_answered_by_the_posterior_mean() -> None:
+    """Of a, b ~ N(0, 1) given a x + b = y: by sampling lines near it."""
+    a, b = torch.randn(2, 2_000_000, generator=torch.Generator().manual_seed(0))
+    near = (a * 0.7 + b - 1.2).abs() < 0.01
+    expected = (a[near] * -2.0 + b[near]).mean().item()
+    found = closed_form(torch.tensor([[0.7, -2.0]]), torch.tensor([[1.2, 0.0]]))[0, 1].item()
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_reference_rows_are_the_errors_of_predictors_on_the_same_prompts() -> None:
+    grid = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=30, sequences=4, points=7)
+    found = {
+        (each.name, *each.point.values()): each
+        for each in LinearFunctions(evaluation=grid).open().evaluate(nothing)
+        if "position" not in each.point
+    }
+    assert len(found) == 4 * 4
+    for sigma_x, sigma_f in grid.conditions():
+        mse = found["mse", sigma_x, sigma_f]
+        zero = found["zero.mse", sigma_x, sigma_f]
+        assert (zero.value, zero.se_items) == (pytest.approx(mse.value), pytest.approx(mse.se_items))
+        assert found["relative_mse", sigma_x, sigma_f].value == pytest.approx(
+            mse.value / (sigma_f**2 * (sigma_x**2 + 1))
+        )
+        assert 0 < found["least_squares.mse", sigma_x, sigma_f].value < 1e-9 * zero.value
+
+
+def test_every_convention_of_the_paper_follows_from_the_errors_by_position() -> None:
+    """Against the sums as they are written, over functions, prompts and positions."""
+    grid = ShiftGrid(sigma_x=(2,), sigma_f=(3,), functions=5, sequences=3, points=8)
+
+    def slanted(inputs: Tensor) -> Tensor:
+        return 0.3 * inputs
+
+    prompts = plain_prompts(grid)
+    errors = torch.tensor(
+        [[[(0.3 * x - y) ** 2 for x, y in zip(*prompt, strict=True)] for prompt in function] for function in prompts],
+        dtype=torch.float64,
+    )
+    rows = [each for each in LinearFunctions(evaluation=grid).open().evaluate(slanted) if each.name == "squared_error"]
+    found = conventions([each.value for each in rows], grid.sequences)
+    N, N_b, N_p = errors.shape
+    eq_2 = sum(
+        (1 / N) * (1 / N_p) * ((1 / N_p) * sum(float(errors[j, b, k - 1]) for k in range(3, N_p + 1)))
+        for j in range(N)
+        for b in range(N_b)
+    )
+    assert found.printed == pytest.approx(eq_2, rel=1e-5)
+    assert found.released == pytest.approx(float(errors[:, :, 3:].mean()), rel=1e-5)
+    assert found.equation == pytest.approx(float(errors[:, :, 2:].mean()), rel=1e-5)
+    assert found.text == pytest.approx(float(errors[:, :, 1:].mean()), rel=1e-5)
+    assert found.released == pytest.approx(
+        next(each.value for each in LinearFunctions(evaluation=grid).open().evaluate(slanted))
+    )
+
+
+def plain_prompts(grid: ShiftGrid) -> list[list[tuple[list[float], list[float]]]]:
+    """x and y of every function and prompt, as plain numbers."""
+    x, y = judged(grid, grid.sigma_x[0], grid.sigma_f[0])
+    return [list(zip(xs, ys, strict=True)) for xs, ys in zip(x.tolist(), y.tolist(), strict=True)]
+
+
+def test_printed_equation_2_is_one_and_a_half_times_the_mean_of_its_points() -> None:
+    found = conventions([1.0] * 40, 64)
+    assert found.printed / found.equation == pytest.approx(1.52)
 
 
 def test_a_prediction_sees_no_later_token() -> None:

@@ -1,0 +1,219 @@
+"""Quantifiers: labels against plain Python, constants against closed forms, and that a model learns them."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import AdamW, Cosine, Training
+from runners.tasks import Curriculum, LengthGrid, Measured, Quantifiers
+from runners.tasks.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
+from runners.training import train
+from runners.trial import Trial
+from variants import gpt2
+
+QUANTIFIERS: tuple[Quantifier, ...] = ("every", "some")
+PLAIN = {"every": all, "some": any}
+SMALL = LengthGrid(lengths=(4, 7, 12), sigma=(1, 5), sequences=300)
+
+
+def said(value: float) -> Callable[[Tensor], Tensor]:
+    """Says the same of every number."""
+    return lambda inputs: torch.full_like(inputs, value)
+
+
+def by_point(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[tuple[str, float, float], Measured]:
+    found = task.open().evaluate(predict)
+    return {(each.name, each.point["length"], each.point["sigma"]): each for each in found}
+
+
+@pytest.mark.parametrize("quantifier", QUANTIFIERS)
+def test_a_label_is_what_plain_python_says_of_the_numbers_so_far(quantifier: Quantifier) -> None:
+    batch = Quantifiers(quantifier=quantifier, points=9, batch=200, sigma=3).open().batch(seed=1, step=2)
+    x = batch.inputs[:, ::2, 0].tolist()
+    expected = [[float(PLAIN[quantifier](each > 0 for each in row[: i + 1])) for i in range(9)] for row in x]
+    assert batch.targets.tolist() == expected
+    assert batch.inputs[:, 1::2, 0].tolist() == [[2 * label - 1 for label in row[:-1]] for row in expected]
+    assert {label for row in expected for label in row} == {0, 1}
+
+
+def test_zero_is_not_positive_and_large_numbers_count_as_others() -> None:
+    x = torch.tensor([[1.0, 0.0, 2.0], [-0.0, 0.0, 70.0], [1e30, 1e-30, 3.0]])
+    assert running("every", x).tolist() == [[True, False, False], [False] * 3, [True] * 3]
+    assert running("some", x).tolist() == [[True] * 3, [False, False, True], [True] * 3]
+
+
+def test_hidden_labels_leave_the_numbers_alone_in_the_prompt() -> None:
+    shown, hidden = (Quantifiers(points=5, labels=labels) for labels in ("shown", "hidden"))
+    seen, unseen = shown.open().batch(3, 4), hidden.open().batch(3, 4)
+    assert torch.equal(seen.inputs[:, ::2], unseen.inputs)
+    assert torch.equal(seen.targets, unseen.targets)
+    assert (shown.length, hidden.length) == (399, 200)
+    outputs = torch.arange(9.0)[None, :, None]
+    assert shown.logits(outputs).tolist() == [[0, 2, 4, 6, 8]]
+    assert hidden.logits(outputs[:, :5]).tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_the_loss_is_the_binary_cross_entropy_over_all_positions() -> None:
+    data = Quantifiers(points=3).open()
+    logits, labels = [0.5, -2.0, 3.0], [1.0, 1.0, 0.0]
+    outputs = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None]
+    each = [
+        -math.log(1 / (1 + math.exp(-z)) if y else 1 - 1 / (1 + math.exp(-z)))
+        for z, y in zip(logits, labels, strict=True)
+    ]
+    assert data.loss(outputs, torch.tensor([labels])).item() == pytest.approx(sum(each) / 3)
+
+
+@pytest.mark.parametrize("quantifier", QUANTIFIERS)
+def test_the_constant_loss_is_the_least_of_all_constants(quantifier: Quantifier) -> None:
+    task = Quantifiers(quantifier=quantifier, points=6, batch=20_000)
+    data = task.open()
+    batch = data.batch(seed=1, step=1)
+    losses = [float(data.loss(torch.full((len(batch.inputs), 11, 1), z / 50), batch.targets)) for z in range(-150, 151)]
+    assert min(losses) == pytest.approx(data.constant_loss, rel=0.01)
+
+
+def test_a_curriculum_lengthens_the_same_sequences() -> None:
+    plain = Quantifiers(points=9)
+    grown = plain.changed(curriculum=Curriculum(start=3, every=10, increment=4))
+    assert [grown.points_at(step) for step in (1, 10, 11, 20, 21)] == [3, 3, 7, 7, 9]
+    short, full = grown.open().batch(2, 10), plain.open().batch(2, 10)
+    assert torch.equal(short.inputs, full.inputs[:, :5])
+    assert torch.equal(short.targets, full.targets[:, :3])
+    with pytest.raises(ValidationError, match="fewer points than the task's 11; got 11"):
+        Quantifiers(points=11, curriculum=Curriculum())
+
+
+@pytest.mark.parametrize("labels", ["shown", "hidden"])
+@pytest.mark.parametrize(("quantifier", "usual", "name"), [("every", -1.0, "false"), ("some", 1.0, "true")])
+def test_the_usual_constant_errs_on_one_sequence_of_sixteen(
+    quantifier: Quantifier, labels: str, usual: float, name: str
+) -> None:
+    """It errs where the first four numbers have one sign, 2^-4; the other constant unless all have, 1 - 2^-n."""
+    grid = LengthGrid(lengths=(4, 5, 30), sigma=(1, 9), sequences=20_000)
+    task = Quantifiers.model_validate({"quantifier": quantifier, "labels": labels, "evaluation": grid, "points": 5})
+    other = {"true": "false", "false": "true"}[name]
+    found, flipped = by_point(task, said(usual)), by_point(task, said(-usual))
+    for length in grid.lengths:
+        for sigma in grid.sigma:
+            rate = found["error_rate", length, sigma]
+            assert rate.value == pytest.approx(1 / 16, abs=4 * math.sqrt(15 / 256 / 20_000))
+            assert rate.se_items == pytest.approx(math.sqrt(15 / 256 / 20_000), rel=0.05)
+            assert found[f"always_{name}.error_rate", length, sigma] == rate._replace(name=f"always_{name}.error_rate")
+            most = flipped["error_rate", length, sigma].value
+            assert most == pytest.approx(1 - 2.0**-length, abs=0.007)
+            assert found[f"always_{other}.error_rate", length, sigma].value == most
+            balanced = found["balanced_accuracy", length, sigma]
+            assert (balanced.value, balanced.se_items) == (0.5, pytest.approx(0, abs=1e-12))
+
+
+@pytest.mark.parametrize("quantifier", QUANTIFIERS)
+def test_who_reads_the_prompt_makes_no_error(quantifier: Quantifier) -> None:
+    """With labels shown, the last label and the number are enough: y_i = y_(i-1) and x_i > 0."""
+
+    def reader(inputs: Tensor) -> Tensor:
+        number, label = inputs[..., 0] > 0, torch.roll(inputs[..., 0], 1, 1) > 0
+        label[:, 0] = quantifier == "every"
+        right = (number & label) if quantifier == "every" else (number | label)
+        return (2.0 * right - 1)[..., None]
+
+    found = by_point(Quantifiers(quantifier=quantifier, evaluation=SMALL), reader)
+    for length in SMALL.lengths:
+        assert found["error_rate", length, 5].value == 0
+        assert found["balanced_accuracy", length, 5].value == 1
+
+
+def test_errors_before_the_fourth_position_do_not_count_and_one_after_it_does() -> None:
+    grid = LengthGrid(lengths=(6,), sigma=(1,), sequences=50)
+    task = Quantifiers(labels="hidden", evaluation=grid)
+
+    def wrong_at(place: int) -> Callable[[Tensor], Tensor]:
+        def predict(inputs: Tensor) -> Tensor:
+            right = 2.0 * running("every", inputs[..., 0]) - 1
+            right[:, place] *= -1
+            return right[..., None]
+
+        return predict
+
+    assert [by_point(task, wrong_at(place))["error_rate", 6, 1].value for place in range(6)] == [0, 0, 0, 1, 1, 1]
+
+
+def test_one_pass_answers_for_all_lengths() -> None:
+    """A causal predictor says the same of a prefix, so cutting its answers is judging it on shorter sequences."""
+
+    def causal(inputs: Tensor) -> Tensor:
+        return torch.sin(5 * inputs.cumsum(1))
+
+    whole = by_point(Quantifiers(evaluation=SMALL), causal)
+    for length in SMALL.lengths:
+        alone = by_point(Quantifiers(evaluation=SMALL.changed(lengths=(length,))), causal)
+        assert {point: each for point, each in whole.items() if point[1] == length} == alone
+
+
+def test_balanced_accuracy_is_that_of_a_table_counted_by_hand() -> None:
+    labels = torch.tensor([[True, False, False], [True, True, False]])
+    answers = torch.tensor([[True, True, False], [False, True, False]])
+    found = balanced_accuracy(answers, labels, {})
+    assert found.value == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert math.isnan(balanced_accuracy(answers, torch.ones_like(labels), {}).value)
+    assert balanced_accuracy(answers[:1], labels[:1], {}).se_items is None
+
+
+def test_the_standard_error_of_a_balanced_accuracy_is_the_spread_over_samples() -> None:
+    def sample(seed: int) -> Measured:
+        x = evaluation_draws(seed, 500, 6)
+        noise = evaluation_draws(seed + 1000, 500, 6)
+        labels = running("every", x)
+        return balanced_accuracy(labels ^ (noise > 0.5), labels, {})
+
+    found = [sample(seed) for seed in range(100)]
+    spread = torch.tensor([each.value for each in found]).std().item()
+    assert sum(each.se_items or 0 for each in found) / 100 == pytest.approx(spread, rel=0.25)
+
+
+def test_evaluation_draws_are_independent_and_normal() -> None:
+    x = evaluation_draws(0, 4000, 8)
+    assert torch.equal(x[:, :5], evaluation_draws(0, 4000, 5))
+    assert torch.corrcoef(x.T).sub(torch.eye(8)).abs().max() < 0.07
+    assert x.std() == pytest.approx(1, rel=0.02)
+    assert len(x.unique()) > 31_000
+
+
+def test_examples_are_those_of_the_evaluation_spread_as_in_training() -> None:
+    examples = Quantifiers(points=5, sigma=2, evaluation=SMALL).open().examples(3)
+    assert torch.equal(examples.inputs[:, ::2, 0], 2 * evaluation_draws(0, 300, 12)[:3, :5])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"lengths": (10, 5)}, "lengths rises from value to value"),
+        ({"sigma": (1, 1)}, "sigma rises from value to value"),
+        ({"lengths": (3, 10)}, "greater than 3"),
+        ({"lengths": ()}, "at least 1 item"),
+    ],
+)
+def test_a_grid_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        LengthGrid.model_validate(fields)
+
+
+def test_a_length_beyond_the_model_s_positions_is_refused(tiny: Trial) -> None:
+    with pytest.raises(SpecError, match="up to 399 tokens and the model has 16 positions"):
+        tiny.changed(task=Quantifiers(points=5))
+
+
+def test_training_beats_what_knows_the_position_alone(tiny: Trial, memory: Callable) -> None:
+    """The best constant and the best constant of every position: H(2^-i) on average."""
+    task = Quantifiers(points=8, batch=64, evaluation=LengthGrid(lengths=(8,), sigma=(1,), sequences=200))
+    training = Training(steps=150, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    world = memory()
+    train(tiny.changed(task=task, training=training, model=gpt2(layers=1, heads=2, width=16, max_positions=16)), world)
+    at = [-p * math.log(p) - (1 - p) * math.log1p(-p) for p in (2.0**-i for i in range(1, 9))]
+    assert sum(at) / 8 < task.open().constant_loss
+    assert sum(world.losses()[-20:]) / 20 < 0.8 * sum(at) / 8
