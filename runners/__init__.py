@@ -8,6 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runners.evaluations.boundary_values import BoundaryValues as BoundaryValues
+    from runners.evaluations.deviant_inputs import DeviantInputs as DeviantInputs
+    from runners.evaluations.deviant_inputs import Prompt as Prompt
+    from runners.evaluations.large_value import LargeValue as LargeValue
     from runners.optimisers import AdamW as AdamW
     from runners.optimisers import Optimiser as Optimiser
     from runners.optimisers import Training as Training
@@ -32,14 +36,18 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdamW": "runners.optimisers",
+    "BoundaryValues": "runners.evaluations.boundary_values",
     "Constant": "runners.schedules",
     "Cosine": "runners.schedules",
     "Curriculum": "runners.tasks.linear_functions",
+    "DeviantInputs": "runners.evaluations.deviant_inputs",
     "Execution": "runners.trial",
+    "LargeValue": "runners.evaluations.large_value",
     "LengthGrid": "runners.tasks.quantifiers",
     "LinearFunctions": "runners.tasks.linear_functions",
     "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
+    "Prompt": "runners.evaluations.deviant_inputs",
     "Quantifiers": "runners.tasks.quantifiers",
     "RunOptions": "runners.runs.run",
     "RunResult": "runners.runs.run",
@@ -65,14 +73,18 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "WSD",
     "AdamW",
+    "BoundaryValues",
     "Constant",
     "Cosine",
     "Curriculum",
+    "DeviantInputs",
     "Execution",
+    "LargeValue",
     "LengthGrid",
     "LinearFunctions",
     "Needs",
     "Optimiser",
+    "Prompt",
     "Quantifiers",
     "RunOptions",
     "RunResult",

@@ -1,5 +1,8 @@
 """What a trained model is judged by beside its own task: one evaluation, one file, named like its `kind`."""
 
+from runners.evaluations.boundary_values import BoundaryValues
+from runners.evaluations.deviant_inputs import DeviantInputs
 from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.large_value import LargeValue
 
-__all__ = ["Evaluation", "Judge"]
+__all__ = ["BoundaryValues", "DeviantInputs", "Evaluation", "Judge", "LargeValue"]

@@ -167,7 +167,7 @@ class QuantifiersData(Data):
         x = evaluation_draws(grid.sample, grid.sequences, max(grid.lengths))
         truth = running(task.quantifier, x)
         for sigma in grid.sigma:
-            said = positive(predict, task, sigma * x)
+            said = logits_of(predict, task, sigma * x) > 0
             for length in grid.lengths:
                 scored, point = slice(SCORED_FROM, length), _at(length, sigma)
                 answers, labels = said[:, scored], truth[:, scored]
@@ -177,12 +177,7 @@ class QuantifiersData(Data):
                 yield over_items("always_false.error_rate", _wrong(torch.zeros_like(labels), labels), point)
 
 
-def positive(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
-    """Whether the model says "true" at each of the numbers x [B, n]: boolean [B, n] on the CPU."""
-    return said(predict, task, x) > 0
-
-
-def said(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
+def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
     """The logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
     chunks = in_chunks(predict, task.prompt(x).inputs, _ROWS)
     return torch.cat([task.logits(outputs).to("cpu", torch.float64) for _, outputs in chunks])

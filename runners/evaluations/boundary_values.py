@@ -1,0 +1,118 @@
+"""Boundary values: the values that a model's predictions do not exceed, however large f(x) = a x becomes.
+
+    p(x)     the prediction at x after a context of points of f, spread as in training
+    B+ = sup p(x),  B- = inf p(x)     over the sweep of x
+    extent = min {|x| : |p(x) - a x| > tolerance |a| max(|x|, sigma_x)}
+
+Source: Scaled Signed Averaging (paper 003), section 5 and figures 1 and 9, after Naim and Asher (2024). The paper does
+not say with which context it sweeps. The tolerance is relative to |a x|, and within the spread of training to
+|a| sigma_x: of a value near 0, ten per cent is nothing.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Literal, Self, final
+
+import torch
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from runners.evaluations.evaluation import Evaluation, Judge
+from runners.tasks.linear_functions import LinearFunctions, evaluation_draws, predictions, prompt
+from runners.tasks.task import Measured, Predict, Task, over_items
+from variants import Backbone
+
+_OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
+
+
+class BoundaryValues(Evaluation):
+    """Predictions of a x over a sweep of x, and where they stop following it."""
+
+    kind: Literal["boundary_values"] = "boundary_values"
+    slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (1.0, 9.0, 10.0)
+    """The a of f(x) = a x."""
+    x: Annotated[tuple[FiniteFloat, ...], Field(min_length=2)] = (*(-x for x in reversed(_OUTWARD)), 0.0, *_OUTWARD)
+    """The sweep, rising."""
+    points: Annotated[int, Field(ge=3)] = 40
+    """Points of a prompt, of which the last is swept; two before it determine the function."""
+    contexts: PositiveInt = 16
+    """Prompts per x, the same at every x and slope but for the values of the function."""
+    tolerance: PositiveFloat = 0.1
+    sample: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _has_meaning(self) -> Self:
+        for name in ("slopes", "x"):
+            values = getattr(self, name)
+            if any(low >= high for low, high in pairwise(values)):
+                raise ValueError(f"{name} rises from value to value; got {values}")
+        if 0 in self.slopes:
+            raise ValueError(f"errors are relative to a x, so no slope a is 0; got {self.slopes}")
+        return self
+
+    @property
+    def length(self) -> int:
+        return 2 * self.points - 1
+
+    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
+        if not isinstance(task, LinearFunctions):
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"boundary_values shows x, f(x) to a model of linear functions; the task is {type(task).__name__}: "
+                "leave it out of evaluations"
+            )
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        slopes = [{"a": a} for a in self.slopes]
+        return {
+            "boundary_prediction": [{"a": a, "x": x} for a in self.slopes for x in self.x],
+            **dict.fromkeys(("boundary_upper", "boundary_lower", "boundary_slope", "boundary_extent"), slopes),
+        }
+
+    def open(self, task: Task) -> "BoundaryValuesJudge":
+        assert isinstance(task, LinearFunctions)
+        return BoundaryValuesJudge(self, task.sigma_x)
+
+
+@final
+class BoundaryValuesJudge(Judge):
+    """Sweeps."""
+
+    def __init__(self, spec: BoundaryValues, sigma_x: float) -> None:
+        self._spec, self._sigma_x = spec, sigma_x
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """`boundary_prediction` at every {a, x}; items are contexts, and so for what follows from each one's sweep.
+
+        At every {a}: `boundary_upper` and `boundary_lower`, the greatest and the least prediction; `boundary_slope`,
+        how steep predictions are where |x| is greatest, over a (1 follows the function, 0 is saturated);
+        `boundary_extent`, the least |x| where the mean prediction is off, infinite where it is nowhere.
+        """
+        x = torch.tensor(self._spec.x, dtype=torch.float64)
+        for a in self._spec.slopes:
+            found, point = self._swept(predict, a), {"a": a}
+            for place, value in zip(self._spec.x, found.unbind(1), strict=True):
+                yield over_items("boundary_prediction", value, {"a": a, "x": place})
+            yield over_items("boundary_upper", found.amax(1), point)
+            yield over_items("boundary_lower", found.amin(1), point)
+            yield over_items("boundary_slope", _outermost(found, x) / a, point)
+            yield Measured("boundary_extent", self._extent(found.mean(0), a, x), point, len(found), None)
+
+    def _swept(self, predict: Predict, a: float) -> Tensor:
+        """Predictions, float64 [contexts, len(x)]."""
+        spec = self._spec
+        context = self._sigma_x * evaluation_draws(spec.sample, 1, spec.contexts, spec.points)[2][0]
+        x = context[:, None].repeat(1, len(spec.x), 1)
+        x[:, :, -1] = torch.tensor(spec.x)
+        x = x.flatten(0, 1)
+        return predictions(predict, prompt(x, a * x))[:, -1].view(spec.contexts, len(spec.x))
+
+    def _extent(self, found: Tensor, a: float, x: Tensor) -> float:
+        off = (found - a * x).abs() > self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
+        return float(x[off].abs().min()) if off.any() else math.inf
+
+
+def _outermost(found: Tensor, x: Tensor) -> Tensor:
+    """The slope of predictions over the interval farthest from 0, the mean where two are equally far: [contexts]."""
+    far = (x[1:] + x[:-1]).abs()
+    return (found.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)

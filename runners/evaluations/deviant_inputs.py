@@ -1,0 +1,131 @@
+"""Deviant inputs: what a single number far outside the training distribution does to every later prediction.
+
+    x_1 ~ N(0, sigma_first^2), the other x and the function as in training; or prompts that are written down
+
+Source: Scaled Signed Averaging (paper 003), table 5 and section 5.3, whose model answers the prompt
+[100, -1.09, 0.78, 0.26, 0.42] of f(x) = x with [-1.21, -0.28, 2.15, 0.96, 0.65]. Least squares is right from the third
+position on, whatever the first is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Literal, NamedTuple, Self, final
+
+import torch
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
+from torch import Tensor
+
+from grid.spec import Spec
+from runners.evaluations.evaluation import Evaluation, Judge
+from runners.tasks.linear_functions import (
+    SCORED_FROM,
+    LinearFunctions,
+    Sigmas,
+    errors_of,
+    evaluation_draws,
+    least_squares,
+    predictions,
+    prompt,
+)
+from runners.tasks.task import Measured, Predict, Task, over_items
+from variants import Backbone
+
+
+class Prompt(Spec):
+    """The points x of one prompt, and the function slope * x + intercept."""
+
+    x: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
+    slope: FiniteFloat = 1.0
+    intercept: FiniteFloat = 0.0
+
+
+class DeviantInputs(Evaluation):
+    """The error of later predictions at every spread of the first input, and the answers to named prompts.
+
+    `functions` functions with `sequences` prompts of `points` points each are those of a `ShiftGrid` of the same sizes.
+    """
+
+    kind: Literal["deviant_inputs"] = "deviant_inputs"
+    sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
+    functions: PositiveInt = 100
+    sequences: PositiveInt = 64
+    points: Annotated[int, Field(gt=SCORED_FROM)] = 40
+    sample: NonNegativeInt = 0
+    prompts: tuple[Prompt, ...] = (Prompt(x=(100.0, -1.09, 0.78, 0.26, 0.42)),)
+
+    @model_validator(mode="after")
+    def _spreads_are_told_apart(self) -> Self:
+        if any(low >= high for low, high in pairwise(self.sigma)):
+            raise ValueError(f"sigma rises from value to value; got {self.sigma}")
+        return self
+
+    @property
+    def length(self) -> int:
+        return 2 * max(self.points, *(len(each.x) for each in self.prompts), 1) - 1
+
+    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
+        if not isinstance(task, LinearFunctions):
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"deviant_inputs shows x, f(x) to a model of linear functions; the task is {type(task).__name__}: "
+                "leave it out of evaluations"
+            )
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        spreads = [{"sigma_first": sigma} for sigma in self.sigma]
+        places = [_place(number, at) for number, each in enumerate(self.prompts, 1) for at in range(1, len(each.x) + 1)]
+        return {
+            **dict.fromkeys(("deviant_mse", "zero.deviant_mse", "least_squares.deviant_mse"), spreads),
+            **dict.fromkeys(("deviant_prediction", "truth.deviant_prediction"), places),
+        }
+
+    def open(self, task: Task) -> "DeviantInputsJudge":
+        assert isinstance(task, LinearFunctions)
+        return DeviantInputsJudge(self, _Spread(task.sigma_x, task.sigma_f))
+
+
+class _Spread(NamedTuple):
+    x: float
+    f: float
+
+
+def _place(number: int, position: int) -> dict[str, float]:
+    return {"prompt": number, "position": position}
+
+
+@final
+class DeviantInputsJudge(Judge):
+    """Judges with everything but the first input spread as in training."""
+
+    def __init__(self, spec: DeviantInputs, usual: _Spread) -> None:
+        self._spec, self._usual = spec, usual
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """`deviant_mse` at every {sigma_first}, over positions from the fourth on, with `zero.` and `least_squares.`;
+        `deviant_prediction` at every {prompt, position}, both from 1, with `truth.`.
+
+        Items of the error are functions.
+        """
+        for sigma in self._spec.sigma:
+            x, y = self.prompts(sigma)
+            point = {"sigma_first": sigma}
+            errors = errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape)
+            yield _scored("deviant_mse", errors, point)
+            yield _scored("zero.deviant_mse", y.double().square(), point)
+            yield _scored("least_squares.deviant_mse", (least_squares(x, y) - y).square(), point)
+        for number, named in enumerate(self._spec.prompts, start=1):
+            x = torch.tensor([named.x])
+            y = named.slope * x + named.intercept
+            for name, values in (("", predictions(predict, prompt(x, y))), ("truth.", y)):
+                for position, value in enumerate(values[0].tolist(), start=1):
+                    yield Measured(f"{name}deviant_prediction", value, _place(number, position), 1, None)
+
+    def prompts(self, sigma: float) -> tuple[Tensor, Tensor]:
+        """Points x and values y, [functions, sequences, points] each, where the first x has the spread `sigma`."""
+        spec = self._spec
+        a, b, x = evaluation_draws(spec.sample, spec.functions, spec.sequences, spec.points)
+        x = torch.cat((sigma * x[..., :1], self._usual.x * x[..., 1:]), -1)
+        return x, self._usual.f * (a * x + b)
+
+
+def _scored(name: str, errors: Tensor, point: Mapping[str, float]) -> Measured:
+    return over_items(name, errors[..., SCORED_FROM:].mean((1, 2)), point)

@@ -1,0 +1,102 @@
+"""One large value: whether a single number far from the others makes a model forget what they say.
+
+    x_1, ..., x_{n-1} as in training, x_n = value;   is every (some) number positive?
+
+Source: Scaled Signed Averaging (paper 003), section 5 and figure 2, where a last number of 70 makes a softmax model say
+that every number is positive. Nearly all random sequences are decided before the last number, so they are judged apart
+from those that it decides: all others positive for `every`, none for `some`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Literal, Self, final
+
+import torch
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
+from torch import Tensor
+
+from runners.evaluations.evaluation import Evaluation, Judge
+from runners.tasks.quantifiers import Quantifiers, evaluation_draws, logits_of, running
+from runners.tasks.task import Measured, Predict, Task, over_items
+from variants import Backbone
+
+
+class LargeValue(Evaluation):
+    """The error of the last answer, for each value of the last number."""
+
+    kind: Literal["large_value"] = "large_value"
+    values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (
+        -100.0,
+        -70.0,
+        -30.0,
+        -10.0,
+        10.0,
+        30.0,
+        70.0,
+        100.0,
+    )
+    numbers: Annotated[int, Field(ge=2)] = 40
+    """Of a sequence, the large one included. A model needs twice as many positions, even where labels are hidden."""
+    sequences: PositiveInt = 512
+    sample: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _values_are_told_apart(self) -> Self:
+        if any(low >= high for low, high in pairwise(self.values)):
+            raise ValueError(f"values rise from value to value; got {self.values}")
+        return self
+
+    @property
+    def length(self) -> int:
+        return 2 * self.numbers - 1
+
+    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
+        if not isinstance(task, Quantifiers):
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"large_value asks a model of quantifiers; the task is {type(task).__name__}: "
+                "leave it out of evaluations"
+            )
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        points = [_at(value, decides) for value in self.values for decides in (False, True)]
+        names = ("large_value_error_rate", "always_true.large_value_error_rate", "always_false.large_value_error_rate")
+        return dict.fromkeys(names, points)
+
+    def open(self, task: Task) -> "LargeValueJudge":
+        assert isinstance(task, Quantifiers)
+        return LargeValueJudge(self, task)
+
+
+def _at(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
+    return {"value": value, "decides": float(decides)}
+
+
+@final
+class LargeValueJudge(Judge):
+    """Asks about sequences that end with the large number."""
+
+    def __init__(self, spec: LargeValue, task: Quantifiers) -> None:
+        self._spec, self._task = spec, task
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """`large_value_error_rate` at every {value, decides}, with `always_true.` and `always_false.`.
+
+        `decides` is 1 where all but the last number leave the answer open, and 0 for random ones. Items are sequences.
+        """
+        for value in self._spec.values:
+            for decides in (False, True):
+                x = self.sequences(value, decides=decides)
+                label = running(self._task.quantifier, x)[:, -1]
+                point = _at(value, decides)
+                answer = logits_of(predict, self._task, x)[:, -1] > 0
+                yield over_items("large_value_error_rate", (answer != label).double(), point)
+                yield over_items("always_true.large_value_error_rate", (~label).double(), point)
+                yield over_items("always_false.large_value_error_rate", label.double(), point)
+
+    def sequences(self, value: float, *, decides: bool) -> Tensor:
+        """Numbers [sequences, numbers], the last of them `value`."""
+        spec = self._spec
+        x = self._task.sigma * evaluation_draws(spec.sample, spec.sequences, spec.numbers - 1)
+        if decides:
+            x = x.abs() if self._task.quantifier == "every" else -x.abs()
+        return torch.cat((x, torch.full_like(x[:, :1], value)), 1)

@@ -1,0 +1,83 @@
+"""One large value: what is shown, and the errors of predictors whose errors are known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import LargeValue, LengthGrid, Quantifiers, Trial
+from runners.tasks import Measured
+from runners.tasks.quantifiers import Quantifier, running
+from runners.training import train
+
+SMALL = LargeValue(values=(-70, 70), numbers=12, sequences=4000)
+NAME = "large_value_error_rate"
+
+
+def hidden(quantifier: Quantifier) -> Quantifiers:
+    return Quantifiers(quantifier=quantifier, labels="hidden", sigma=2)
+
+
+def found(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[Any, Measured]:
+    return {(each.name, *each.point.values()): each for each in SMALL.open(task).evaluate(predict)}
+
+
+def test_it_records_what_it_declares_and_nothing_else() -> None:
+    declared = [(name, *point.values()) for name, points in SMALL.measures().items() for point in points]
+    assert sorted(map(str, declared)) == sorted(map(str, found(hidden("every"), torch.zeros_like)))
+
+
+@pytest.mark.parametrize("quantifier", ["every", "some"])
+def test_who_counts_every_number_makes_no_error(quantifier: Quantifier) -> None:
+    rows = found(hidden(quantifier), lambda inputs: 2.0 * running(quantifier, inputs[..., 0])[..., None] - 1)
+    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {0}
+
+
+def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> None:
+    """As paper 003 says of softmax: 70 makes it say "every"; random numbers decide with 1 - 2^-11 before."""
+    rows = found(hidden("every"), lambda inputs: inputs)
+    assert rows[NAME, 70, 0].value == pytest.approx(1, abs=0.002)
+    assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
+    assert rows[NAME, -70, 0].value == 0
+    rows = found(hidden("some"), lambda inputs: inputs)
+    assert rows[NAME, -70, 0].value == pytest.approx(1, abs=0.002)
+    assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
+
+
+@pytest.mark.parametrize("labels", ["shown", "hidden"])
+def test_constants_are_recorded_beside(labels: str) -> None:
+    task = Quantifiers.model_validate({"labels": labels})
+    rows = found(task, torch.ones_like)
+    for value in SMALL.values:
+        for decides in (0, 1):
+            true, false = rows[f"always_true.{NAME}", value, decides], rows[f"always_false.{NAME}", value, decides]
+            assert rows[NAME, value, decides] == true._replace(name=NAME)
+            assert true.value + false.value == 1
+    assert [rows[f"always_true.{NAME}", value, 1].value for value in SMALL.values] == [1, 0]
+
+
+def test_the_other_numbers_are_those_of_training() -> None:
+    judge = SMALL.open(hidden("every"))
+    free, decided = judge.sequences(70, decides=False), judge.sequences(70, decides=True)
+    assert free[:, -1].tolist() == [70] * 4000
+    assert free[:, :-1].std() == pytest.approx(2, rel=0.02)
+    assert torch.equal(decided[:, :-1], free[:, :-1].abs())
+    assert torch.equal(SMALL.open(hidden("some")).sequences(-70, decides=True)[:, :-1], -free[:, :-1].abs())
+
+
+def test_a_model_in_training_is_judged(tiny: Trial, memory: Any) -> None:
+    world = memory()
+    task = Quantifiers(points=5, batch=4, evaluation=LengthGrid(lengths=(5,), sigma=(1,), sequences=3))
+    train(tiny.changed(task=task, evaluations=(LargeValue(numbers=5, sequences=3),)), world)
+    assert len([name for step, name, *_ in world.evaluations if step == 12 and name == NAME]) == 16
+
+
+def test_bad_input_is_refused(tiny: Trial) -> None:
+    with pytest.raises(ValidationError, match="values rise from value to value"):
+        LargeValue(values=(2, 1))
+    with pytest.raises(SpecError, match="asks a model of quantifiers; the task is LinearFunctions: leave it out"):
+        tiny.changed(evaluations=(LargeValue(numbers=5),))
