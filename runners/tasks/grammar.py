@@ -1,0 +1,194 @@
+"""Grammar: next-token prediction on sentences of a process whose optimal predictor is known exactly.
+
+    loss                = -mean log p(next token)                              nats per token
+    bits_above_optimum  = (loss - loss of the optimal predictor) / log 2       on the same tokens
+
+The process (`sentences`) is our own: a hidden Markov process with memory over subject, verb and object, with Zipf
+vocabularies, agreement of subject and verb across other nouns, names that come again, and a hidden topic that shifts
+the probabilities of words. Its expected surprise is the entropy of a window per token: `optimal.validation_loss` is
+its exact value on the validation windows, so that it has no more sampling error than the model it is held against, and
+none in the difference beyond that between windows. `informed.validation_loss` is that of a predictor which is told the
+hidden topic: the part of the entropy that is not about the topic. `constant.validation_loss` is the entropy of the
+frequencies of tokens, exact for the process.
+
+A window begins with a sentence; the model first reads the stop of the one before. Agreement is asked in sentences of
+their own, up to the verb: is its right form likelier than the other form of the same lemma, after a number of
+attractors, nouns of the other number than the subject's?
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Literal, Self, final
+
+import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from runners.tasks.asked import require_rising
+from runners.tasks.draws import CPU, Draws
+from runners.tasks.sentence_odds import odds, unigrams
+from runners.tasks.sentences import STOP, Chances, Drawn, Sampler, Words
+from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
+from variants import Tokens
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+_TOKENS = 1 << 14
+"""Tokens per forward pass of an evaluation."""
+
+
+@final
+class Grammar(Task):
+    """Windows of `context` predictions; every other field is about the process, as `sentences` explains it."""
+
+    kind: Literal["grammar"] = "grammar"
+    batch: PositiveInt = 32
+    context: PositiveInt = 128
+    prepositions: PositiveInt = 8
+    nouns: PositiveInt = 64
+    """Lemmas; each has two forms."""
+    verbs: PositiveInt = 32
+    """Lemmas; each has two forms."""
+    names: PositiveInt = 64
+    exponent: NonNegativeFloat = 1.0
+    """Of Zipf's law; 0 makes all words of a class equally likely."""
+    topics: PositiveInt = 4
+    strength: NonNegativeFloat = 3.0
+    """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
+    switching: Probability = 0.1
+    """Of a topic drawn anew after a sentence."""
+    attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """Probability of a preposition and a noun before the verb, and of each further one."""
+    transitive: Probability = 0.7
+    naming: Probability = 0.4
+    """Of a name as subject or object, rather than a noun."""
+    repeating: Probability = 0.7
+    """Of a name that was among the last `slots` names."""
+    slots: PositiveInt = 4
+    plural: Probability = 0.5
+    validation_windows: PositiveInt = 256
+    attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
+    """Numbers of attractors at which agreement is measured."""
+    agreement_pairs: PositiveInt = 256
+    """Sentences per number of attractors."""
+    sample: NonNegativeInt = 0
+    """Chooses another draw of what evaluation sees."""
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        require_rising("attractors", self.attractors)
+        for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
+            if self.topics > lemmas:
+                raise ValueError(
+                    f"every topic has lemmas of its own; got {self.topics} topics and {lemmas} {name}; "
+                    f"lower topics or raise {name}"
+                )
+        return self
+
+    @property
+    def words(self) -> Words:
+        """The sizes of the classes of tokens."""
+        return Words(self.prepositions, self.nouns, self.verbs, self.names)
+
+    @property
+    def chances(self) -> Chances:
+        """The probabilities of the process."""
+        return Chances(*(getattr(self, name) for name in Chances._fields))
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(self.words.vocabulary)
+
+    @property
+    def length(self) -> int:
+        return max(self.context, *(2 + 2 * count for count in self.attractors), 1)
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        losses = (f"{predictor}validation_loss" for predictor in ("", "optimal.", "informed.", "constant."))
+        asked = [{"attractors": count} for count in self.attractors]
+        agreement = ("agreement_accuracy", "chance.agreement_accuracy") if asked else ()
+        return {name: [{}] for name in (*losses, "bits_above_optimum")} | dict.fromkeys(agreement, asked)
+
+    def open(self) -> "GrammarData":
+        return GrammarData(self)
+
+
+@final
+class GrammarData(Data):
+    """Draws windows, and knows what they cost who knows the grammar."""
+
+    def __init__(self, task: Grammar) -> None:
+        self._task = task
+        self._samplers: dict[torch.device, Sampler] = {}
+
+    @cached_property
+    def constant_loss(self) -> float:
+        """The entropy of the expected frequencies of tokens in a window."""
+        frequencies = unigrams(self._task.words, self._task.chances, self._task.context)
+        return float(-torch.special.xlogy(frequencies, frequencies).sum())
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """Windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
+        draws = Draws(seed, "data", step, device=device)
+        return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """Losses in nats per token, items are windows; `agreement_accuracy` at {attractors}, items are sentences."""
+        task = self._task
+        windows, optimal, informed = self._validation
+        losses = _losses(predict, _predictions(windows.tokens))
+        yield over_items("validation_loss", losses)
+        yield over_items("optimal.validation_loss", optimal)
+        yield over_items("informed.validation_loss", informed)
+        yield Measured("constant.validation_loss", self.constant_loss, {}, len(losses), None)
+        yield over_items("bits_above_optimum", (losses - optimal) / math.log(2))
+        for count in task.attractors:
+            point = {"attractors": count}
+            yield over_items("agreement_accuracy", self._agreement(predict, count), point)
+            yield Measured("chance.agreement_accuracy", 0.5, point, task.agreement_pairs, None)
+
+    @cached_property
+    def _validation(self) -> tuple[Drawn, Tensor, Tensor]:
+        """The windows, and what each costs the optimal and the informed predictor, nats per token."""
+        task = self._task
+        draws = Draws(task.sample, "evaluation", "grammar", "windows")
+        windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
+        found = odds(windows.tokens, task.words, task.chances)
+        return windows, found.optimal().mean(1), found.informed(windows.topics).mean(1)
+
+    def _agreement(self, predict: Predict, attractors: int) -> Tensor:
+        """1 where the verb that agrees is likelier than its other form, else 0; float64."""
+        task = self._task
+        draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
+        openings, right, wrong = self._sampler(CPU).agreement(draws, task.agreement_pairs, attractors)
+        inputs = F.pad(openings, (1, 0), value=STOP)
+        found = torch.empty(len(inputs), dtype=torch.float64)
+        for rows, outputs in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1])):
+            last = outputs[:, -1].cpu()
+            found[rows] = (last.gather(1, right[rows, None]) > last.gather(1, wrong[rows, None]))[:, 0].double()
+        return found
+
+    def _sampler(self, device: torch.device) -> Sampler:
+        if device not in self._samplers:
+            self._samplers[device] = Sampler(self._task.words, self._task.chances, device)
+        return self._samplers[device]
+
+
+def _predictions(tokens: Tensor) -> Batch:
+    return Batch(F.pad(tokens[:, :-1], (1, 0), value=STOP), tokens)
+
+
+def _losses(predict: Predict, windows: Batch) -> Tensor:
+    """Nats per token of every window, float64."""
+    losses = torch.empty(len(windows.inputs), dtype=torch.float64)
+    for rows, outputs in in_chunks(predict, windows.inputs, max(1, _TOKENS // windows.inputs.shape[1])):
+        wanted = windows.targets[rows].to(outputs.device)
+        each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, reduction="none")
+        losses[rows] = each.to("cpu", torch.float64).mean(1)
+    return losses

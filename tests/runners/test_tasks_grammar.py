@@ -1,0 +1,312 @@
+"""The grammar: its probabilities against a process written down state by state, and its sampler against both."""
+
+import math
+from collections import defaultdict
+from itertools import product
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from runners.optimisers import AdamW, Training
+from runners.schedules import Cosine
+from runners.tasks.draws import CPU, Draws
+from runners.tasks.grammar import Grammar
+from runners.tasks.sentence_odds import odds, unigrams
+from runners.tasks.sentences import Sampler
+from runners.training import train
+from variants import gpt2
+
+TINY = Grammar(
+    context=12,
+    batch=4,
+    prepositions=1,
+    nouns=2,
+    verbs=2,
+    names=2,
+    exponent=0.7,
+    topics=2,
+    strength=1.3,
+    switching=0.35,
+    attractor=0.3,
+    transitive=0.6,
+    naming=0.45,
+    repeating=0.55,
+    slots=2,
+    plural=0.4,
+    validation_windows=20,
+    attractors=(0, 1, 2),
+    agreement_pairs=10,
+)
+VOCABULARY, LENGTH = 12, 5
+STOP, OF, NOUNS, VERBS, NAMES = 0, 1, ((2, 3), (4, 5)), ((6, 7), (8, 9)), (10, 11)
+
+State = tuple[str, int, int, tuple[int, ...]]
+"""What comes next, the topic, the subject's number, the names so far, latest last."""
+
+
+def shares(topic: int | None) -> list[float]:
+    weights = [rank**-0.7 * math.exp(1.3 * (rank - 1 == topic)) for rank in (1, 2)]
+    return [weight / sum(weights) for weight in weights]
+
+
+def nouns(topic: int) -> list[tuple[int, int, float]]:
+    """Token, number, probability."""
+    return [(NOUNS[n][i], n, p * share) for n, p in enumerate((0.6, 0.4)) for i, share in enumerate(shares(topic))]
+
+
+def moves(state: State) -> list[tuple[int, float, State]]:
+    """Every token that may come next, its probability and the state it leads to; one token may lead to several."""
+    place, topic, number, names = state
+    if place == "end":
+        drawn = [(0.65, topic), (0.175, 0), (0.175, 1)]
+        return [(STOP, p, ("subject", new, 0, names)) for p, new in drawn]
+    if place == "attractor":
+        return [(token, p, ("verb", topic, number, names)) for token, _, p in nouns(topic)]
+    if place == "verb":
+        of = [(OF, 0.3, ("attractor", topic, number, names))]
+        forms = zip(VERBS[number], shares(topic), strict=True)
+        return of + [(token, 0.7 * p, ("object", topic, 0, names)) for token, p in forms]
+    subject = place == "subject"
+    following, weight = ("verb", 1.0) if subject else ("end", 0.6)
+    found = [(token, weight * 0.55 * p, (following, topic, n * subject, names)) for token, n, p in nouns(topic)]
+    new = 0.45 if names else 1.0
+    for name, share in zip(NAMES, shares(None), strict=True):
+        found.append((name, weight * 0.45 * new * share, (following, topic, 0, (*names, name))))
+    again = weight * 0.45 * 0.55 / max(1, len(names[-2:]))
+    found += [(name, again, (following, topic, 0, (*names, name))) for name in names[-2:]]
+    if not subject:
+        found += [(token, 0.4 * p, after) for token, p, after in moves(("end", topic, 0, names))]
+    return found
+
+
+START = {("subject", 0, 0, ()): 0.5, ("subject", 1, 0, ()): 0.5}
+
+
+def enumerated() -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """The probability of every possible sequence up to `LENGTH` tokens, by the topics of its tokens."""
+    found: dict[tuple[int, ...], dict[tuple[int, ...], float]] = defaultdict(lambda: defaultdict(float))
+    waiting = [((), (), p, state) for state, p in START.items()]
+    while waiting:
+        tokens, topics, p, state = waiting.pop()
+        if tokens:
+            found[tokens][topics] += p
+        if len(tokens) < LENGTH:
+            waiting += [((*tokens, token), (*topics, state[1]), p * step, after) for token, step, after in moves(state)]
+    return found
+
+
+BY_TOPICS = enumerated()
+JOINT = {(): 1.0, **{tokens: sum(by.values()) for tokens, by in BY_TOPICS.items()}}
+
+
+def nats(tokens: Tensor) -> Tensor:
+    return odds(tokens, TINY.words, TINY.chances).optimal()
+
+
+def drawn(length: int, count: int) -> tuple[Tensor, Tensor]:
+    return Sampler(TINY.words, TINY.chances, CPU).draw(Draws(0, "test", length), count, length)
+
+
+def test_the_probabilities_of_all_sequences_sum_to_one() -> None:
+    assert TINY.words.vocabulary == VOCABULARY
+    everything = torch.tensor(list(product(range(VOCABULARY), repeat=4)))
+    for length in range(1, 5):
+        sequences = everything[:: VOCABULARY ** (4 - length), :length]
+        assert float((-nats(sequences).sum(1)).exp().sum()) == pytest.approx(1, abs=1e-12)
+    possible = (-nats(everything).sum(1)).exp() > 0
+    assert {tuple(row) for row in everything[possible].tolist()} == {row for row in JOINT if len(row) == 4}
+
+
+def test_the_optimal_prediction_is_the_enumerated_conditional_at_every_position() -> None:
+    sequences = [row for row in JOINT if len(row) == LENGTH]
+    assert sum(JOINT[row] for row in sequences) == pytest.approx(1, abs=1e-12)
+    found = (-nats(torch.tensor(sequences))).exp().tolist()
+    for row, probabilities in zip(sequences, found, strict=True):
+        for end, probability in enumerate(probabilities, start=1):
+            assert probability == pytest.approx(JOINT[row[:end]] / JOINT[row[: end - 1]], rel=1e-9)
+
+
+def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too() -> None:
+    full = [(row, topics) for row, by in BY_TOPICS.items() if len(row) == LENGTH for topics in by]
+    tokens, topics = (torch.tensor([pair[i] for pair in full]) for i in (0, 1))
+    given = odds(tokens, TINY.words, TINY.chances).informed(topics).sum(1)
+    for (row, by), cost in zip(full, given.tolist(), strict=True):
+        switches = [
+            (0.65 + 0.175 if a == b else 0.175) for token, a, b in zip(row, by, by[1:], strict=False) if not token
+        ]
+        assert math.exp(-cost) * 0.5 * math.prod(switches) == pytest.approx(BY_TOPICS[row][by], rel=1e-9)
+
+
+def test_the_sampler_draws_every_sequence_as_often_as_it_should() -> None:
+    count = 200_000
+    tokens, topics = drawn(LENGTH, count)
+    seen: dict[tuple[int, ...], int] = defaultdict(int)
+    for row in torch.cat((tokens, topics), 1).tolist():
+        seen[tuple(row)] += 1
+    expected = {(*row, *by): p * count for row in BY_TOPICS if len(row) == LENGTH for by, p in BY_TOPICS[row].items()}
+    assert seen.keys() <= expected.keys()
+    large = [key for key, value in expected.items() if value >= 8]
+    rest = count - sum(expected[key] for key in large), count - sum(seen[key] for key in large)
+    chi_square = (
+        sum((seen[key] - expected[key]) ** 2 / expected[key] for key in large) + (rest[0] - rest[1]) ** 2 / rest[0]
+    )
+    assert len(large) > 500
+    assert abs(chi_square - len(large)) < 4 * math.sqrt(2 * len(large))
+
+
+def test_long_sequences_cost_what_the_process_says() -> None:
+    """Names of long ago, topics that switch: forward over all states, one token after another."""
+    tokens = drawn(60, 6)[0]
+    for row, found in zip(tokens.tolist(), nats(tokens).tolist(), strict=True):
+        belief = dict(START)
+        for token, cost in zip(row, found, strict=True):
+            after: dict[State, float] = defaultdict(float)
+            for state, p in belief.items():
+                for move, step, (place, topic, number, names) in moves(state):
+                    if move == token:
+                        after[place, topic, number, names[-2:]] += p * step
+            total = sum(after.values())
+            assert math.exp(-cost) == pytest.approx(total, rel=1e-9)
+            belief = {state: p / total for state, p in after.items()}
+
+
+def test_the_expected_loss_of_the_optimal_predictor_is_the_entropy() -> None:
+    full = {row: p for row, p in JOINT.items() if len(row) == LENGTH}
+    entropy = -sum(p * math.log(p) for p in full.values())
+    costs = nats(drawn(LENGTH, 100_000)[0]).sum(1)
+    assert float(costs.mean()) == pytest.approx(entropy, abs=4 * float(costs.std()) / math.sqrt(100_000))
+
+
+def test_the_frequencies_of_tokens_are_the_enumerated_ones() -> None:
+    counts = [0.0] * VOCABULARY
+    for row, p in JOINT.items():
+        if len(row) == LENGTH:
+            for token in row:
+                counts[token] += p / LENGTH
+    assert unigrams(TINY.words, TINY.chances, LENGTH).tolist() == pytest.approx(counts, abs=1e-12)
+    entropy = -sum(share * math.log(share) for share in counts)
+    assert TINY.changed(context=LENGTH).open().constant_loss == pytest.approx(entropy)
+
+
+def knows_the_grammar(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """The optimal predictor as a model: the log probability of every token at every position."""
+    assert (inputs[:, 0] == STOP).all()
+    said = torch.empty(*inputs.shape, VOCABULARY)
+    for place, token in product(range(inputs.shape[1]), range(VOCABULARY)):
+        guessed = torch.cat((inputs[:, 1 : place + 1], torch.full((len(inputs), 1), token)), 1)
+        said[:, place, token] = -nats(guessed)[:, -1]
+    return said
+
+
+def test_a_model_that_knows_the_grammar_is_no_bit_above_the_optimum_and_always_agrees() -> None:
+    found = {(m.name, m.point.get("attractors")): m for m in TINY.open().evaluate(knows_the_grammar)}
+    above = found["bits_above_optimum", None]
+    assert (above.value, above.se_items, above.items) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-6), 20)
+    assert found["informed.validation_loss", None].value < found["optimal.validation_loss", None].value
+    assert [found["agreement_accuracy", count].value for count in (0, 1, 2)] == [1, 1, 1]
+
+
+def test_a_model_that_knows_nothing_is_as_far_above_as_its_loss_says() -> None:
+    def nothing(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return torch.zeros(*inputs.shape, VOCABULARY)
+
+    found = {m.name: m.value for m in TINY.open().evaluate(nothing)}
+    assert found["validation_loss"] == pytest.approx(math.log(VOCABULARY))
+    assert found["bits_above_optimum"] == pytest.approx(
+        (math.log(VOCABULARY) - found["optimal.validation_loss"]) / math.log(2)
+    )
+    assert found["constant.validation_loss"] < math.log(VOCABULARY)
+    assert found["agreement_accuracy"] == 0  # undecided is not right
+
+
+def test_agreement_is_with_the_subject_and_not_with_the_nearest_noun() -> None:
+    def plural(token: Tensor) -> Tensor:
+        return (token >= 4) & (token < 6)
+
+    def says(which: Tensor, inputs: Tensor) -> Tensor:
+        said = torch.zeros(*inputs.shape, VOCABULARY)
+        said[:, -1, 6:8], said[:, -1, 8:10] = (~which).float()[:, None], which.float()[:, None]
+        return said
+
+    def measured(predict: object) -> list[float]:
+        found = TINY.open().evaluate(predict)  # type: ignore[arg-type]
+        return [m.value for m in found if m.name == "agreement_accuracy"]
+
+    assert measured(lambda inputs: says(plural(inputs[:, 1]), inputs)) == [1, 1, 1]
+    assert measured(lambda inputs: says(plural(inputs[:, -1]), inputs)) == [1, 0, 0]
+    assert measured(lambda inputs: says(torch.ones(len(inputs), dtype=torch.bool), inputs)) == [0.5, 0.5, 0.5]
+
+
+def test_a_window_begins_after_a_stop_and_asks_for_what_follows() -> None:
+    batch = TINY.open().batch(seed=3, step=2)
+    assert batch.inputs.shape == batch.targets.shape == (4, 12)
+    assert (batch.inputs[:, 0] == STOP).all()
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    assert torch.equal(batch.inputs, TINY.open().batch(seed=3, step=2).inputs)
+    assert not torch.equal(batch.inputs, TINY.open().batch(seed=3, step=3).inputs)
+
+
+def test_what_is_measured_is_what_is_announced() -> None:
+    found = [
+        (m.name, dict(m.point)) for m in TINY.open().evaluate(lambda inputs: torch.zeros(*inputs.shape, VOCABULARY))
+    ]
+    announced = [(name, dict(point)) for name, points in TINY.measures().items() for point in points]
+    assert sorted(map(str, found)) == sorted(map(str, announced))
+    assert TINY.length == 12
+    assert TINY.changed(attractors=(0, 9)).length == 20
+    assert set(TINY.changed(attractors=()).measures()) == {
+        "validation_loss", "optimal.validation_loss", "informed.validation_loss", "constant.validation_loss",
+        "bits_above_optimum",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"attractor": 0.0, "transitive": 0.0},
+        {"naming": 0.0, "transitive": 1.0},
+        {"naming": 1.0, "repeating": 1.0},
+        {"topics": 1, "switching": 1.0},
+        {"plural": 1.0, "slots": 40, "strength": 0.0},
+        {"context": 1},
+    ],
+    ids=str,
+)
+def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
+    """What is drawn is possible, and tokens are as frequent as they should be."""
+    task = TINY.changed(**extreme)
+    tokens = Sampler(task.words, task.chances, CPU).draw(Draws(1, "extreme"), 4000, task.context).tokens
+    assert odds(tokens, task.words, task.chances).optimal().isfinite().all()
+    counts = torch.bincount(tokens.flatten(), minlength=VOCABULARY) / tokens.numel()
+    expected = unigrams(task.words, task.chances, task.context)
+    assert float(expected.sum()) == pytest.approx(1)
+    assert torch.allclose(counts.double(), expected, atol=0.015)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"topics": 3}, "every topic has lemmas of its own; got 3 topics and 2 nouns; lower topics or raise nouns"),
+        ({"topics": 3, "nouns": 3}, "got 3 topics and 2 verbs; lower topics or raise verbs"),
+        ({"attractors": (1, 1)}, r"attractors rises from value to value; got \(1, 1\)"),
+        ({"attractor": 1.0}, "less than 1"),
+        ({"switching": 1.5}, "less than or equal to 1"),
+        ({"slots": 0}, "greater than 0"),
+    ],
+)
+def test_a_grammar_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Grammar.model_validate({**TINY.data(), **fields})
+
+
+def test_a_small_model_comes_closer_to_the_optimum_than_any_constant(tiny, memory) -> None:  # type: ignore[no-untyped-def]
+    task = TINY.changed(context=16, batch=32, agreement_pairs=50)
+    training = Training(steps=120, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    world = memory()
+    train(tiny.changed(task=task, training=training, model=gpt2(layers=2, heads=2, width=16, max_positions=16)), world)
+    found = {name: value for (step, name, *_), (value, *_) in world.evaluations.items() if step == 120}
+    above = found["validation_loss"] - found["optimal.validation_loss"]
+    assert above > 0
+    assert above < 0.25 * (found["constant.validation_loss"] - found["optimal.validation_loss"])
