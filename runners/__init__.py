@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from runners.optimisers import AdamW as AdamW
     from runners.optimisers import Optimiser as Optimiser
     from runners.optimisers import Training as Training
+    from runners.probes.attention_entropy import AttentionEntropy as AttentionEntropy
+    from runners.probes.attention_maps import AttentionMaps as AttentionMaps
+    from runners.probes.effective_rank import EffectiveRank as EffectiveRank
+    from runners.probes.first_key import FirstKey as FirstKey
+    from runners.probes.first_token import FirstToken as FirstToken
+    from runners.probes.gate_sparsity import GateSparsity as GateSparsity
+    from runners.probes.gradient_norms import GradientNorms as GradientNorms
+    from runners.probes.ground_mass import GroundMass as GroundMass
+    from runners.probes.learned_numbers import LearnedNumbers as LearnedNumbers
+    from runners.probes.massive_activation import MassiveActivation as MassiveActivation
+    from runners.probes.predicted_numbers import PredictedNumbers as PredictedNumbers
+    from runners.probes.probe import Probe as Probe
+    from runners.probes.probe import Probing as Probing
+    from runners.probes.qk_logits import QKLogits as QKLogits
+    from runners.probes.sink_share import SinkShare as SinkShare
+    from runners.probes.token_classes import TokenClasses as TokenClasses
+    from runners.probes.weight_sums import WeightSums as WeightSums
     from runners.runs.run import RunOptions as RunOptions
     from runners.runs.run import RunResult as RunResult
     from runners.runs.run import run_campaign as run_campaign
@@ -36,29 +53,46 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdamW": "runners.optimisers",
+    "AttentionEntropy": "runners.probes.attention_entropy",
+    "AttentionMaps": "runners.probes.attention_maps",
     "BoundaryValues": "runners.evaluations.boundary_values",
     "Constant": "runners.schedules",
     "Cosine": "runners.schedules",
     "Curriculum": "runners.tasks.linear_functions",
     "DeviantInputs": "runners.evaluations.deviant_inputs",
+    "EffectiveRank": "runners.probes.effective_rank",
     "Execution": "runners.trial",
+    "FirstKey": "runners.probes.first_key",
+    "FirstToken": "runners.probes.first_token",
+    "GateSparsity": "runners.probes.gate_sparsity",
+    "GradientNorms": "runners.probes.gradient_norms",
+    "GroundMass": "runners.probes.ground_mass",
     "LargeValue": "runners.evaluations.large_value",
+    "LearnedNumbers": "runners.probes.learned_numbers",
     "LengthGrid": "runners.tasks.quantifiers",
     "LinearFunctions": "runners.tasks.linear_functions",
+    "MassiveActivation": "runners.probes.massive_activation",
     "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
+    "PredictedNumbers": "runners.probes.predicted_numbers",
+    "Probe": "runners.probes.probe",
+    "Probing": "runners.probes.probe",
     "Prompt": "runners.evaluations.deviant_inputs",
+    "QKLogits": "runners.probes.qk_logits",
     "Quantifiers": "runners.tasks.quantifiers",
     "RunOptions": "runners.runs.run",
     "RunResult": "runners.runs.run",
     "Schedule": "runners.schedules",
     "ShiftGrid": "runners.tasks.linear_functions",
+    "SinkShare": "runners.probes.sink_share",
     "Slurm": "runners.slurm.spec",
     "Task": "runners.tasks.task",
     "Text": "runners.tasks.text",
+    "TokenClasses": "runners.probes.token_classes",
     "Training": "runners.optimisers",
     "Trial": "runners.trial",
     "WSD": "runners.schedules",
+    "WeightSums": "runners.probes.weight_sums",
     "run_campaign": "runners.runs.run",
 }
 
@@ -73,28 +107,45 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "WSD",
     "AdamW",
+    "AttentionEntropy",
+    "AttentionMaps",
     "BoundaryValues",
     "Constant",
     "Cosine",
     "Curriculum",
     "DeviantInputs",
+    "EffectiveRank",
     "Execution",
+    "FirstKey",
+    "FirstToken",
+    "GateSparsity",
+    "GradientNorms",
+    "GroundMass",
     "LargeValue",
+    "LearnedNumbers",
     "LengthGrid",
     "LinearFunctions",
+    "MassiveActivation",
     "Needs",
     "Optimiser",
+    "PredictedNumbers",
+    "Probe",
+    "Probing",
     "Prompt",
+    "QKLogits",
     "Quantifiers",
     "RunOptions",
     "RunResult",
     "Schedule",
     "ShiftGrid",
+    "SinkShare",
     "Slurm",
     "Task",
     "Text",
+    "TokenClasses",
     "Training",
     "Trial",
+    "WeightSums",
     "run_campaign",
 ]
 

@@ -9,7 +9,17 @@ from grid.errors import SpecError
 from grid.spec import OutsideKey, Spec
 from runners.evaluations import Evaluation
 from runners.optimisers import Training
-from runners.probes import LearnedNumbers, Probing
+from runners.probes import (
+    AttentionEntropy,
+    FirstToken,
+    GradientNorms,
+    LearnedNumbers,
+    MassiveActivation,
+    Probing,
+    QKLogits,
+    SinkShare,
+    WeightSums,
+)
 from runners.tasks import Task
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from variants.blueprint import shapes_only
@@ -40,6 +50,19 @@ class Execution(Spec):
         return self.accumulate * self.gpus
 
 
+DEFAULT_PROBES = (
+    LearnedNumbers(),
+    GradientNorms(),
+    SinkShare(),
+    FirstToken(),
+    WeightSums(),
+    AttentionEntropy(),
+    MassiveActivation(),
+    QKLogits(),
+)
+"""Those that have a meaning for every trial and cost less than a twentieth of one."""
+
+
 class Trial(Spec):
     """One model, trained once on one task: the base of a grid and the unit of work."""
 
@@ -48,7 +71,7 @@ class Trial(Spec):
     operator: Operator
     placement: Placement = Placement()
     training: Training
-    probing: Probing = Probing(probes=(LearnedNumbers(),))
+    probing: Probing = Probing(probes=DEFAULT_PROBES)
     """What is looked at inside the model."""
     evaluations: tuple[Evaluation, ...] = ()
     """What the model is judged by beside its task's own measures."""

@@ -118,7 +118,7 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     value, given = by_stage(numbers), heads.v.dtype
     working = torch.promote_types(given, torch.float32)  # scores, weights and sums are never of lower precision
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
-    mask = operator.visible.restricted(heads.model_mask, heads.distance)
+    mask = visible_keys(operator, heads)
     pair = operator.extra.pair(**value["extra"])
     seen = mask if pair is None else F.pad(mask, (1, 0), value=True)
     v = heads.v
@@ -136,6 +136,29 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     if pair is None:
         return Attended(output, weights.keys, weights.ground, None, a)
     return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
+
+
+def visible_keys(operator: Operator, heads: Heads) -> Tensor:
+    """Boolean, broadcasts to [B, H, T_q, T_k]: True = the operator lets the query see the key."""
+    return operator.visible.restricted(heads.model_mask, heads.distance)
+
+
+def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+    """z [S, B, H, T_q, T_k] of prepared heads, in float32 or more; without S where the signals are merged before the
+    score.
+
+    Products, scaled and transformed: before what positions add, forgetting, margin and gate. What is hidden is
+    anything.
+    """
+    working = torch.promote_types(heads.q.dtype, torch.float32)
+    (q, _), (k, _) = _parted(operator, heads.q.to(working)), _parted(operator, heads.k.to(working))
+    with torch.autocast(q.device.type, enabled=False):
+        return _products(operator, q, k, heads.distance, by_stage(numbers))
+
+
+def semantic_channels(operator: Operator, x: Tensor) -> Tensor:
+    """Queries or keys [B, H, T, D + G] without the gate's channels."""
+    return _parted(operator, x)[0]
 
 
 def finished(operator: Operator, output: Tensor, value: Keywords) -> Tensor:

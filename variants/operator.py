@@ -381,7 +381,8 @@ def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
 @lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i. Shared: do not write into it."""
-    return distances(queries, keys, device) >= 0
+    with torch.inference_mode(mode=False):  # cached, as distances are
+        return distances(queries, keys, device) >= 0
 
 
 @lru_cache(maxsize=32)

@@ -94,5 +94,5 @@ def test_random_numbers_drawn_inside_the_model_resume_too(
     trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Transformer.forward
-    monkeypatch.setattr(Transformer, "forward", lambda self, x: F.dropout(plain(self, x), 0.5, self.training))
+    monkeypatch.setattr(Transformer, "forward", lambda self, *x: F.dropout(plain(self, *x), 0.5, self.training))
     _resume(trial, memory, [3, 8])

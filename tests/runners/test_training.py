@@ -12,6 +12,7 @@ from torch import Tensor
 from grid.errors import EnvironmentProblem
 from runners.flat import Flat
 from runners.optimisers import AdamW, Training
+from runners.probes import LearnedNumbers, Probing
 from runners.schedules import Cosine
 from runners.surroundings import Diverged
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict, Task, Text
@@ -169,7 +170,9 @@ def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial
 
 def test_learned_numbers_are_probed_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
     world = memory()
-    train(tiny.changed(operator=ssa(), training=tiny.training.changed(optimiser=AdamW(lr=0.1))), world)
+    probing = Probing(probes=(LearnedNumbers(),))
+    training = tiny.training.changed(optimiser=AdamW(lr=0.1))
+    train(tiny.changed(operator=ssa(), training=training, probing=probing), world)
     names = {"number.score.n", "number.score.b"}
     assert world.probes.keys() == {
         (s, n, layer, h) for s in (5, 10, 12) for n in names for layer in (0, 1) for h in (0, 1)
