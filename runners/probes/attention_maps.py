@@ -1,0 +1,40 @@
+"""Attention weights themselves, of a few sequences: what a viewer shows and no table holds."""
+
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from runners.probes.probe import Artefact, Found, Probe, Seen
+from variants.transformer import Watched
+
+
+class AttentionMaps(Probe):
+    """A file `attention-<layer>` for each layer, in float16, and `attention-inputs` with what the model was given.
+
+    `weights` [B, H, T, T], and where the operator has them `extra` and `ground` [B, H, T]: the weights of a learned key
+    and of a ground state or sink. Sink tokens of the model come first. What float16 cannot hold is its largest number.
+    """
+
+    kind: Literal["attention_maps"] = "attention_maps"
+    sequences: PositiveInt = 2
+    """Of how many of the probed sequences, at most."""
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        attended = layer.worked.attended
+        found = {"weights": attended.weights}
+        if attended.extra is not None:
+            found["extra"] = attended.extra[..., 0]
+        if attended.ground is not None:
+            found["ground"] = attended.ground[..., 0]
+        arrays = {name: _half(each[: self.sequences]).numpy() for name, each in found.items()}
+        yield Artefact(f"attention-{layer.layer:02d}", arrays)
+
+    def of_model(self, seen: Seen) -> Found:
+        yield Artefact("attention-inputs", {"inputs": seen.batch.inputs[: self.sequences].cpu().numpy()})
+
+
+def _half(x: Tensor) -> Tensor:
+    largest = torch.finfo(torch.float16).max
+    return x.clamp(-largest, largest).to("cpu", torch.float16)

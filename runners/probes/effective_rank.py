@@ -1,0 +1,42 @@
+"""How many directions an attention matrix has: the exponential of the entropy of its singular values.
+
+    erank = exp(-sum_k p_k ln p_k),   p_k = sigma_k / sum sigma          (Roy and Vetterli 2007)
+
+in float64. "Integral Transformer" (table 5) asks for the rank, which is N for every causal softmax matrix, as it is
+triangular with a positive diagonal; this is what its numbers can mean. For the share of sequences with a higher rank
+than another operator gives, pair `effective_rank_median` by sequence. Rows of padding are 0; a matrix of zeros has no
+rank.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from runners.probes.probe import Found, Probe, Probed, Seen
+from runners.probes.rows import Rows, by_head, entropy, mean, shares
+from variants.transformer import Watched
+
+
+class EffectiveRank(Probe):
+    """`effective_rank` by head, over sequences, and `effective_rank_median`, over heads, at {"sequence": 1...}."""
+
+    kind: Literal["effective_rank"] = "effective_rank"
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        rows = Rows(layer)
+        maps = rows.weights * rows.real[..., None]
+        there = (maps != 0).any(-1).any(-1)
+        ranks = effective_rank(maps)
+        yield from by_head("effective_rank", layer.layer, mean(ranks, there, (0,)))
+        for sequence, (of_heads, are_there) in enumerate(zip(ranks, there, strict=True), start=1):
+            if are_there.any():
+                value = of_heads[are_there].quantile(0.5).item()
+                yield Probed("effective_rank_median", value, layer.layer, point={"sequence": sequence})
+
+
+def effective_rank(maps: Tensor) -> Tensor:
+    """That of matrices [..., T, T]; NaN for one with an entry that is no finite number, 1 for one of zeros."""
+    wrong = ~maps.isfinite().all(-1).all(-1)
+    singular = torch.linalg.svdvals(maps.double().masked_fill(wrong[..., None, None], 0))
+    return entropy(shares(singular)).exp().masked_fill(wrong, torch.nan)

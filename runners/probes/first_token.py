@@ -1,0 +1,36 @@
+"""The weight of the first token as it is, signed, and how often it is negative.
+
+    mean over i > 1 of w_i1            "Affine-Scaled Attention", figure 4; "Integral Transformer", figure 1
+    share of i > 1 with w_i1 < 0       "Integral Transformer", figure 5
+
+The first token is the first key: in a model with sink tokens, the first of these. The first query and padding are left
+out.
+"""
+
+from typing import Literal
+
+from runners.probes.probe import Found, Probe, Probed, Seen
+from runners.probes.rows import Rows, by_head, mean
+from variants.transformer import Watched
+
+
+class FirstToken(Probe):
+    """`first_token_weight` and `first_token_negative` by head, over queries and sequences; nothing of one token."""
+
+    kind: Literal["first_token"] = "first_token"
+    by_query: bool = False
+    """Also `first_token_weight` at the point {"query": i}, i from 2: a mean over sequences."""
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        rows = Rows(layer)
+        weight, counted = rows.weights[..., 1:, 0], rows.shown(1)[..., 1:]
+        negative = (weight < 0).to(weight.dtype)
+        yield from by_head("first_token_weight", layer.layer, mean(weight, counted, (0, 2)))
+        yield from by_head("first_token_negative", layer.layer, mean(negative, counted, (0, 2)))
+        if not self.by_query:
+            return
+        values, there = (each.tolist() for each in mean(weight, counted, (0,)))
+        for head, (of_head, is_there) in enumerate(zip(values, there, strict=True)):
+            for query, value in enumerate(of_head, start=2):
+                if is_there[query - 2]:
+                    yield Probed("first_token_weight", value, layer.layer, head, {"query": query})

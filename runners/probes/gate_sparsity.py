@@ -1,0 +1,36 @@
+"""How far an output gate is closed: the share of its values below a bound, over tokens, channels and sequences.
+
+"Gated Attention" (Qiu et al. 2025), where gates that are mostly closed go with the absence of sinks.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from runners.probes.probe import Found, Probe, Seen
+from runners.probes.rows import Rows, by_head, mean
+from runners.tasks.task import Task
+from variants import Backbone, Operator
+from variants.transformer import Watched
+
+_OPENING = "output_gate.opening"
+
+
+class GateSparsity(Probe):
+    """`gate_sparsity` by head: the share of openings below `below`."""
+
+    kind: Literal["gate_sparsity"] = "gate_sparsity"
+    below: Annotated[float, Field(gt=0)] = 0.1
+    """What counts as closed."""
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+        if not any(_OPENING in operator.numbers() for operator in operators):
+            raise ValueError(f"gate_sparsity looks at {_OPENING} and no operator of the trial has an output gate")
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        opening = layer.worked.numbers.get(_OPENING)
+        if opening is not None:
+            real = Rows(layer).real[..., None]
+            closed = (opening < self.below).float().expand(*real.shape[:-1], -1)
+            yield from by_head("gate_sparsity", layer.layer, mean(closed, real, (0, 2, 3)))

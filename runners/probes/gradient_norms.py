@@ -1,0 +1,44 @@
+"""How steady the gradient is: its norm over all weights before clipping, at the first 500 steps.
+
+    mean, sd, variance (over n, not n - 1), cv = sd / mean
+    spikes at k:  how many steps have  norm > median + k MAD,   MAD = median |norm - median|, not scaled
+
+"Affine-Scaled Attention", tables 4 and 5. The window holds the steps of the warm-up, whose large norms count as spikes.
+Where the MAD is 0 any excess would be a spike, and none are counted. Norms that are no finite number are counted apart.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveFloat
+
+from runners.probes.probe import Found, Probe, Probed, Seen
+
+
+class GradientNorms(Probe):
+    """`gradient_norm_mean`, `_sd`, `_variance` and `_cv`, and `gradient_spikes` at {"k": k}, of the whole model.
+
+    `gradient_norm_not_finite` counts what is left out, where there is something.
+    """
+
+    kind: Literal["gradient_norms"] = "gradient_norms"
+    k: tuple[PositiveFloat, ...] = (6, 9)
+    """How many MADs above the median a spike is."""
+
+    def of_model(self, seen: Seen) -> Found:
+        norms = np.array([norm for norm in seen.norms if math.isfinite(norm)])
+        if len(norms) < len(seen.norms):
+            yield Probed("gradient_norm_not_finite", len(seen.norms) - len(norms))
+        if not len(norms):
+            return
+        mean, variance = float(norms.mean()), float(norms.var())
+        yield Probed("gradient_norm_mean", mean)
+        yield Probed("gradient_norm_variance", variance)
+        yield Probed("gradient_norm_sd", math.sqrt(variance))
+        if mean > 0:
+            yield Probed("gradient_norm_cv", math.sqrt(variance) / mean)
+        median = np.median(norms)
+        mad = np.median(np.abs(norms - median))
+        for k in self.k if mad > 0 else ():
+            yield Probed("gradient_spikes", int((norms > median + k * mad).sum()), point={"k": k})

@@ -1,0 +1,37 @@
+"""How much weight rests beside the keys, and how many keys are under the threshold of relevance.
+
+    w_i0                               the weight of a ground state or sink
+    share of visible keys, a_ij < gamma
+
+"Principled Attention", sections 3.1 and 3.2.1; a_ij is the logit after margin and gate. At a tie a key is relevant. A
+sink has a mass and no threshold.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from runners.probes.probe import Found, Probe, Seen
+from runners.probes.rows import Rows, by_head, mean
+from runners.tasks.task import Task
+from variants import Backbone, Ground, Operator
+from variants.transformer import Watched
+
+
+class GroundMass(Probe):
+    """`ground_mass` by head, over queries and sequences, and `below_threshold`, over visible pairs and signals."""
+
+    kind: Literal["ground_mass"] = "ground_mass"
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+        if not any(operator.normaliser.has_ground for operator in operators):
+            raise ValueError("ground_mass looks at a ground state or sink and no operator of the trial has one")
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        attended, rows = layer.worked.attended, Rows(layer)
+        if attended.ground is not None:
+            yield from by_head("ground_mass", layer.layer, mean(attended.ground[..., 0], rows.real, (0, 2)))
+        if isinstance(layer.operator.normaliser, Ground):
+            gamma = layer.worked.numbers["normaliser.threshold"]
+            logits = attended.logits if attended.logits.dim() == 5 else attended.logits[None]
+            below = (logits < gamma).to(attended.weights.dtype).expand(-1, *attended.weights.shape)
+            yield from by_head("below_threshold", layer.layer, mean(below, rows.seen, (0, 1, 3, 4)))

@@ -1,0 +1,29 @@
+"""The size of the logits: their mean and spread over the pairs that may see one another.
+
+    z_ij = q_i . k_j / sqrt(d), or what else the operator's product is, transformed
+
+before what positions add, forgetting, margin and gate, so that operators are compared by what queries and keys have
+learned. "Affine-Scaled Attention", figure 2, which does not say whether its logits are divided by sqrt(d); these are.
+"""
+
+from typing import Literal
+
+from runners.probes.probe import Found, Probe, Seen
+from runners.probes.rows import Rows, by_head, mean
+from variants.attend import qk_logits
+from variants.transformer import Watched
+
+
+class QKLogits(Probe):
+    """`qk_logit_mean` and `qk_logit_sd` by head, over visible pairs, sequences and an operator's signals."""
+
+    kind: Literal["qk_logits"] = "qk_logits"
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        z = qk_logits(layer.operator, layer.worked.heads, layer.worked.numbers)
+        z = (z if z.dim() == 5 else z[None]).expand(-1, *layer.worked.attended.weights.shape)
+        dims, pairs = (0, 1, 3, 4), Rows(layer).seen
+        middle, there = mean(z, pairs, dims)
+        variance, _ = mean((z - middle[:, None, None]).square(), pairs, dims)
+        yield from by_head("qk_logit_mean", layer.layer, (middle, there))
+        yield from by_head("qk_logit_sd", layer.layer, (variance.sqrt(), there))

@@ -1,0 +1,97 @@
+"""What kinds of tokens a head looks at: its weight per class of key, as shares of all classes.
+
+    a_c = mean over queries of sum_(j of class c) w_ij,  then over sequences
+    share_c = a_c / sum_c a_c            normalise="shares"
+    share_c = e^a_c / sum_c e^a_c        normalise="softmax"
+
+"Integral Transformer", figure 3, whose text says both: the softmax of four shares is flatter than they are. Weights are
+signed; where they sum to 0, or to less, there are no shares. Sink tokens of the model count neither as queries nor as
+keys, and tokens without a class not as keys. Which class a token has, the task says (`Classified`), or it follows from
+the byte: the rows say which.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from runners.probes.probe import Found, Probe, Seen
+from runners.probes.rows import Rows, by_head, mean
+from runners.tasks.task import Task
+from variants import Backbone, Operator, Tokens
+from variants.transformer import Watched
+
+
+@runtime_checkable
+class Classified(Protocol):
+    """A task that knows the classes of its tokens."""
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """Lower-case words joined by `_`, in the order of their numbers."""
+
+    def token_classes(self, inputs: Tensor) -> Tensor:
+        """The class of each token of ids [B, T], int64 on their device; -1 for a token without one."""
+
+
+BYTES = ("letter", "digit", "space", "punctuation", "beyond_ascii")
+"""Classes of bytes; control characters other than white space have none."""
+
+
+class TokenClasses(Probe):
+    """`token_class.<by>.<class>` by head: the share of its attention that goes to keys of a class."""
+
+    kind: Literal["token_classes"] = "token_classes"
+    by: Literal["task", "bytes"] = "task"
+    normalise: Literal["shares", "softmax"] = "shares"
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+        if self.by == "task" and not isinstance(task, Classified):
+            raise ValueError(
+                f"token_classes asks the task for the class of each token and {task.label!r} has none; use by='bytes' "
+                "for byte-level text"
+            )
+        if self.by == "bytes" and task.inputs != Tokens(256):
+            raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:
+        names, classes = self._classes(seen)
+        rows = Rows(layer)
+        own = slice(rows.weights.shape[-1] - classes.shape[-1], None)  # without sink tokens
+        keys, queries = rows.weights[..., own, own], rows.seen.any(-1)[..., own]
+        found = []
+        for number in range(len(names)):
+            weight = (keys * (classes == number)[:, None, None]).sum(-1)
+            of_sequence, there = mean(weight, queries, (2,))
+            found.append(mean(of_sequence, there, (0,)))
+        scores, there = (torch.stack(each) for each in zip(*found, strict=True))
+        if self.normalise == "softmax":
+            shared = scores.softmax(0)
+        else:
+            total = scores.sum(0)
+            there = there & ~(total <= 0)
+            shared = scores / total.masked_fill(total == 0, 1)
+        for name, value, is_there in zip(names, shared, there, strict=True):
+            yield from by_head(f"token_class.{self.by}.{name}", layer.layer, (value, is_there))
+
+    def _classes(self, seen: Seen) -> tuple[Sequence[str], Tensor]:
+        inputs = seen.batch.inputs
+        if self.by == "bytes":
+            return BYTES, _of_bytes(inputs.device)[inputs]
+        assert isinstance(seen.task, Classified)
+        return seen.task.class_names, seen.task.token_classes(inputs)
+
+
+def _of_bytes(device: torch.device) -> Tensor:
+    """The class of each of the 256 bytes."""
+    found = [_of_byte(chr(byte)) for byte in range(128)] + [BYTES.index("beyond_ascii")] * 128
+    return torch.tensor(found, device=device)
+
+
+def _of_byte(character: str) -> int:
+    if character.isspace():
+        return BYTES.index("space")
+    if not character.isprintable():
+        return -1
+    return BYTES.index("letter" if character.isalpha() else "digit" if character.isdigit() else "punctuation")

@@ -1,0 +1,56 @@
+"""What the weights of a row sum to, without learned key, ground state and sink.
+
+    s_i = sum_j w_ij
+
+By head, over queries and sequences: the head totals of "Affine-Scaled Attention", figure 5. And per query, as the mean
+over heads: the histogram of figure 3 with its mean and median. Softmax has 1 everywhere. A query that sees nothing is
+left out; one whose weights are all 0 counts with 0.
+"""
+
+from collections import Counter
+from typing import Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from runners.probes.probe import Found, Probe, Probed, Seen
+from runners.probes.rows import Rows, by_head, mean
+from variants.transformer import Watched
+
+
+class WeightSums(Probe):
+    """`weight_sum` by head; by layer `weight_sum_mean`, `weight_sum_median` and `weight_sum_count` per bin.
+
+    A bin is named by its middle, {"sum": 1.0}, and is as wide as `bin`; empty ones have no row. What lies beyond
+    `limit` on either side counts in the bin there.
+    """
+
+    kind: Literal["weight_sums"] = "weight_sums"
+    bin: PositiveFloat = 0.05
+    """Width of a bin of the histogram; its middles are multiples of it."""
+    limit: PositiveFloat = 2.0
+    """Size of the largest sum that has a bin of its own."""
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        rows = Rows(layer)
+        sums, counted = rows.weights.sum(-1), rows.seen.any(-1)
+        yield from by_head("weight_sum", layer.layer, mean(sums, counted, (0, 2)))
+        found, there = mean(sums, counted, (1,))
+        queries = found[there]
+        if not len(queries):
+            return
+        yield Probed("weight_sum_mean", queries.mean().item(), layer.layer)
+        yield Probed("weight_sum_median", _median(queries), layer.layer)
+        finite = queries[queries.isfinite()]
+        most = round(self.limit / self.bin)
+        middles = (finite / self.bin).round().clamp(-most, most).to(torch.int64).tolist()
+        for middle, count in sorted(Counter(middles).items()):
+            yield Probed("weight_sum_count", count, layer.layer, point={"sum": round(middle * self.bin, 9)})
+
+
+def _median(values: Tensor) -> float:
+    """That of an even number of values lies half-way between two."""
+    ordered = values.sort().values
+    middle = torch.stack((ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]))
+    return middle.mean().item()

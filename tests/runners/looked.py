@@ -1,0 +1,63 @@
+"""Layers made by hand for probes to look at, and what they find, by name, layer, head and point."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runners.probes import Artefact, Probe, Probed, Seen
+from runners.probes.looking import look
+from runners.probes.probe import Probing
+from runners.tasks import LinearFunctions
+from runners.tasks.task import Batch, Task
+from variants import Backbone, Heads, Operator, Tokens, Transformer, gpt2
+from variants.attend import Attended
+from variants.block import Worked
+from variants.transformer import Watched
+
+Row = tuple[Any, ...]
+
+
+def keyed(found: Sequence[Probed | Artefact]) -> dict[Row, float]:
+    """Values by (name, layer, head, *point); no two rows have one place."""
+    rows = [each for each in found if isinstance(each, Probed)]
+    values = {(row.name, row.layer, row.head, *sorted(row.point.items())): row.value for row in rows}
+    assert len(values) == len(rows)
+    return values
+
+
+def at_hand(
+    weights: Tensor, mask: Tensor | None = None, operator: Operator | None = None, **attended: Tensor | None
+) -> Watched:
+    """A layer with the weights [B, H, T, T]; heads of 3 channels and streams of width 5, drawn at random."""
+    batch, heads, length, _ = weights.shape
+    made = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(batch, heads, length, 3, generator=made, dtype=torch.float64) for _ in range(3))
+    streams = [torch.randn(batch, length, 5, generator=made, dtype=torch.float64) for _ in range(2)]
+    parts = {"output": v, "weights": weights, "ground": None, "extra": None, "logits": weights, **attended}
+    return Watched(1, operator or Operator(), Worked(Heads(q, k, v, mask), {}, Attended(**parts)), *streams)  # type: ignore[arg-type]
+
+
+def at_layer(probe: Probe, layer: Watched, seen: Any = None) -> dict[Row, float]:
+    """What it finds there."""
+    return keyed(list(probe.of_layer(layer, seen)))
+
+
+def model_of(operator: Operator, inputs: Any = None, **changes: object) -> Transformer:
+    """Two layers of two heads, learned positions, float64."""
+    backbone = gpt2(layers=2, heads=2, width=16, max_positions=80).changed(**changes)
+    return Transformer(backbone, [operator] * backbone.layers, inputs=inputs or Tokens(256), seed=3).double().eval()
+
+
+def in_model(model: Transformer, inputs: Tensor, *probes: Probe, task: Task | None = None) -> list[Probed | Artefact]:
+    """What probes find in a model."""
+    batch = Batch(inputs, inputs)
+    seen = Seen(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
+    with torch.inference_mode():
+        return list(look(Probing(probes=probes), seen))
+
+
+def refused(probe: Probe, task: Task, model: Backbone, *operators: Operator) -> Callable[[], None]:
+    """Asks the probe whether it has a meaning."""
+    return lambda: probe.check(task, model, operators or (Operator(),))

@@ -1,0 +1,302 @@
+"""Probes of attention weights, against closed forms and against loops over plain floats."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from runners.probes import (
+    AttentionEntropy,
+    AttentionMaps,
+    EffectiveRank,
+    FirstToken,
+    SinkShare,
+    TokenClasses,
+    WeightSums,
+)
+from store.layout import Layout
+from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
+from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
+from variants.transformer import Watched
+
+B, H, T = 3, 2, 6
+
+
+def ids(*shape: int) -> Tensor:
+    return torch.randint(256, shape, generator=torch.Generator().manual_seed(0))
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def padded() -> Tensor:
+    """Causal, of two documents in the first sequence, with two and no tokens of padding at the end of the others."""
+    causal = torch.ones(T, T, dtype=torch.bool).tril()
+    documents = torch.tensor([0, 0, 0, 0, 1, 1])
+    lengths = torch.tensor([T, T - 2, T])
+    mask = causal & (torch.arange(T) < lengths[:, None])[:, None, :]
+    mask[0] &= documents[:, None] == documents
+    return mask[:, None]
+
+
+def signed() -> Watched:
+    """Signed weights that sum to anything, some rows of zeros; and a ground state and a learned key beside them."""
+    mask = padded()
+    weights = drawn(B, H, T, T).masked_fill(~mask, 0)
+    weights[1, 1, 2] = 0
+    ground, extra = drawn(B, H, T, 1, seed=1).abs(), drawn(B, H, T, 1, seed=2)
+    ground[1, 1, 2] = extra[1, 1, 2] = 0
+    return at_hand(weights, mask, ground=ground, extra=extra)
+
+
+def queries(layer: Watched, b: int) -> list[int]:
+    mask = layer.worked.heads.mask
+    assert mask is not None
+    return [i for i in range(T) if mask[b, 0, i, i]]
+
+
+def importance(layer: Watched, head: int, position: int, *, raw: bool = False) -> list[float]:
+    """alpha_k of every sequence that has the position."""
+    weights, ground, extra = (
+        x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
+    )
+    assert layer.worked.heads.mask is not None
+    found = []
+    for b in range(B):
+        given = []
+        for i in queries(layer, b):
+            row = weights[b][head][i]
+            whole = sum(map(abs, row)) + abs(ground[b][head][i][0]) + abs(extra[b][head][i][0])
+            if position and not layer.worked.heads.mask[b, 0, i, position - 1]:
+                continue
+            own = row[position - 1] if position else extra[b][head][i][0]
+            if raw:
+                given.append(own)
+            elif whole:
+                given.append(abs(own) / whole)
+        if given:
+            found.append(sum(given) / len(given))
+    return found
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("position", [0, 1, 2, 5])
+def test_importance_and_sink_share_are_what_loops_over_floats_say(position: int, raw: bool) -> None:
+    layer, prefix = signed(), "raw_" if raw else ""
+    probe = SinkShare(eps=(0.1, 0.3), positions=(position,), of="weights" if raw else "shares")
+    found = at_layer(probe, layer)
+    for head in range(H):
+        alpha = importance(layer, head, position, raw=raw)
+        at = ("position", position)
+        assert found.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(np.mean(alpha))
+        for eps in (0.1, 0.3):
+            share = np.mean([each > eps for each in alpha])
+            assert found.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
+    assert not found
+
+
+def test_a_position_that_no_sequence_has_gives_no_row() -> None:
+    assert at_layer(SinkShare(positions=(T + 1,)), signed()) == {}
+    assert at_layer(SinkShare(positions=(0,)), at_hand(torch.ones(1, 1, 3, 3))) == {}
+
+
+def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_entropies() -> None:
+    probes = SinkShare(eps=(0.05, 0.3)), AttentionEntropy(), FirstToken(by_query=True), WeightSums()
+    found = keyed(in_model(model_of(Operator(score=Uniform())), ids(2, 64), *probes))
+    harmonic = sum(1 / i for i in range(1, 65))
+    at = ("position", 1)
+    for layer in (0, 1):
+        for head in (0, 1):
+            assert found["importance", layer, head, at] == pytest.approx(harmonic / 64)
+            assert found["importance", layer, head, at] == pytest.approx(0.0741, abs=5e-5)
+            assert found["sink_share", layer, head, ("eps", 0.05), at] == 1
+            assert found["sink_share", layer, head, ("eps", 0.3), at] == 0
+            assert found["entropy", layer, head] == pytest.approx(np.mean([math.log(i) for i in range(1, 65)]))
+            assert found["entropy_last", layer, head] == pytest.approx(math.log(64))
+            assert found["first_token_weight", layer, head] == pytest.approx((harmonic - 1) / 63)
+            assert found["first_token_weight", layer, head, ("query", 5)] == pytest.approx(1 / 5)
+            assert ("first_token_weight", layer, head, ("query", 1)) not in found
+            assert found["first_token_negative", layer, head] == 0
+            assert found["weight_sum", layer, head] == pytest.approx(1)
+        assert found["weight_sum_count", layer, None, ("sum", 1.0)] == 2 * 64
+    short = keyed(in_model(model_of(Operator(score=Uniform())), ids(2, 8), SinkShare()))
+    assert short["importance", 0, 0, at] == pytest.approx(0.3397, abs=5e-5)
+    assert short["sink_share", 0, 0, ("eps", 0.3), at] == 1  # lengths are not comparable
+
+
+def test_attention_to_oneself_has_full_rank_and_no_entropy() -> None:
+    probes = EffectiveRank(), AttentionEntropy(), SinkShare(positions=(1, 2))
+    found = keyed(in_model(model_of(Operator(visible=Window(size=1))), ids(2, 9), *probes))
+    assert found["effective_rank", 1, 0] == pytest.approx(9)
+    assert found["effective_rank_median", 1, None, ("sequence", 2)] == pytest.approx(9)
+    assert found["entropy", 1, 1] == found["entropy_last", 1, 1] == 0
+    assert found["importance", 1, 1, ("position", 1)] == pytest.approx(1 / 9)  # hidden by the operator: counts with 0
+    assert found["importance", 1, 1, ("position", 2)] == pytest.approx(1 / 8)
+
+
+def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values() -> None:
+    weights = drawn(B, H, T, T)
+    weights[2, 1] = 0
+    weights[1, 0] = drawn(T, 1, seed=4) @ drawn(1, T, seed=5)
+    mask = torch.ones(B, 1, T, T, dtype=torch.bool)
+    mask[0, :, 4:, 4:] = False  # padding: its rows count as zeros
+    found, ranks = at_layer(EffectiveRank(), at_hand(weights, mask)), np.full((B, H), np.nan)
+    for b in range(B):
+        for h in range(H):
+            rows = weights[b, h, :4] if b == 0 else weights[b, h]
+            shares = np.linalg.svd(rows.numpy(), compute_uv=False)
+            if shares.sum():
+                shares = shares[shares > 0] / shares.sum()
+                ranks[b, h] = math.exp(-(shares * np.log(shares)).sum())
+    for h in range(H):
+        assert found["effective_rank", 1, h] == pytest.approx(np.nanmean(ranks[:, h]))
+    for b in range(B):
+        assert found["effective_rank_median", 1, None, ("sequence", b + 1)] == pytest.approx(np.nanmedian(ranks[b]))
+    assert ranks[1, 0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("n", ["visible", "context"])
+def test_the_weights_of_affine_scaled_sum_to_what_its_formula_says(n: str) -> None:
+    model = model_of(affine_scaled(n=n))  # type: ignore[arg-type]
+    for block in model.blocks():
+        block.attention.numbers.get_buffer("rescale_mean").copy_(torch.tensor([0.8, 0.4]).view(1, 2, 1, 1))
+    length = 12
+    found = keyed(in_model(model, ids(2, length), WeightSums(), SinkShare(positions=tuple(range(1, length + 1)))))
+    kept = np.arange(1, length + 1) / length if n == "context" else np.ones(length)
+    sums = [0.5 + kept * (mean - 0.5) for mean in (0.8, 0.4)]  # alpha is 0.5 at the start
+    for head, expected in enumerate(sums):
+        assert found["weight_sum", 0, head] == pytest.approx(np.mean(expected))
+    over_heads = np.mean(sums, 0)
+    assert found["weight_sum_mean", 0, None] == pytest.approx(over_heads.mean())
+    assert found["weight_sum_median", 0, None] == pytest.approx(np.median(over_heads))
+    counts = {
+        dict(place)["sum"]: value for (name, layer, _, *place), value in found.items() if "count" in name and not layer
+    }
+    assert sum(counts.values()) == 2 * length
+    assert sum(middle * count for middle, count in counts.items()) / 24 == pytest.approx(over_heads.mean(), abs=0.025)
+    weighted = [found["importance", 0, 0, ("position", k)] * (length - k + 1) for k in range(1, length + 1)]
+    assert sum(weighted) == pytest.approx(length)  # shares of a row sum to 1, whatever its weights sum to
+
+
+def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
+    weights = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
+    weights[0, :, 1, 0], weights[0, 0, 2, 0], weights[0, :, 3, 1] = -9.0, 1.02, 3.0
+    beside = torch.ones(1, 2, 4, 1, dtype=torch.float64)
+    found = at_layer(WeightSums(bin=0.5, limit=2.5), at_hand(weights, ground=beside, extra=beside))
+    assert found["weight_sum", 1, 0] == pytest.approx((0 - 9 + 1.02 + 3) / 4)
+    counts = {place[1]: value for (name, _, _, *point), value in found.items() for place in point if "count" in name}
+    assert counts == {-2.5: 1, 0.0: 1, 0.5: 1, 2.5: 1}
+    assert found["weight_sum_median", 1, None] == pytest.approx(0.51 / 2)
+    assert found["weight_sum_mean", 1, None] == pytest.approx((-9 + 0.51 + 3) / 4)
+
+
+def test_entropies_are_what_loops_over_floats_say() -> None:
+    layer = signed()
+    weights = layer.worked.attended.weights.tolist()
+    found = at_layer(AttentionEntropy(), layer)
+    assert layer.worked.heads.mask is not None
+    for head in range(H):
+        everywhere, last = [], []
+        for b in range(B):
+            for i in queries(layer, b):
+                sizes = [abs(w) for w in weights[b][head][i]]
+                if sum(sizes):
+                    everywhere.append(-sum(w / sum(sizes) * math.log(w / sum(sizes)) for w in sizes if w))
+            i = queries(layer, b)[-1]
+            row = [w for w, seen in zip(weights[b][head][i], layer.worked.heads.mask[b, 0, i], strict=True) if seen]
+            above = [w - min(row) for w in row]
+            last.append(-sum(w / sum(above) * math.log(w / sum(above)) for w in above if w))
+        assert found["entropy", 1, head] == pytest.approx(np.mean(everywhere))
+        assert found["entropy_last", 1, head] == pytest.approx(np.mean(last))
+
+
+def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
+    for size in (0.0, -0.3, 0.25):
+        found = at_layer(AttentionEntropy(), at_hand(torch.full((1, 1, 4, 4), size, dtype=torch.float64).tril()))
+        assert found["entropy_last", 1, 0] == pytest.approx(math.log(4))
+        assert (("entropy", 1, 0) in found) == (size != 0)
+    unequal = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
+    unequal[..., -1, :] = torch.tensor([1.0, 1.0, 1.0, 0.5])
+    found = at_layer(AttentionEntropy(), at_hand(unequal))
+    assert found["entropy_last", 1, 0] == pytest.approx(math.log(3))  # the least visible key drops out
+
+
+def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
+    probes = SinkShare(positions=(1, 2)), FirstToken(by_query=True), WeightSums(), AttentionEntropy(), EffectiveRank()
+    clean = signed()
+    attended, real = clean.worked.attended, clean.worked.heads.model_mask.diagonal(dim1=-2, dim2=-1)
+    other = attended.weights.masked_fill(~real[..., None], 99.0)
+    ground = (attended.ground * 1).masked_fill(~real[..., None], 99.0)  # type: ignore[operator]
+    dirty = at_hand(other, clean.worked.heads.mask, ground=ground, extra=attended.extra)
+    for probe in probes:
+        assert at_layer(probe, dirty) == at_layer(probe, clean)
+
+
+def test_the_first_token_of_signed_weights() -> None:
+    layer = signed()
+    weights, found = layer.worked.attended.weights, at_layer(FirstToken(by_query=True), layer)
+    seen = [(b, i) for b, last in ((0, 4), (1, 4), (2, 6)) for i in range(1, last)]  # the second document has another
+    for head in range(H):
+        given = [weights[b, head, i, 0].item() for b, i in seen]
+        assert found["first_token_weight", 1, head] == pytest.approx(np.mean(given))
+        assert found["first_token_negative", 1, head] == pytest.approx(np.mean([w < 0 for w in given]))
+        assert found["first_token_weight", 1, head, ("query", 6)] == pytest.approx(weights[2, head, 5, 0].item())
+
+
+def test_one_token_has_no_first_token() -> None:
+    assert at_layer(FirstToken(), at_hand(torch.ones(2, 2, 1, 1))) == {}
+
+
+def test_the_first_key_of_a_model_with_sink_tokens_is_the_sink_token() -> None:
+    model = model_of(Operator(score=Uniform()), sink_tokens=2)
+    found = keyed(in_model(model, ids(2, 6), SinkShare(positions=(1, 3, 8)), FirstToken()))
+    expected = {k: np.mean([1 / i for i in range(k, 9)]) for k in (1, 3, 8)}  # keys: two sink tokens, then six
+    assert {k: found["importance", 0, 0, ("position", k)] for k in expected} == pytest.approx(expected)
+    assert found["first_token_weight", 0, 0] == pytest.approx(np.mean([1 / i for i in range(2, 9)]))
+
+
+def test_a_learned_key_is_position_zero_and_a_sink_lowers_the_share_of_keys() -> None:
+    biased = keyed(in_model(model_of(key_bias()), ids(2, 9), SinkShare(positions=(0, 1)), WeightSums()))
+    positions = 1 - np.mean([biased["importance", 0, h, ("position", 0)] for h in (0, 1)])
+    assert positions == pytest.approx(np.mean([biased["weight_sum", 0, h] for h in (0, 1)]))
+    sunk = keyed(in_model(model_of(learned_sink()), ids(2, 9), SinkShare()))
+    weights = next(model_of(learned_sink()).watched(ids(2, 9))).worked.attended.weights
+    assert sunk["importance", 0, 0, ("position", 1)] == pytest.approx(weights[:, 0, :, 0].mean().item())
+
+
+def test_what_is_no_number_stays_visible() -> None:
+    weights = torch.ones(1, 1, 3, 3, dtype=torch.float64).tril()
+    weights[0, 0, 1, 0] = math.nan
+    for probe in (SinkShare(), FirstToken(), WeightSums(), AttentionEntropy(), EffectiveRank()):
+        assert any(math.isnan(value) for value in at_layer(probe, at_hand(weights)).values()), probe.label
+
+
+def test_classes_of_bytes_share_uniform_attention_by_their_number() -> None:
+    text = torch.tensor(list("ab 1,é\x00z".encode()))[None]  # 3 letters, space, digit, comma, 2 beyond, one without
+    model = model_of(Operator(score=Uniform()), causal=False, sink_tokens=1)
+    found = keyed(in_model(model, text, TokenClasses(by="bytes")))
+    shares = {name.rpartition(".")[2]: v for (name, layer, head), v in found.items() if (layer, head) == (1, 0)}
+    counts = {"letter": 3, "digit": 1, "space": 1, "punctuation": 1, "beyond_ascii": 2}
+    assert shares == pytest.approx({name: count / 8 for name, count in counts.items()})
+    flat = keyed(in_model(model, text, TokenClasses(by="bytes", normalise="softmax")))
+    total = sum(math.exp(count / 10) for count in counts.values())  # of ten keys: the sink token, nine bytes
+    assert flat["token_class.bytes.letter", 1, 0] == pytest.approx(math.exp(3 / 10) / total)
+
+
+def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:
+    model = model_of(key_bias())
+    inputs = ids(3, 5)
+    found = {each.name: each.arrays for each in in_model(model, inputs, AttentionMaps())}  # type: ignore[union-attr]
+    assert set(found) == {"attention-00", "attention-01", "attention-inputs"}
+    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in found)  # type: ignore[arg-type]
+    expected = next(model.watched(inputs)).worked.attended
+    weights, extra = found["attention-00"]["weights"], found["attention-00"]["extra"]
+    assert (weights.dtype, weights.shape, extra.shape) == (np.float16, (2, 2, 5, 5), (2, 2, 5))
+    np.testing.assert_allclose(weights, expected.weights[:2].detach(), atol=1e-3)
+    np.testing.assert_allclose(weights.sum(-1) + extra, 1, atol=2e-3)
+    assert (found["attention-inputs"]["inputs"] == inputs[:2].numpy()).all()
+    large = list(AttentionMaps().of_layer(at_hand(torch.full((1, 1, 2, 2), -1e9)), None))  # type: ignore[arg-type]
+    assert np.isfinite(large[0].arrays["weights"]).all()  # type: ignore[union-attr]

@@ -1,0 +1,395 @@
+"""Probes of activations, logits, numbers and gradients; and all probes on all operators."""
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners.probes import (
+    Artefact,
+    FirstKey,
+    FirstToken,
+    GateSparsity,
+    GradientNorms,
+    GroundMass,
+    LearnedNumbers,
+    MassiveActivation,
+    PredictedNumbers,
+    Probe,
+    Probing,
+    QKLogits,
+    Seen,
+    SinkShare,
+    TokenClasses,
+)
+from runners.tasks import LinearFunctions, Text
+from runners.tasks.task import Data, Task
+from runners.training import train
+from runners.trial import DEFAULT_PROBES, Trial, build_model
+from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
+from variants import (
+    Operator,
+    Scalars,
+    Tokens,
+    Transformer,
+    affine_scaled,
+    catalogue,
+    differential,
+    gated_elements,
+    gated_heads,
+    integral,
+    key_bias,
+    learned_sink,
+    llama2,
+    principled,
+    principled_ground,
+    softmax,
+    ssa,
+)
+from variants.proof.examples import named_operators
+from variants.proof.tiny import LENGTH, sequences
+from variants.proof.tiny import model_of as smallest
+
+ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
+
+
+def ids(*shape: int) -> Tensor:
+    return torch.randint(256, shape, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
+    model = model_of(softmax())
+    assert model.position is not None
+    with torch.no_grad():
+        model.position.weight.zero_()
+        model.read_in.weight.copy_(torch.eye(16).repeat(16, 1) * torch.tensor([50.0] + [2.0] * 255)[:, None])
+        for block in model.blocks():
+            block.attention.out.weight.zero_()
+            block.feedforward.down.weight.zero_()
+    inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
+    found = keyed(in_model(model, inputs, MassiveActivation()))
+    for depth, layer in ((0, 0), (1, 0), (2, 1)):  # layers that add nothing leave the stream as it is
+        at = ("depth", depth)
+        assert found["activation_first", layer, None, at] == pytest.approx(50)
+        assert found["activation_others", layer, None, at] == pytest.approx(2)
+        assert found["activation_ratio", layer, None, at] == pytest.approx(25)
+    assert len(found) == 9
+    assert keyed(in_model(model, inputs[:, :1], MassiveActivation())) == {}
+
+
+def test_activations_leave_padding_out_and_nothing_is_divided_by_zero() -> None:
+    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
+    mask[1, :, 2] = False
+    layer = at_hand(torch.ones(2, 1, 3, 3), mask)
+    leaving = layer.leaving.norm(dim=-1)
+    found = at_layer(MassiveActivation(), layer)
+    others = (leaving[:, 1].mean() + leaving[0, 2]) / 2
+    assert found["activation_ratio", 1, None, ("depth", 2)] == pytest.approx((leaving[:, 0].mean() / others).item())
+    leaving_zero = layer._replace(leaving=torch.zeros_like(layer.leaving))
+    assert ("activation_ratio", 1, None, ("depth", 2)) not in at_layer(MassiveActivation(), leaving_zero)
+
+
+def test_norms_and_cosines_of_the_first_key() -> None:
+    layer = at_hand(torch.ones(2, 2, 4, 4))
+    layer.worked.heads.q[0, 0, 3] = 0
+    found, heads = at_layer(FirstKey(), layer), layer.worked.heads
+    for head in range(2):
+        k, v, q = (x[:, head].numpy() for x in (heads.k, heads.v, heads.q))
+        for name, x in (("key", k), ("value", v)):
+            norms = np.sqrt((x**2).sum(-1))
+            assert found[f"first_{name}_norm", 1, head] == pytest.approx(norms[:, 0].mean())
+            assert found[f"other_{name}_norm", 1, head] == pytest.approx(norms[:, 1:].mean())
+        first, others = [], []
+        for b in range(2):
+            for i in range(1, 4):
+                for j in range(i + 1):
+                    size = np.linalg.norm(q[b, i]) * np.linalg.norm(k[b, j])
+                    (others if j else first).append(q[b, i] @ k[b, j] / size if size else 0.0)
+        assert found["first_qk_cosine", 1, head] == pytest.approx(np.mean(first))
+        assert found["other_qk_cosine", 1, head] == pytest.approx(np.mean(others))
+
+
+@pytest.mark.parametrize("operator", [softmax(), principled("head", gate_width=2), integral(2)], ids=lambda o: o.label)
+def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operator: Operator) -> None:
+    model = model_of(operator, positions={"kind": "alibi"}, kv_heads=1)
+    with torch.no_grad():
+        for block in model.blocks():
+            block.attention.qkv.weight *= 20
+    inputs, own = ids(2, 7), 8
+    found = keyed(in_model(model, inputs, QKLogits()))
+    heads = next(model.watched(inputs)).worked.heads
+    count = operator.signals.count
+    z = (heads.q[..., :own] @ heads.k[..., :own].mT / math.sqrt(own * count)).detach()  # signals: mean of their logits
+    for head in range(2):
+        seen = [z[b, head, i, j].item() for b in range(2) for i in range(7) for j in range(i + 1)]
+        assert found["qk_logit_mean", 0, head] == pytest.approx(statistics.fmean(seen), rel=1e-4)
+        assert found["qk_logit_sd", 0, head] == pytest.approx(statistics.pstdev(seen), rel=1e-4)
+
+
+def test_signals_that_are_merged_later_count_each() -> None:
+    model = model_of(differential())
+    found = keyed(in_model(model, ids(2, 7), QKLogits()))
+    assert {(name, head) for name, _, head in found} == {("qk_logit_mean", 0), ("qk_logit_sd", 0)}  # two heads are one
+    heads = next(model.watched(ids(2, 7))).worked.heads
+    z = torch.stack(
+        [(q @ k.mT) / math.sqrt(8) for q, k in zip(heads.q.split(8, -1), heads.k.split(8, -1), strict=True)]
+    )
+    seen = z[..., torch.ones(7, 7, dtype=torch.bool).tril()]
+    assert found["qk_logit_mean", 0, 0] == pytest.approx(seen.mean().item())
+    assert found["qk_logit_sd", 0, 0] == pytest.approx(seen.std(correction=0).item())
+
+
+def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None:
+    for threshold, mass, below in ((-40.0, 0.0, 0.0), (40.0, 1.0, 1.0)):
+        operator = Operator().changed(normaliser={"kind": "ground", "threshold": {"init": threshold}})
+        found = keyed(in_model(model_of(operator), ids(2, 7), GroundMass()))
+        assert found["ground_mass", 1, 0] == pytest.approx(mass, abs=1e-6)
+        assert found["below_threshold", 1, 0] == below
+    model = model_of(principled("query", gate_width=2))
+    with torch.no_grad():
+        for block in model.blocks():
+            block.attention.qkv.weight *= 20
+    found = keyed(in_model(model, ids(2, 7), GroundMass()))
+    worked = next(model.watched(ids(2, 7))).worked
+    gamma, a = worked.numbers["normaliser.threshold"], worked.attended.logits
+    pairs = [(b, i, j) for b in range(2) for i in range(7) for j in range(i + 1)]
+    expected = np.mean([bool(a[b, 1, i, j] < gamma[min(b, len(gamma) - 1), 1, i, 0]) for b, i, j in pairs])
+    assert 0 < expected < 1
+    assert found["below_threshold", 0, 1] == pytest.approx(expected)
+    assert found["ground_mass", 0, 1] == pytest.approx(1 - worked.attended.weights[:, 1].sum(-1).mean().item())
+
+
+def test_a_sink_has_a_mass_and_no_threshold() -> None:
+    found = keyed(in_model(model_of(learned_sink()), ids(2, 7), GroundMass()))
+    assert {name for name, *_ in found} == {"ground_mass"}
+    assert 0 < found["ground_mass", 0, 0] < 1
+
+
+@pytest.mark.parametrize("operator", [gated_heads(), gated_elements()], ids=lambda operator: operator.label)
+def test_gates_are_as_closed_as_they_were_made(operator: Operator) -> None:
+    model = model_of(operator)
+    table = model.blocks()[0].attention.numbers.table["output_gate_opening"]
+    with torch.no_grad():
+        table[:, 0] = -5.0  # sigmoid(-5) = 0.0067
+        if table.shape[-1] > 1:
+            table[:, 1, :, :2] = -5.0
+    found = keyed(in_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
+    assert found["gate_sparsity", 0, 0] == 1
+    assert found["gate_sparsity", 0, 1] == (0.25 if table.shape[-1] > 1 else 0)
+    assert found["gate_sparsity", 1, 0] == 0
+    assert found["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
+    assert found["predicted.output_gate.opening", 1, 1] == 0.5
+    assert found["predicted_sd.output_gate.opening", 1, 1] == 0
+
+
+def test_numbers_are_known_where_they_start_where_they_average_and_where_they_are_used() -> None:
+    model = model_of(affine_scaled())
+    numbers = model.blocks()[0].attention.numbers
+    with torch.no_grad():
+        numbers.projection["rescale_scale"] += torch.randn(2, 16, generator=torch.Generator().manual_seed(2)) * 0.1
+        numbers.get_buffer("rescale_mean").fill_(0.7)
+    found = keyed(in_model(model, ids(2, 7), LearnedNumbers(), PredictedNumbers()))
+    assert found["number.rescale.scale", 0, 1] == 0.5
+    assert found["number.rescale.mean", 0, 1] == pytest.approx(0.7)
+    alpha = next(model.watched(ids(2, 7))).worked.numbers["rescale.scale"][:, 1].detach()
+    assert found["predicted.rescale.scale", 0, 1] == pytest.approx(alpha.mean().item())
+    assert found["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
+    assert alpha.std() > 0.01
+    lambdas = keyed(in_model(model_of(differential()), ids(2, 7), LearnedNumbers()))
+    worked = [layer.worked.numbers["merge.factor"].item() for layer in model_of(differential()).watched(ids(2, 7))]
+    assert [lambdas["number.merge.factor", layer, None] for layer in (0, 1)] == pytest.approx(worked)
+
+
+def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
+    seen = Seen(None, None, None, 1, norms)  # type: ignore[arg-type]
+    return keyed(list(GradientNorms(**fields).of_model(seen)))
+
+
+def test_gradient_norms_have_the_statistics_of_numpy() -> None:
+    norms = np.random.default_rng(0).lognormal(size=500)
+    found = norms_of(norms.tolist(), k=(2, 6))
+    assert found["gradient_norm_mean", None, None] == pytest.approx(norms.mean())
+    assert found["gradient_norm_sd", None, None] == pytest.approx(norms.std())
+    assert found["gradient_norm_variance", None, None] == pytest.approx(norms.var())
+    assert found["gradient_norm_cv", None, None] == pytest.approx(norms.std() / norms.mean())
+    mad = statistics.median(abs(norm - statistics.median(norms)) for norm in norms)
+    for k in (2, 6):
+        expected = sum(norm > statistics.median(norms) + k * mad for norm in norms)
+        assert found["gradient_spikes", None, None, ("k", k)] == expected > 0
+
+
+def test_gradient_norms_that_say_nothing_are_left_out() -> None:
+    assert norms_of([]) == {}
+    same = {name for name, *_ in norms_of([2.0] * 9 + [5.0])}  # the MAD is 0
+    assert same == {"gradient_norm_mean", "gradient_norm_sd", "gradient_norm_variance", "gradient_norm_cv"}
+    assert ("gradient_norm_cv", None, None) not in norms_of([0.0, 0.0])
+    found = norms_of([1.0, math.inf, 3.0, math.nan])
+    assert found["gradient_norm_not_finite", None, None] == 2
+    assert found["gradient_norm_mean", None, None] == 2
+
+
+class Halves(Task):
+    """A task that calls even tokens one thing and odd ones another, and 0 nothing."""
+
+    kind: Literal["halves"] = "halves"
+    batch: int = 2
+    class_names: tuple[str, ...] = ("even", "odd")
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(256)
+
+    @property
+    def length(self) -> int:
+        return 8
+
+    def token_classes(self, inputs: Tensor) -> Tensor:
+        return (inputs % 2).masked_fill(inputs == 0, -1)
+
+    def open(self) -> Data:
+        raise NotImplementedError
+
+
+def test_the_task_says_which_class_a_token_has() -> None:
+    model = model_of(softmax(), causal=False)
+    inputs = torch.tensor([[0, 1, 2, 4, 6, 8], [1, 3, 5, 7, 9, 0]])
+    found = keyed(in_model(model, inputs, TokenClasses(), task=Halves()))
+    weights = next(model.watched(inputs)).worked.attended.weights[:, 1]
+    even = (weights[0, :, 2:].sum(-1).mean() / 2).item()
+    odd = ((weights[0, :, 1].mean() + weights[1, :, :5].sum(-1).mean()) / 2).item()
+    assert found["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
+    assert found["token_class.task.odd", 0, 1] == pytest.approx(odd / (even + odd))
+
+
+@pytest.mark.parametrize(
+    ("probe", "fields", "said"),
+    [
+        (SinkShare(positions=(1, 99)), {}, r"got positions=\[99\] and up to 9 keys"),
+        (SinkShare(positions=(0,)), {}, "position 0 is a learned key and no operator of the trial has one"),
+        (GroundMass(), {}, "no operator of the trial has one"),
+        (GateSparsity(), {}, "no operator of the trial has an output gate"),
+        (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
+        (TokenClasses(), {}, "asks the task for the class of each token and 'linear_functions"),
+        (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
+    ],
+    ids=lambda value: getattr(value, "label", None),
+)
+def test_a_probe_without_a_meaning_is_refused(tiny: Trial, probe: Probe, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        tiny.changed(probing=Probing(probes=(probe,)), **fields)
+
+
+def test_a_probe_that_means_something_in_one_layer_is_accepted(tiny: Trial) -> None:
+    half = tiny.changed(
+        operator=key_bias(), placement={"share": 0.5}, probing=Probing(probes=(SinkShare(positions=(0,)),))
+    )
+    model = build_model(half)
+    found = keyed(in_model(model, torch.ones(2, 5, 1), *half.probing.probes))
+    assert {layer for _, layer, *_ in found} == {1}
+    with pytest.raises(ValidationError, match="less than 1"):
+        SinkShare(eps=(1.0,))
+
+
+def every_probe(operator: Operator, task: Task) -> list[Probe]:
+    """One of each kind, at its most talkative, where it has a meaning."""
+    settings: dict[str, dict[str, Any]] = {
+        "sink_share": {"eps": (0.1, 0.3), "positions": (0, 1, 2)},
+        "first_token": {"by_query": True},
+    }
+    found = []
+    for member in ALL:
+        probe = member(**settings.get(member.model_fields["kind"].default, {}))
+        try:
+            probe.check(task, smallest(operator).backbone, (operator,))
+        except ValueError:
+            if not isinstance(probe, SinkShare):
+                continue
+            probe = SinkShare(eps=(0.1, 0.3), positions=(1, 2))
+        found.append(probe)
+    return found
+
+
+def test_every_file_of_probes_has_one() -> None:
+    assert len(ALL) == 15
+    assert {"sink_share", "qk_logits", "learned_numbers"} < {member.model_fields["kind"].default for member in ALL}
+
+
+@pytest.mark.parametrize("operator", list(named_operators()), ids=lambda operator: operator.label)
+def test_every_probe_finds_finite_values_in_every_named_operator(operator: Operator) -> None:
+    model = smallest(operator).eval()
+    with torch.no_grad():
+        for block in model.blocks():
+            block.attention.qkv.weight *= 30  # logits that are not all alike
+    probes = every_probe(operator, LinearFunctions(points=LENGTH))
+    found = in_model(model, sequences(), *probes)
+    assert all(math.isfinite(value) for value in keyed(found).values())
+    assert all(np.isfinite(x).all() for each in found if isinstance(each, Artefact) for x in each.arrays.values())
+    heads, rows = model.blocks()[0].attention.heads, keyed(found)
+    names = ("weight_sum", "first_token_weight", "effective_rank", "entropy", "entropy_last", "qk_logit_sd")
+    for name in (*names, "first_key_norm", "other_qk_cosine"):
+        assert {(layer, head) for own, layer, head, *point in rows if own == name and not point} == {
+            (layer, head) for layer in (0, 1) for head in range(heads)
+        }, name
+    shares = [value for (name, *_), value in rows.items() if name in ("importance", "sink_share")]
+    assert all(0 <= value <= 1 + 1e-12 for value in shares)
+
+
+def test_every_named_operator_is_looked_at() -> None:
+    assert len(list(named_operators())) == len(catalogue()) > 40
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_trial_with_every_probe_trains_and_its_values_do_not_depend_on_the_precision_of_products(
+    tiny: Trial, memory: Callable, precision: str
+) -> None:
+    operator = principled("query", gate_width=2)
+    trial = tiny.changed(
+        operator=operator,
+        training=tiny.training.changed(precision=precision),
+        probing=Probing(probes=tuple(every_probe(operator, tiny.task)), sequences=3),
+    )
+    world = memory()
+    train(trial, world)
+    assert all(math.isfinite(value) for value in world.probes.values())
+    whole = world.probes[12, "weight_sum", 0, 0] + world.probes[12, "ground_mass", 0, 0]
+    assert whole == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("sinks", [0, 1])
+def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, sinks: int, tmp_path: Any) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be, that is the question. " * 50)
+    text = Text(source=str(path), context=8, batch=2)
+    one = LinearFunctions(points=1, batch=2, evaluation=tiny.task.evaluation)  # type: ignore[attr-defined]
+    model = tiny.model.changed(sink_tokens=sinks)
+    for task in (one, tiny.task, text):
+        trial = tiny.changed(task=task, model=model)
+        assert trial.probing.probes == DEFAULT_PROBES
+        built, examples = build_model(trial).eval(), task.open().examples(4)
+        found = keyed(in_model(built, examples.inputs, *DEFAULT_PROBES, task=task))
+        assert all(math.isfinite(value) for value in found.values())
+        assert ("importance", 1, 0, ("position", 1)) in found
+
+
+def test_an_encoder_is_looked_at_like_any_other_model() -> None:
+    model = model_of(softmax(), causal=False)
+    found = keyed(in_model(model, ids(2, 9), SinkShare(positions=(1, 9)), FirstToken()))
+    weights = next(model.watched(ids(2, 9))).worked.attended.weights
+    for k in (1, 9):  # all queries see all keys
+        assert found["importance", 0, 0, ("position", k)] == pytest.approx(weights[:, 0, :, k - 1].mean().item())
+
+
+def test_looking_first_leaves_nothing_behind_that_training_cannot_use() -> None:
+    operator, backbone = principled_ground("query"), llama2(layers=1, heads=2, width=8, feedforward_width=8)
+    model = Transformer(backbone, [operator], inputs=Scalars(), seed=0)
+    inputs = torch.ones(2, 53, 1)  # a length that nothing else has
+    with torch.inference_mode():
+        list(model.watched(inputs))
+    model(inputs).sum().backward()
