@@ -40,7 +40,7 @@ def require_rising(name: str, values: Sequence[float]) -> None:
         raise ValueError(f"{name} rises from value to value; got {values}")
 
 
-class LengthGrid(Spec):
+class AskedLengths(Spec):
     """Evaluation on sequences of each of `lengths` tokens, longer than any in training if so wished.
 
     `sequences` are drawn once per point and shared by all models and seeds; `sample` chooses another draw.
@@ -64,7 +64,7 @@ class Asking(Task):
 
     batch: PositiveInt = 64
     context: PositiveInt = 64
-    evaluation: LengthGrid = LengthGrid()
+    evaluation: AskedLengths = AskedLengths()
 
     @model_validator(mode="after")
     def _every_sequence_can_be_drawn(self) -> Self:

@@ -1,0 +1,304 @@
+"""Recall, induction, copying and the needle: what is drawn, who answers right, and what is refused."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from runners.optimisers import AdamW, Training
+from runners.parts import parts
+from runners.schedules import Cosine
+from runners.tasks.asked import UNASKED, AskedLengths, Asking
+from runners.tasks.associative_recall import AssociativeRecall
+from runners.tasks.draws import Draws
+from runners.tasks.induction import Induction
+from runners.tasks.needle import Needle
+from runners.tasks.selective_copy import SelectiveCopy
+from runners.tasks.task import Task
+from runners.training import train
+from variants import llama2
+
+GRID = AskedLengths(lengths=(21, 34), sequences=300)
+RECALL = AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, power=0.5, batch=50, evaluation=GRID)
+RECALL_SOME = RECALL.changed(queries=2, evaluated_pairs=(3, 5))
+INDUCTION = Induction(context=20, symbols=9, span=4, batch=50, evaluation=GRID)
+COPY = SelectiveCopy(context=20, copied=5, contents=6, batch=50, evaluation=GRID)
+NEEDLE = Needle(context=20, keys=5, values=6, filler=3, distractors=3, batch=50, depths=(0, 0.3, 1), evaluation=GRID)
+TASKS = [RECALL, RECALL_SOME, INDUCTION, COPY, NEEDLE]
+Row = list[int]
+
+
+def recalled(row: Row) -> dict[int, int]:
+    """The answer of every place that asks: keys are 0-6, values 7-11, filler the rest."""
+    pairs, found = {}, {}
+    for place, token in enumerate(row):
+        if token < 7 and token not in pairs:
+            pairs[token] = row[place + 1]
+        elif token < 7:
+            found[place] = pairs[token]
+    return found
+
+
+def induced(row: Row) -> dict[int, int]:
+    """What followed the only earlier occurrence of a token, also where chance made it so."""
+    return {place: row[row.index(token) + 1] for place, token in enumerate(row) if row[:place].count(token) == 1}
+
+
+def copied(row: Row) -> dict[int, int]:
+    """Contents are 0-5, noise is 6 and the mark 7."""
+    marks = [place for place, token in enumerate(row) if token == 7]
+    return dict(zip(marks, [token for token in row if token < 6], strict=True))
+
+
+def found_needle(row: Row) -> dict[int, int]:
+    """Keys are 0-4, values 5-10."""
+    pairs = {key: value for key, value in pairwise(row) if key < 5}
+    assert len(pairs) == 4
+    return {len(row) - 1: pairs[row[-1]]}
+
+
+ORACLES: dict[str, Callable[[Row], dict[int, int]]] = {
+    "associative_recall": recalled,
+    "induction": induced,
+    "selective_copy": copied,
+    "needle": found_needle,
+}
+
+
+def knows(task: Asking, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Every answer that can be read off the inputs, and nothing else."""
+    said = torch.zeros(*inputs.shape, task.vocabulary)
+    for number, row in enumerate(inputs.tolist()):
+        for place, answer in ORACLES[task.label](row).items():
+            said[number, place, answer] = 1
+    return said
+
+
+def named(task: Asking) -> str:
+    return f"{task.label} {len(task.points())}"
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_what_is_asked_can_be_read_off_what_came_before(task: Asking) -> None:
+    for point in ({}, *task.points()):
+        batch = task.draw(Draws(5, "test"), 200, point)
+        assert batch.inputs.shape == batch.targets.shape == (200, task.tokens(point))
+        assert 0 <= batch.inputs.min() <= batch.inputs.max() < task.vocabulary
+        for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+            asked = {place: answer for place, answer in enumerate(targets) if answer != UNASKED}
+            known = ORACLES[task.label](row)
+            if isinstance(task, Induction):
+                assert [row.count(token) for token in (row[min(asked)], *asked.values())] == [2] * 4
+                assert list(asked) == list(range(min(asked), min(asked) + 3))
+                known = {place: answer for place, answer in known.items() if place in asked}
+            assert known == asked
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_who_knows_is_always_right_and_measures_are_as_announced(task: Asking) -> None:
+    found = list(task.open().evaluate(lambda inputs: knows(task, inputs)))
+    for name in ("accuracy", "sequence_accuracy"):
+        values = [m for m in found if m.name == name]
+        assert {(m.value, m.items, m.se_items) for m in values} == {(1.0, 300, 0.0)}
+        assert [m.point for m in values] == task.points()
+    announced = [(name, dict(point)) for name, points in task.measures().items() for point in points]
+    assert sorted(map(str, announced)) == sorted(str((m.name, dict(m.point))) for m in found)
+    assert task.length == 34
+    assert Task.members()[task.label].model_validate(task.data()) == task
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_guessing_is_right_as_often_as_the_rows_beside_say(task: Asking) -> None:
+    """Who draws an answer from all there may be, and who draws one from those in the sequence."""
+    first = 7 if isinstance(task, AssociativeRecall) else 5 if isinstance(task, Needle) else 0
+    answers = torch.arange(first, first + task.answers)
+
+    def guesses(inputs: Tensor) -> Tensor:
+        drawn = answers[torch.randint(len(answers), inputs.shape, generator=source)]
+        return torch.nn.functional.one_hot(drawn, task.vocabulary).float()
+
+    def guesses_shown(inputs: Tensor) -> Tensor:
+        shown = (inputs[:, :, None] == answers).any(1).double()
+        drawn = answers[shown.multinomial(inputs.shape[1], replacement=True, generator=source)]
+        return torch.nn.functional.one_hot(drawn, task.vocabulary).float()
+
+    source = torch.Generator().manual_seed(0)
+    for name, guesser in (("chance", guesses), ("shown", guesses_shown)):
+        found = list(task.open().evaluate(guesser))
+        exact = [m for m in found if m.name == f"{name}.accuracy"]
+        measured = [m for m in found if m.name == "accuracy"]
+        for said, seen in zip(exact, measured, strict=bool(exact)):
+            assert said.point == seen.point
+            assert seen.value == pytest.approx(said.value, abs=4.5 * seen.se_items)
+
+
+def test_all_answers_are_equally_likely_and_the_constant_loss_is_theirs() -> None:
+    for task in TASKS:
+        targets = task.changed(batch=6000).open().batch(1, 1).targets
+        counts = torch.bincount(targets[targets != UNASKED])
+        counts = counts[counts > 0].double()
+        assert len(counts) == task.answers
+        assert task.open().constant_loss == pytest.approx(math.log(task.answers))
+        assert torch.allclose(counts / counts.sum(), torch.full_like(counts, 1 / task.answers), atol=0.012)
+
+
+def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
+    """By hand: right at the first two of three marks, and nowhere in every other sequence."""
+    task = COPY.changed(copied=3)
+
+    def half(inputs: Tensor) -> Tensor:
+        said = knows(task, inputs)
+        said[::2] = 0
+        said[:, -1] = 0
+        return said
+
+    found = {m.name: m for m in task.open().evaluate(half) if m.point == {"length": 21}}
+    assert found["accuracy"].value == pytest.approx(1 / 3)
+    assert found["accuracy"].se_items == pytest.approx((1 / 3) * math.sqrt(300 / 299) / math.sqrt(300))
+    assert found["sequence_accuracy"].value == 0
+    said, unsaid = math.log(7 + math.e) - 1, math.log(8)
+    assert found["validation_loss"].value == pytest.approx((unsaid + (2 * said + unsaid) / 3) / 2)
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
+def test_undecided_is_not_right(value: float) -> None:
+    found = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
+    assert {m.value for m in found if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
+
+
+def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
+    data = RECALL_SOME.changed(batch=7).open()
+    batch = data.batch(1, 1)
+    outputs = torch.randn(*batch.inputs.shape, 15, generator=torch.Generator().manual_seed(1))
+    by_hand = [
+        -float(outputs[b, t].log_softmax(0)[answer])
+        for b, row in enumerate(batch.targets.tolist())
+        for t, answer in enumerate(row)
+        if answer != UNASKED
+    ]
+    whole = data.loss(outputs, batch.targets)
+    assert data.terms(batch.targets) == len(by_hand) == 14
+    assert float(whole) == pytest.approx(sum(by_hand) / 14)
+    split = parts(data, batch, 3, range(3))
+    rows = outputs.tensor_split(3)
+    assert float(
+        sum(p.terms * data.loss(o, p.batch.targets) for p, o in zip(split, rows, strict=True))
+    ) == pytest.approx(float(whole))
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(task: Asking) -> None:
+    data = task.open()
+    first = data.batch(4, 9).inputs
+    assert torch.equal(first, task.open().batch(4, 9).inputs)
+    assert not torch.equal(first, data.batch(4, 10).inputs)
+    assert not torch.equal(first, data.batch(5, 9).inputs)
+    seen: list[list[Tensor]] = [[], [], []]
+    for round_, each in enumerate((task, task, task.changed(evaluation=GRID.changed(sample=1)))):
+
+        def remember(inputs: Tensor, seen: list[Tensor] = seen[round_], each: Asking = each) -> Tensor:
+            seen.append(inputs)
+            return torch.zeros(*inputs.shape, each.vocabulary)
+
+        list(each.open().evaluate(remember))
+    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    assert not torch.equal(seen[0][0], seen[2][0])
+
+
+@pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
+def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
+    """Two places drawn one after another, without repetition, the g-th in proportion to g^(power - 1)."""
+    task = RECALL.changed(pairs=2, queries=2, power=power, context=12, batch=20_000)
+    places = (task.open().batch(1, 1).targets != UNASKED).nonzero()[:, 1].view(-1, 2)
+    seen = Counter(map(tuple, ((places - 4) // 2).tolist()))
+    weights = [(g + 1) ** (power - 1) for g in range(4)]
+    total = sum(weights)
+    for a in range(4):
+        for b in range(a + 1, 4):
+            p = weights[a] * weights[b] / total * (1 / (total - weights[a]) + 1 / (total - weights[b]))
+            assert seen[a, b] / 20_000 == pytest.approx(p, abs=4.5 * math.sqrt(p * (1 - p) / 20_000))
+
+
+def test_both_occurrences_of_a_stretch_lie_anywhere() -> None:
+    batch = INDUCTION.changed(context=11, batch=20_000).open().batch(1, 1)
+    seen: Counter[tuple[int, int]] = Counter()
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        again = next(place for place, target in enumerate(targets) if target != UNASKED)
+        seen[row.index(row[again]), again] += 1
+    assert len(seen) == 4 + 3 + 2 + 1
+    assert max(abs(count - 2000) for count in seen.values()) < 4.5 * math.sqrt(2000 * 0.9)
+
+
+def test_contents_to_copy_lie_anywhere() -> None:
+    batch = SelectiveCopy(context=7, copied=2, batch=20_000).open().batch(1, 1)
+    places = (batch.inputs < 14).nonzero()[:, 1].view(-1, 2)
+    seen = Counter(map(tuple, places.tolist()))
+    assert len(seen) == 10
+    assert max(abs(count - 2000) for count in seen.values()) < 4.5 * math.sqrt(2000 * 0.9)
+
+
+@pytest.mark.parametrize("length", [10, 11, 20, 21])
+def test_a_needle_lies_at_its_depth(length: int) -> None:
+    for depth in (0.0, 0.2, 0.5, 0.77, 1.0):
+        batch = NEEDLE.draw(Draws(0, "needle"), 400, {"length": length, "depth": depth})
+        assert {row.index(row[-1]) for row in batch.inputs.tolist()} == {round(depth * (length - 3))}
+    batch = NEEDLE.draw(Draws(0, "needle"), 8000, {"length": length})
+    seen = Counter(row.index(row[-1]) for row in batch.inputs.tolist())
+    mean = 8000 / (length - 2)
+    assert sorted(seen) == list(range(length - 2))
+    assert max(abs(count - mean) for count in seen.values()) < 4.5 * math.sqrt(mean)
+    distracting = {place for row in batch.inputs.tolist() for place in range(length - 1) if row[place] < 5}
+    assert distracting == set(range(length - 2))
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "said"),
+    [
+        (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
+        (RECALL, {"evaluated_pairs": (2, 8)}, "pairs have different keys; got 8 pairs of 7 keys; raise keys"),
+        (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs; lower queries"),
+        (RECALL, {"context": 15}, "4 pairs and 4 queries, two tokens each, fit into the sequence; it has 15 tokens"),
+        (RECALL, {"context": 3}, "fit into the sequence; it has 3 tokens; lengthen it or ask for fewer"),
+        (RECALL, {"evaluation": {"lengths": (9,)}}, "fit into the sequence; it has 9 tokens"),
+        (RECALL, {"evaluation": {"lengths": (30, 30)}}, r"lengths rises from value to value; got \(30, 30\)"),
+        (RECALL, {"evaluation": {"lengths": ()}}, "at least 1 item"),
+        (RECALL, {"evaluated_pairs": (5, 3)}, r"evaluated_pairs rises from value to value; got \(5, 3\)"),
+        (RECALL, {"power": 0}, "greater than 0"),
+        (INDUCTION, {"span": 9}, "leaves others to stand around it; got 9 of 9 symbols; lower span or raise symbols"),
+        (INDUCTION, {"context": 7}, "room for its span twice; got a span of 4 and 7 tokens; lower span or lengthen"),
+        (INDUCTION, {"span": 1}, "greater than or equal to 2"),
+        (COPY, {"context": 9}, "room for its contents and as many marks; got 5 to copy and 9 tokens; lower copied"),
+        (NEEDLE, {"distractors": 5}, "needle and distractors have different keys; got 6 pairs of 5 keys; raise keys"),
+        (NEEDLE, {"context": 9}, "4 pairs, wherever the needle is, and the question fit into the sequence; it has 9"),
+        (NEEDLE, {"depths": (0, 0)}, r"depths rises from value to value; got \(0.0, 0.0\)"),
+        (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(task: Asking, fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        type(task).model_validate({**task.data(), **fields})
+
+
+def test_the_smallest_sequences_can_be_drawn() -> None:
+    assert recalled(RECALL.draw(Draws(0), 1, {"length": 16}).inputs[0].tolist()).keys() == {8, 10, 12, 14}
+    assert INDUCTION.draw(Draws(0), 1, {"length": 8}).targets[0].tolist()[:4] == [UNASKED] * 4
+    assert copied(COPY.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == set(range(5, 10))
+    assert found_needle(NEEDLE.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == {9}
+
+
+def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]
+    task = Needle(
+        context=12, distractors=0, keys=4, values=6, filler=3, depths=(0, 1), evaluation=AskedLengths(lengths=(12,))
+    )
+    training = Training(steps=80, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    world = memory()
+    model = llama2(layers=1, heads=1, width=16, feedforward_width=16)
+    train(tiny.changed(task=task, training=training, model=model), world)
+    last = {(name, *dict(point).values()): value for (step, name, *point), (value, *_) in world.evaluations.items()}
+    assert last["chance.accuracy", 0, 12] == pytest.approx(1 / 6)
+    assert min(last["accuracy", depth, 12] for depth in (0, 1)) > 0.9
