@@ -149,7 +149,7 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     assert done.returncode == 4
     assert "the code is not what the trial ran: helper changed since" in done.stderr
     assert "values differ; the largest 10 are shown" in done.stderr
-    assert "metric loss at step" in done.stdout
+    assert "metric grad_norm at step" in done.stdout
     (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
