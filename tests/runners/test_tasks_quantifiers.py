@@ -41,6 +41,12 @@ def test_a_label_is_what_plain_python_says_of_the_numbers_so_far(quantifier: Qua
     assert {label for row in expected for label in row} == {0, 1}
 
 
+def test_training_draws_have_the_spread_of_the_task_and_labels_do_not_depend_on_it() -> None:
+    once, wide = (Quantifiers(points=4, batch=20_000, sigma=sigma).open().batch(1, 1) for sigma in (1, 7))
+    assert wide.inputs[:, ::2].std() == pytest.approx(7, rel=0.02)
+    assert torch.equal(once.targets, wide.targets)
+
+
 def test_zero_is_not_positive_and_large_numbers_count_as_others() -> None:
     x = torch.tensor([[1.0, 0.0, 2.0], [-0.0, 0.0, 70.0], [1e30, 1e-30, 3.0]])
     assert running("every", x).tolist() == [[True, False, False], [False] * 3, [True] * 3]
