@@ -41,11 +41,17 @@ if TYPE_CHECKING:
     from runners.schedules import Schedule as Schedule
     from runners.slurm.spec import Needs as Needs
     from runners.slurm.spec import Slurm as Slurm
+    from runners.tasks.asked import AskedLengths as AskedLengths
+    from runners.tasks.associative_recall import AssociativeRecall as AssociativeRecall
+    from runners.tasks.grammar import Grammar as Grammar
+    from runners.tasks.induction import Induction as Induction
     from runners.tasks.linear_functions import Curriculum as Curriculum
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
+    from runners.tasks.needle import Needle as Needle
     from runners.tasks.quantifiers import LengthGrid as LengthGrid
     from runners.tasks.quantifiers import Quantifiers as Quantifiers
+    from runners.tasks.selective_copy import SelectiveCopy as SelectiveCopy
     from runners.tasks.task import Task as Task
     from runners.tasks.text import Text as Text
     from runners.trial import Execution as Execution
@@ -53,6 +59,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdamW": "runners.optimisers",
+    "AskedLengths": "runners.tasks.asked",
+    "AssociativeRecall": "runners.tasks.associative_recall",
     "AttentionEntropy": "runners.probes.attention_entropy",
     "AttentionMaps": "runners.probes.attention_maps",
     "BoundaryValues": "runners.evaluations.boundary_values",
@@ -66,12 +74,15 @@ _HOMES = {
     "FirstToken": "runners.probes.first_token",
     "GateSparsity": "runners.probes.gate_sparsity",
     "GradientNorms": "runners.probes.gradient_norms",
+    "Grammar": "runners.tasks.grammar",
     "GroundMass": "runners.probes.ground_mass",
+    "Induction": "runners.tasks.induction",
     "LargeValue": "runners.evaluations.large_value",
     "LearnedNumbers": "runners.probes.learned_numbers",
     "LengthGrid": "runners.tasks.quantifiers",
     "LinearFunctions": "runners.tasks.linear_functions",
     "MassiveActivation": "runners.probes.massive_activation",
+    "Needle": "runners.tasks.needle",
     "Needs": "runners.slurm.spec",
     "Optimiser": "runners.optimisers",
     "PredictedNumbers": "runners.probes.predicted_numbers",
@@ -83,6 +94,7 @@ _HOMES = {
     "RunOptions": "runners.runs.run",
     "RunResult": "runners.runs.run",
     "Schedule": "runners.schedules",
+    "SelectiveCopy": "runners.tasks.selective_copy",
     "ShiftGrid": "runners.tasks.linear_functions",
     "SinkShare": "runners.probes.sink_share",
     "Slurm": "runners.slurm.spec",
@@ -107,6 +119,8 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "WSD",
     "AdamW",
+    "AskedLengths",
+    "AssociativeRecall",
     "AttentionEntropy",
     "AttentionMaps",
     "BoundaryValues",
@@ -120,12 +134,15 @@ __all__ = [
     "FirstToken",
     "GateSparsity",
     "GradientNorms",
+    "Grammar",
     "GroundMass",
+    "Induction",
     "LargeValue",
     "LearnedNumbers",
     "LengthGrid",
     "LinearFunctions",
     "MassiveActivation",
+    "Needle",
     "Needs",
     "Optimiser",
     "PredictedNumbers",
@@ -137,6 +154,7 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "Schedule",
+    "SelectiveCopy",
     "ShiftGrid",
     "SinkShare",
     "Slurm",

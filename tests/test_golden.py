@@ -8,7 +8,21 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from runners import AdamW, Cosine, Curriculum, LinearFunctions, ShiftGrid, Text, Training, Trial
+from runners import (
+    AdamW,
+    AssociativeRecall,
+    Cosine,
+    Curriculum,
+    Grammar,
+    Induction,
+    LinearFunctions,
+    Needle,
+    SelectiveCopy,
+    ShiftGrid,
+    Text,
+    Training,
+    Trial,
+)
 from runners.explaining.lookup import presets
 from runners.provenance.specfile import load_spec_file
 from variants import Placement, catalogue, gpt2, granularities, principled
@@ -29,6 +43,11 @@ def found() -> dict[str, str]:
         "linear functions": LinearFunctions(),
         "linear functions with a curriculum": LinearFunctions(curriculum=Curriculum(), evaluation=ShiftGrid()),
         "text": Text(content_hash="0" * 32, source="/nowhere/text.txt"),
+        "associative recall": AssociativeRecall(),
+        "induction": Induction(),
+        "selective copy": SelectiveCopy(),
+        "needle": Needle(),
+        "grammar": Grammar(),
     }
     training = Training(steps=10, optimiser=AdamW(lr=1e-4), schedule=Cosine(warmup=2), clip=1.0, evaluate_every=5)
     whole = Trial(

@@ -1,19 +1,32 @@
 """What a model learns, and what it is judged by: one task, one file, named like its `kind`."""
 
+from runners.tasks.asked import AskedLengths, Asking
+from runners.tasks.associative_recall import AssociativeRecall
+from runners.tasks.grammar import Grammar
+from runners.tasks.induction import Induction
 from runners.tasks.linear_functions import Curriculum, LinearFunctions, ShiftGrid
+from runners.tasks.needle import Needle
 from runners.tasks.quantifiers import LengthGrid, Quantifiers
+from runners.tasks.selective_copy import SelectiveCopy
 from runners.tasks.task import Batch, Data, Measured, Predict, Task
 from runners.tasks.text import Text
 
 __all__ = [
+    "AskedLengths",
+    "Asking",
+    "AssociativeRecall",
     "Batch",
     "Curriculum",
     "Data",
+    "Grammar",
+    "Induction",
     "LengthGrid",
     "LinearFunctions",
     "Measured",
+    "Needle",
     "Predict",
     "Quantifiers",
+    "SelectiveCopy",
     "ShiftGrid",
     "Task",
     "Text",
