@@ -59,7 +59,7 @@ class TokenClasses(Probe):
         names, classes = self._classes(seen)
         rows = Rows(layer)
         own = slice(rows.weights.shape[-1] - classes.shape[-1], None)  # without sink tokens
-        keys, queries = rows.weights[..., own, own], rows.seen.any(-1)[..., own]
+        keys, queries = rows.weights[..., own, own], rows.real[..., own]
         found = []
         for number in range(len(names)):
             weight = (keys * (classes == number)[:, None, None]).sum(-1)

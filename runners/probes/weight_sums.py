@@ -3,8 +3,8 @@
     s_i = sum_j w_ij
 
 By head, over queries and sequences: the head totals of "Affine-Scaled Attention", figure 5. And per query, as the mean
-over heads: the histogram of figure 3 with its mean and median. Softmax has 1 everywhere. A query that sees nothing is
-left out; one whose weights are all 0 counts with 0.
+over heads: the histogram of figure 3 with its mean and median. Softmax has 1 everywhere. Padding is
+left out; a query whose weights are all 0 counts with 0.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ class WeightSums(Probe):
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
         rows = Rows(layer)
-        sums, counted = rows.weights.sum(-1), rows.seen.any(-1)
+        sums, counted = rows.weights.sum(-1), rows.real
         yield from by_head("weight_sum", layer.layer, mean(sums, counted, (0, 2)))
         found, there = mean(sums, counted, (1,))
         queries = found[there]

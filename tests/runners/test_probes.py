@@ -224,6 +224,15 @@ def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> No
     assert found["entropy_last", 1, 0] == pytest.approx(math.log(3))  # the least visible key drops out
 
 
+def test_the_least_weight_is_that_of_a_visible_key() -> None:
+    weights = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
+    weights[..., -1, 1:] = torch.tensor([0.5, 0.3, 0.2])
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    mask[1:, 0] = False
+    found = at_layer(AttentionEntropy(), at_hand(weights, mask[None, None]))
+    assert found["entropy_last", 1, 0] == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+
+
 def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
     probes = SinkShare(positions=(1, 2)), FirstToken(by_query=True), WeightSums(), AttentionEntropy(), EffectiveRank()
     clean = signed()
