@@ -172,6 +172,27 @@ def test_long_sequences_cost_what_the_process_says() -> None:
             belief = {state: p / total for state, p in after.items()}
 
 
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) -> None:
+    """Of so many names that a new one is not one of before."""
+    task = TINY.changed(names=3_000_000, exponent=0.0, naming=0.9, slots=slots)
+    tokens = Sampler(task.words, task.chances, CPU).draw(Draws(2, "names"), 300, 60).tokens
+    again, later, places = 0, 0, [0] * slots
+    for row in tokens.tolist():
+        names = [token for token in row if token >= task.words.name]
+        for mention in range(1, len(names)):
+            last, before = names[max(0, mention - slots) : mention], names[:mention]
+            assert (names[mention] in before) == (names[mention] in last)
+            later += 1
+            again += names[mention] in last
+            if len(set(last)) == slots and names[mention] in last:
+                places[last.index(names[mention])] += 1
+    share = TINY.repeating
+    assert again / later == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / later))
+    mean = sum(places) / slots
+    assert max(abs(count - mean) for count in places) <= 4.5 * math.sqrt(mean)
+
+
 def test_the_expected_loss_of_the_optimal_predictor_is_the_entropy() -> None:
     full = {row: p for row, p in JOINT.items() if len(row) == LENGTH}
     entropy = -sum(p * math.log(p) for p in full.values())
