@@ -20,9 +20,10 @@ def apart(one: dict, other: dict) -> float:
 
 
 def numbers(world) -> dict:
-    """Everything measured, by name."""
+    """Everything measured, by name, and the learned numbers; other probes count, or lie near 0."""
+    learned = {at: value for at, value in world.probes.items() if at[1].startswith("number.")}
     logged = {(step, name): value for step, values in world.logged.items() for name, value in values.items()}
-    return {**logged, **{at: value for at, (value, *_) in world.evaluations.items()}, **world.probes}
+    return {**logged, **{at: value for at, (value, *_) in world.evaluations.items()}, **learned}
 
 
 def split(trial: Trial, accumulate: int, gpus: int = 1) -> Trial:
