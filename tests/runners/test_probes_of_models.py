@@ -133,6 +133,13 @@ def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operato
         assert found["qk_logit_sd", 0, head] == pytest.approx(statistics.pstdev(seen), rel=1e-4)
 
 
+def test_logits_are_of_full_precision_where_products_are_not() -> None:
+    layer = next(model_of(softmax()).float().watched(ids(2, 7)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = at_layer(QKLogits(), layer)
+    assert mixed == at_layer(QKLogits(), layer)
+
+
 def test_signals_that_are_merged_later_count_each() -> None:
     model = model_of(differential())
     found = keyed(in_model(model, ids(2, 7), QKLogits()))
