@@ -46,7 +46,7 @@ def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = No
     about: dict[tuple[str, str], About] = {}
     examples: dict[tuple[str, str], Spec] = {}
     for grid in grids:
-        tasks: dict[str, object] = {}
+        judged: dict[tuple[str, ...], list[Spec]] = {}
         for planned in grid.cells():
             operator = getattr(planned.trial, "operator", None)
             key = operator.key if isinstance(operator, Spec) else planned.operator
@@ -54,11 +54,16 @@ def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = No
             examples.setdefault((grid.name, key), planned.trial)
             if look is not None:
                 look(grid.name, planned)
-            task = getattr(planned.trial, "task", None)
-            if isinstance(task, Spec):
-                tasks.setdefault(task.key, task)
-        check_measure(grid, list(tasks.values()))
+            judges = _judges(planned.trial)
+            judged.setdefault(tuple(each.key for each in judges), judges)
+        check_measure(grid, [judges for judges in judged.values() if judges])
     return Cells(codes, about, examples)
+
+
+def _judges(trial: Spec) -> list[Spec]:
+    """What measures a trial: its task, and evaluations beside it."""
+    task = getattr(trial, "task", None)
+    return [task, *getattr(trial, "evaluations", ())] if isinstance(task, Spec) else []
 
 
 def _require_names(grids: Sequence[Grid]) -> None:

@@ -16,14 +16,14 @@ _MOST_SHOWN = 12
 
 @runtime_checkable
 class Measures(Protocol):
-    """A task that says what it records."""
+    """A task or an evaluation that says what it records."""
 
     def measures(self) -> Mapping[str, Sequence[Point]] | None:
         """The names of its evaluations, each with every point it is taken at; None where it does not say."""
 
 
-def check_measure(grid: Grid, tasks: Iterable[object]) -> None:
-    """Refuse `grid` if none of its `tasks` records its measure at its point.
+def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
+    """Refuse `grid` if none of its trials records its measure at its point; `judged` is what measures each of them.
 
     With a baseline there are verdicts, so then also if several points agree with it.
 
@@ -31,7 +31,7 @@ def check_measure(grid: Grid, tasks: Iterable[object]) -> None:
         SpecError: the text says what is recorded, and the nearest.
     """
     measure = grid.measure
-    found = [task.measures() if isinstance(task, Measures) else None for task in tasks]
+    found = [_recorded(judges) for judges in judged]
     declared = [{**dict.fromkeys(METRICS, ({},)), **each} for each in found if each is not None]
     if measure is None or not declared or len(declared) < len(found):
         return
@@ -51,6 +51,18 @@ def check_measure(grid: Grid, tasks: Iterable[object]) -> None:
             f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_told(measure.point)} leaves "
             f"{len(several)}, such as {_told(several[0])} and {_told(several[1])}: say at which"
         )
+
+
+def _recorded(judges: Iterable[object]) -> dict[str, list[Point]] | None:
+    """By name the points of all of `judges`; None where one does not say."""
+    names: dict[str, list[Point]] = {}
+    for judge in judges:
+        said = judge.measures() if isinstance(judge, Measures) else None
+        if said is None:
+            return None
+        for name, points in said.items():
+            names[name] = [*names.get(name, []), *points]
+    return names
 
 
 def _agrees(point: Point, wanted: Point) -> bool:

@@ -11,10 +11,24 @@ from toy_campaign import QUIET, toy_grid
 from grid import Grid, Measure, over
 from grid.errors import SpecError
 from runners.commands.plan import plan_campaign
+from runners.evaluations import BoundaryValues
 from runners.machines import Inline
 from runners.planning.measured import METRICS
 from runners.runs.run import run_campaign
-from runners.tasks import LengthGrid, LinearFunctions, Quantifiers, ShiftGrid, Task, Text
+from runners.tasks import (
+    AskedLengths,
+    AssociativeRecall,
+    Grammar,
+    Induction,
+    LengthGrid,
+    LinearFunctions,
+    Needle,
+    Quantifiers,
+    SelectiveCopy,
+    ShiftGrid,
+    Task,
+    Text,
+)
 from runners.trial import Trial
 
 
@@ -104,6 +118,15 @@ def test_a_grid_without_measure_and_a_trial_without_task_are_not_asked(tiny: Tri
     plan_campaign(tmp_path, [Grid(name="toy", base=toy.base, seeds=[0], measure=Measure(name="anything"))])
 
 
+def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path, refused: Any) -> None:
+    beside = tiny.changed(evaluations=(BoundaryValues(slopes=(1, 2), points=4),))
+    plan_campaign(tmp_path, [grid(beside, "boundary_upper", {"a": 2})])
+    plan_campaign(tmp_path, [grid(beside, "mse", {"sigma_f": 3})])
+    assert "nearest is a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
+    assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
+
+
+ASKED = AskedLengths(lengths=(20, 24), sequences=3)
 OURS = sorted(kind for kind, member in Task.members().items() if member.__module__.startswith("runners."))
 
 
@@ -114,9 +137,14 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text)
         "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
         "quantifiers": Quantifiers(points=5, evaluation=LengthGrid(lengths=(4, 6), sigma=(1, 2), sequences=3)),
         "text": text,
+        "associative_recall": AssociativeRecall(context=20, pairs=3, evaluated_pairs=(2, 3), evaluation=ASKED),
+        "induction": Induction(context=20, symbols=5, span=3, evaluation=ASKED),
+        "selective_copy": SelectiveCopy(context=20, copied=3, evaluation=ASKED),
+        "needle": Needle(context=20, evaluation=ASKED),
+        "grammar": Grammar(context=20, nouns=4, verbs=4, names=5, validation_windows=3, agreement_pairs=2),
     }
     task = examples[kind]
-    out = {"linear_functions": 1, "quantifiers": 1, "text": 256}[kind]
+    out = getattr(task.inputs, "vocabulary", 1)
     found = list(task.open().evaluate(lambda inputs: torch.zeros(*inputs.shape[:2], out)))
     declared = task.measures()
     assert declared is not None
