@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
+from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission import Array
@@ -139,24 +140,7 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
         run.wait()
 
 
-SPEC = """
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
-grid = Grid(
-    name="long",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=8, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=1_000_000),
-        execution=Execution(device="cpu"),
-    ),
-    seeds=range(3),
-)
-"""
+SPEC = real_spec("long", training="steps=1_000_000", operators="softmax()")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from crewed import FIRST, SECOND, WAITS, Scripted, submit
 from pretend_slurm import PretendSlurm
+from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
@@ -21,15 +22,12 @@ from store.layout import Layout
 from store.status import trial_state
 from store.store import Store
 
-SPEC = """
+STUMBLING = """
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax
 from variants.stages import LogScore
 
 
@@ -48,22 +46,13 @@ class Stumbling(LogScore):
         import math
 
         return math.exp(a)
-
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-grid = Grid(
-    name="tried",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=4, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=3),
-        execution=Execution(device="cpu"),
-    ),
-    axes=[over("operator", [softmax(), softmax().changed(score=Stumbling(), name="stumbling")])],
-    seeds=range(3),
-)
 """
+SPEC = real_spec(
+    "tried",
+    training="steps=3",
+    operators='softmax(), softmax().changed(score=Stumbling(), name="stumbling")',
+    before=STUMBLING,
+)
 
 
 @pytest.fixture
