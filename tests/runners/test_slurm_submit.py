@@ -557,7 +557,9 @@ def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) 
 
 def test_of_several_partitions_one_must_do(tmp_path: Path, slurm: PretendSlurm) -> None:
     both = CPU.changed(partition="short,gpu", time="1h")
-    assert "#SBATCH --partition=short,gpu\n" in drafter(tmp_path / "campaign", both).draft().scripts[0].text
+    text = drafter(tmp_path / "campaign", both).draft().scripts[0].text
+    assert "#SBATCH --partition=short,gpu\n" in text
+    assert "\nablate_partitions=short,gpu\n" in text
     with pytest.raises(SpecError, match=r"no partition 'moon'.*partitions here: debug, gpu, short"):
         drafter(tmp_path / "campaign", both.changed(partition="short,moon")).draft()
     with pytest.raises(SpecError, match=r"none of the partitions .*short allows 5 min.*gpu has 1024000 MiB"):

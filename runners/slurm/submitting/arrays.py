@@ -66,7 +66,7 @@ class Arrays(SlurmExecutor):
         self._submission = submission
         self._root = layout.root.absolute()
         self._slurm = slurm
-        self._setup = setup_lines(slurm.setup, tree, logs=folder.absolute(), exclude=slurm.exclude)
+        self._tree = tree
         self._single = single
 
     def script(self, task: ArrayTasks, resources: Resources) -> str:
@@ -86,7 +86,13 @@ class Arrays(SlurmExecutor):
             array_parallelism=task.at_once,
             wckey=None,
             stderr_to_stdout=True,
-            setup=self._setup,
+            setup=setup_lines(
+                slurm.setup,
+                self._tree,
+                logs=self.folder.absolute(),
+                partition=resources.partition,
+                exclude=slurm.exclude,
+            ),
             teardown=teardown_lines(),
             srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
             additional_parameters=_additional(slurm, resources),
