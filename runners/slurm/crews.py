@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
-from runners.attempts.submission import Array, ResourceClass, Submission, job_name, read_submission_record
+from grid.errors import StoreError
+from runners.attempts.submission import Array, ResourceClass, Submission, Unreadable, job_name, submission_records
 from runners.output import age
 from runners.slurm.cancelled import CalledOff, read_cancelled
 from runners.slurm.queue import TaskId, shorthand, task_ids
@@ -140,17 +140,18 @@ def _stale(queue: News) -> str:
 def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
     drafts: list[_Draft] = []
     notes: list[str] = []
-    for submission in layout.submission_ids():
-        try:
-            record = read_submission_record(layout, submission)
-            if record.machine == "slurm":
-                workers, note = read_records(layout, submission)
-                drafts.append(_Draft(record, read_cancelled(layout, submission), workers))
-                notes += [note] if note else []
-        except NotFoundError:
-            continue  # older than submission records
-        except StoreError as error:
-            notes.append(f"what became of submission {submission} is not known: {error}")
+    for record in submission_records(layout):
+        if isinstance(record, Unreadable):
+            notes.append(record.in_words())
+        elif record.machine == "slurm":
+            try:
+                cancelled = read_cancelled(layout, record.submission)
+            except StoreError as error:
+                notes.append(Unreadable(record.submission, str(error)).in_words())
+                continue
+            workers, note = read_records(layout, record.submission)
+            drafts.append(_Draft(record, cancelled, workers))
+            notes += [note] if note else []
     return drafts, notes
 
 
