@@ -67,8 +67,8 @@ class Deaths:
             return None
         failure = out_of_memory(times) if for_memory else killed(times, how)
         number = self._attempt(trial, pid)
-        if number is None:  # somebody else has it now, or has done it
-            return Outcome(row, "held")
+        if number is None:  # somebody else has it now, or has done it, or it had failed
+            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
         record_death(self._layout, trial, number, step, failure)
         return Outcome(row, "failed", number, failure)
 

@@ -183,7 +183,10 @@ class Worker:
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
-            return Outcome(row, _FOUND[mine.status])
+            moved = (
+                mine.status == "failed" and self._cut(line) != spec
+            )  # somebody else has tried these pieces meanwhile
+            return self._tried(row) if moved else Outcome(row, _FOUND[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:

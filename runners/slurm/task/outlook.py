@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, final
 
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
+from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
 from store.files import retried
 from store.layout import Layout
@@ -20,8 +21,6 @@ class Look(NamedTuple):
     """Of a held row: its owner is known to be alive, and not just not known to be dead."""
     lost_here: bool = False
     """Of a free row: its last owner was lost on this very node."""
-    final: bool = False
-    """Of a row that is done: nothing in this submission changes that."""
 
 
 @final
@@ -64,8 +63,8 @@ class Outlook:
         """
         key = self.key(row)
         state = trial_state(self._layout, key, self._leases.alive)
-        if self._settled(state):
-            return Look("done", final=self._final(state))
+        if self._settled(state) and not self._to_be_cut(row, state):
+            return Look("done")
         if state.live is not None:
             return Look("held", sure=self._sure(key, state.live))
         return Look("free", lost_here=bool(state.attempts) and self._lost_here(state.attempts[-1]))
@@ -85,10 +84,9 @@ class Outlook:
         ends = [found for found in state.attempts if found.end is not None and found.end["status"] == state.status]
         return ends[-1].start.get("submission") == self._job.submission
 
-    def _final(self, state: TrialState) -> bool:
-        """Not so where a trial out of memory is cut smaller by whoever has it."""
-        reason = (state.ended.end or {}).get("reason") if state.ended else None
-        return state.status == "ok" or self._job.oom != "halve" or reason != "out_of_memory"
+    def _to_be_cut(self, row: int, state: TrialState) -> bool:
+        """Whether it is for whoever takes it to try it in smaller pieces, or to find that there are none."""
+        return self._job.oom == "halve" and state.status == "failed" and wants_smaller(state, self.line(row)["spec"])
 
     def _sure(self, key: str, live: AttemptState) -> bool:
         if local_process(live.start) is not None:
