@@ -112,7 +112,8 @@ def queued_line(queued: "Queued", root: Path) -> str:
 
     already = told(queued.draft.elsewhere, queued.draft.wanted)
     if queued.record is None:
-        return f"{already or f'nothing is left to train ({queued.done} were done before)'}; results in {root}"
+        were = "was" if queued.done == 1 else "were"
+        return f"{already or f'nothing is left to train ({queued.done} {were} done before)'}; results in {root}"
     draft = queued.draft
     jobs = ", ".join(map(str, queued.record.jobs))
     plural = "s" if len(queued.record.jobs) > 1 else ""

@@ -179,17 +179,35 @@ def concluded(result: "RunResult", root: Path, stopped: str = EDITED) -> int:
     """Say what became of a run, and why some trials `stopped` that nobody stopped; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
-    counted = {
-        "trained": result.ok,
-        "failed": result.failed,
-        "not finished, the same command goes on with them": result.stopped,
-        "were done before": result.skipped,
-        "of these ran other code (--again trains them again)": result.skipped_other_code,
-        "failed before and were not tried again (--retry does)": result.skipped_failed,
-    }
-    say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
+    say(f"{_in_words(result)}; results in {root}")
     if result.interrupted:
         return 130
     if result.stopped:
         say(f"ablate: {stopped}")
     return 4 if result.failed or result.skipped_failed or result.stopped else 0
+
+
+def _in_words(result: "RunResult") -> str:
+    """How many trials came to what."""
+
+    def of(number: int, one: str, more: str) -> str:
+        return f"{number} {one if number == 1 else more}" if number else ""
+
+    goes_on = "not finished, the same command goes on with"
+    counts = (
+        of(result.ok, "trained", "trained"),
+        of(result.failed, "failed", "failed"),
+        of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
+        of(result.skipped, "was done before", "were done before"),
+        of(
+            result.skipped_other_code,
+            "of these ran other code (--again trains it again)",
+            "of these ran other code (--again trains them again)",
+        ),
+        of(
+            result.skipped_failed,
+            "failed before and was not tried again (--retry does)",
+            "failed before and were not tried again (--retry does)",
+        ),
+    )
+    return "; ".join(filter(None, counts)) or "nothing was trained"

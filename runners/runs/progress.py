@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from runners.output import LINE_EVERY_S, duration
+from runners.output import LINE_EVERY_S, counted, duration
 from runners.runs.tally import Running, Tally
 
 
@@ -54,7 +54,7 @@ def progress_line(tally: Tally) -> str:
     """The whole state in one line."""
     failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
     parts = [
-        f"{tally.ended}/{len(tally.members)} trials",
+        f"{tally.ended}/{counted(len(tally.members), 'trial')}",
         f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
         f"{duration(tally.seconds_left())} left",
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.output import counted
 from store.files import is_temporary, read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
 
@@ -88,8 +89,9 @@ def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], s
     if not bad:
         return ordered, None
     return ordered, (
-        f"{len(bad)} of {len(read)} records of workers of submission {submission} are damaged or of a newer version, "
-        f"such as {bad[0].name}; their hours and trials are not counted"
+        f"{len(bad)} of {counted(len(read), 'record')} of workers of submission {submission} "
+        f"{'is' if len(bad) == 1 else 'are'} damaged or of a newer version, such as {bad[0].name}; "
+        f"{'its' if len(bad) == 1 else 'their'} hours and trials are not counted"
     )
 
 

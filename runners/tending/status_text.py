@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runners.output import age, counted, duration, say, write, write_table
 from runners.slurm.crews import AT_WORK, Crew
+from runners.tending.triage import kinds
+from runners.tending.triage_text import kind_line
 from runners.tending.whereabouts import AtWork, State, Whereabouts
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Status(NamedTuple):
     grids: "dict[str, pl.DataFrame]"
     """One row per cell: planned, a column per state, unreadable."""
     failures: "pl.DataFrame"
+    """As `Store.failures`, of which `n` are failed now and `again` queued again."""
     bad_shards: "pl.DataFrame"
     where: Whereabouts
     warnings: list[str]
@@ -75,7 +78,7 @@ def read_status(store: "Store", where: Whereabouts, grids: Sequence[str], grid: 
     """The state of `grids`; failures of `grid` only, where one was asked for."""
     found = {name: cells(store, name, where) for name in grids}
     warnings = [*store.warnings(), *where.notes]
-    return Status(found, store.failures(grid), store.bad_shards(), where, warnings)
+    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
 
 
 def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
@@ -105,7 +108,8 @@ def write_status(found: Status) -> None:
     for line in loose_ends(found.where):
         write(line)
     for row in found.failures.rows(named=True):
-        write(f"failed: {row['n']} x {row['reason']}: {row['message']} (trial {str(row['example'])[:12]})")
+        line = kind_line(row["n"], row["again"], row["reason"], row["message"])
+        write(f"{line} (trial {str(row['example'])[:12]})")
     for warning in found.warnings:
         say(f"ablate: {warning}")
 
@@ -118,7 +122,7 @@ def _write_running(found: Sequence[AtWork]) -> None:
         for each in found[:_MOST_ROWS]
     ]
     write_table(("running", "cell", "seed", "attempt", "on", "step", "steps/s", "loss", "seen"), rows)
-    _say_more(len(found), "running trials")
+    _say_more(len(found), "running trial")
 
 
 def _progress(found: AtWork) -> tuple[str, float | None, float | None]:
@@ -172,7 +176,7 @@ def _write_workers(where: Whereabouts) -> None:
     ]
     if rows:
         write_table(("worker", "job", "is", "on", "time left", "trials", "because", "seen"), rows)
-        _say_more(len(shown), "workers")
+        _say_more(len(shown), "worker")
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:
         write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
@@ -188,9 +192,9 @@ def _reasons(found: "Counter[str]") -> str:
     return f"{listed}; ..." if len(found) > _MOST_REASONS else listed
 
 
-def _say_more(count: int, what: str) -> None:
+def _say_more(count: int, noun: str) -> None:
     if count > _MOST_ROWS:
-        write(f"... and {count - _MOST_ROWS} more {what}; --json has all")
+        write(f"... and {counted(count - _MOST_ROWS, f'more {noun}')}; --json has all")
 
 
 def loose_ends(where: Whereabouts) -> list[str]:

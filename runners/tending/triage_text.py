@@ -23,6 +23,13 @@ def write_clusters(found: Sequence[Cluster]) -> None:
         write(f"    do     {each.action}")
 
 
+def kind_line(n: int, again: int, reason: str, message: str) -> str:
+    """A kind of failure in one line: how many trials are failed now, and how many more are queued again."""
+    if not n:
+        return f"failed and queued again: {again} x {reason}: {message}"
+    return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
+
+
 def write_refusals(found: Sequence[Refusal]) -> None:
     """A paragraph per reason for which workers left."""
     for each in found:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, final
 from grid.errors import EnvironmentProblem
 from runners.slurm.crews import Crew
 from runners.slurm.scheduler_news import News, Scheduler
+from runners.tending.triage import kinds
+from runners.tending.triage_text import kind_line
 from runners.tending.whereabouts import STATES, AtWork, State, Whereabouts, whereabouts
 from store.store import Store
 
@@ -53,8 +55,15 @@ class Kind(NamedTuple):
     """A kind of failure, as the view shows it."""
 
     n: int
+    """Trials that are failed now."""
+    again: int
+    """Trials that failed so and are queued again."""
     reason: str
     message: str
+
+    def line(self) -> str:
+        """It in one line."""
+        return kind_line(self.n, self.again, self.reason, self.message)
 
 
 class View(NamedTuple):
@@ -134,7 +143,7 @@ def look(root: Path, scheduler: Scheduler) -> View:
     with Store.open(root) as store:
         where = whereabouts(store, scheduler)
         rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
-        kinds = tuple(Kind(*row) for row in store.failures().select("n", "reason", "message").rows())
+        failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()
         seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
     counts: dict[tuple[str, str], Counter[State]] = {}
     for grid, label, key in rows:
@@ -146,7 +155,7 @@ def look(root: Path, scheduler: Scheduler) -> View:
         cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
         at_work=where.at_work,
         crews=where.crews,
-        failures=kinds,
+        failures=tuple(Kind(*row) for row in failed),
         left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
         notes=where.notes,
     )

@@ -74,6 +74,8 @@ class Whereabouts:
     notes: tuple[str, ...]
     """A sentence for everything that cannot be known."""
     when: float
+    again: frozenset[str] = frozenset()
+    """Keys of the queued trials that have failed before."""
     runs: tuple[Submission, ...] = ()
     """Runs without a scheduler whose process is on this host; they may not have begun a trial yet."""
 
@@ -91,15 +93,25 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     runs = tuple(runs_here(layout))
     takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
+    again: set[str] = set()
     for key, status, _ in rows:
         state = open_states.get(key)
         now = state.status if state else status
         if now == "failed" and takers.try_again(key):
             found[key] = Whereabout("queued")
+            again.add(key)
         else:
             found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
-    return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time(), runs)
+    return Whereabouts(
+        trials=found,
+        at_work=tuple(_at_work(store, running)),
+        crews=tuple(crews),
+        notes=tuple(notes),
+        when=time.time(),
+        again=frozenset(again),
+        runs=runs,
+    )
 
 
 _TRIALS = """

@@ -16,6 +16,7 @@ from runners.attempts.submission import Array, Submission, write_submission_reco
 from runners.slurm.cancelled import cancelled_path
 from runners.slurm.scheduler_news import Scheduler, TaskNews
 from runners.tending.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.tending.watching import look as view
 from runners.tending.whereabouts import STATES, Whereabouts, whereabouts
 from store.files import read_json, write_json
 from store.status import process_started
@@ -94,6 +95,28 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
     assert states(campaign, Scripted({}))[:3] == ["failed"] * 3
     write_submission_record(campaign.layout, replace(record, job={"retry": False}))
     assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
+
+
+def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_again(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three that failed alike two are queued again; of another kind all are."""
+    for seed, kind in enumerate("aaab"):
+        key = began(campaign, seed, submission=FIRST)
+        write_end(campaign.layout, key, 1, status="failed", reason="error", message=kind, fingerprint=kind * 16)
+    submit(campaign, SSA[1:4], job={"retry": True}, submission=SECOND)
+    for tasks, expected in (
+        ({"7_0": WAITS}, ["failed: 1 x error and 2 queued again: a", "failed and queued again: 1 x error: b"]),
+        ({}, ["failed: 3 x error: a", "failed: 1 x error: b"]),
+    ):
+        with Store.open(campaign.root) as store:
+            found = read_status(store, whereabouts(store, Scripted(tasks)), ["quickstart"], "quickstart")
+        write_status(found)
+        lines = [line.split(" (trial")[0] for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in lines if line.startswith("failed")] == expected
+        watched = view(campaign.root, Scripted(tasks))
+        assert [kind.line() for kind in watched.failures] == expected
+        assert sum(kind.n for kind in watched.failures) == watched.states["failed"]
 
 
 def test_a_run_on_this_machine_that_tries_again_has_queued_what_failed(campaign: Campaign) -> None:
@@ -291,7 +314,7 @@ def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, tex
     (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
     found = look(campaign, Scripted({"7_0": RUNS}))
     (note,) = found.notes
-    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} are damaged or of a newer version")
+    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} is damaged or of a newer version")
     assert found.crews[0].workers[0].ok == 3
 
 

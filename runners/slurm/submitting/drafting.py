@@ -182,7 +182,8 @@ class Drafter:
         if room is not None and got > room.tasks:
             if room.tasks < len(groups):
                 raise EnvironmentProblem(
-                    f"{len(groups)} classes of trials need a worker each, and you may queue {room.tasks} more jobs: "
+                    f"at least {counted(len(groups), 'worker')} must be queued, one for each class of trials, and you "
+                    f"may queue {counted(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
             sizes = shares.shared(room.tasks, [float(size) for size in sizes], sizes)
