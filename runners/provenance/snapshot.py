@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from runners.awaited import awaited
 from runners.provenance.snapshot_contents import gather
 from runners.provenance.snapshot_files import Member
 from store.files import environment_problem, write_atomic
@@ -86,6 +87,7 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
     return packed.snapshot
 
 
+@awaited("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
     """The tree as it is now; writes nothing.
 

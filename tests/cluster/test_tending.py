@@ -81,7 +81,7 @@ def test_trials_are_seen_called_off_and_trained_again(
     ask("cancel")
     wait_for(lambda: not cluster.run("squeue", "-h"), "the queue to be empty", 120)
     wait_for(lambda: states(ask) == {"pending": 6}, "all to be given back", 60)
-    assert "nothing of that is queued or running" in ask("cancel")
+    assert "nothing is queued or running" in ask("cancel")
 
     ask("retry", first[:12], "--spec", str(tmp_path / "tended.py"))
     manifest = layout.manifest(layout.submission_ids()[-1]).read_text().splitlines()

@@ -106,7 +106,9 @@ def test_exactly_the_chosen_failures_are_trained_again(
     assert execute(["retry", "--failed", *here]) == 0
     assert attempts(root) == {name: ends if "softmax" in name else ["failed", "ok"] for name, ends in expected.items()}
     assert execute(["retry", "--failed", *here]) == 0
-    assert "nothing is failed" in capsys.readouterr().out
+    assert capsys.readouterr().out == "nothing failed\n"
+    assert execute(["retry", "--failed", "--lost", *here]) == 0
+    assert capsys.readouterr().out == "nothing failed and nothing is lost\n"
     assert execute(["retry", "softmax", *here]) == 3
     assert "none of these trials is to be trained again: 3 are done" in capsys.readouterr().err
 
@@ -184,7 +186,7 @@ def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
     every = choose(where, [lost, failed, pending, queued, done], [])
     assert every.keys == {lost, failed, pending}
     assert every.left == {"queued": 1, "done": 1}
-    assert "1 are queued" in every.in_words()
+    assert "1 is queued" in every.in_words()
     with pytest.raises(NotFoundError, match="1 are queued"):
         choose(where, [queued], [])
     with pytest.raises(NotFoundError, match="1 are lost"):

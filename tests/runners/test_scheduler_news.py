@@ -188,5 +188,7 @@ def test_cancel_writes_the_file_and_tells_the_queue(
     assert "`ablate run` goes on" in said.err
     assert scancel.read_text() == "7\n"
     assert execute(["cancel", *here]) == 0
+    assert "nothing is queued or running" in capsys.readouterr().out
+    assert execute(["cancel", "seed=1", *here]) == 0
     assert "nothing of that is queued or running" in capsys.readouterr().out
     assert execute(["cancel", "seed=9", *here]) == 3

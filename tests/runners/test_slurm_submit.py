@@ -378,8 +378,8 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     second = submit(root)
     assert second.record is None
     said = queued_line(second, root)
-    assert f"all 6 trials are queued in submission {first.record.submission} already" in said
-    assert "for other workers `ablate cancel`, whereupon running trials save, and run again" in said
+    assert said.startswith(f"nothing to do: all 6 missing trials are queued in submission {first.record.submission}; ")
+    assert "to change what workers ask for, run `ablate cancel` (running trials save), then this command again" in said
     assert list(slurm.jobs()) == [1]
     third = submit(root, grid=toy_grid(seeds=range(5)))
     assert third.draft.trials == 4
@@ -419,7 +419,7 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     said = [shell.communicate(timeout=120)[0] for shell in shells]
     assert [shell.returncode for shell in shells] == [0] * 3, said
     assert sum("queued 6 trials" in each for each in said) == 1
-    assert sum("all 6 trials are queued in submission" in each for each in said) == 2
+    assert sum("all 6 missing trials are queued in submission" in each for each in said) == 2
     assert len(slurm.jobs()) == 1
     assert not (root / "submissions" / ".lock").exists()
 
