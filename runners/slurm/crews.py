@@ -26,7 +26,7 @@ asked."""
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 """Of workers that have not ended, as far as is known."""
 
-_FOR_GOOD = ("done", "budget", "cancelled")
+_FOR_GOOD = ("done", "budget", "cancelled", "late")
 """Ends after which no worker is queued again."""
 
 

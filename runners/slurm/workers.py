@@ -12,7 +12,10 @@ from runners.output import counted
 from store.files import is_temporary, read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
 
-Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error"]
+Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error", "late", "full"]
+
+GAVE_UP: tuple[Left, ...] = ("refused", "error", "late", "full")
+"""Of those, the ends of workers that could not train; the last passes when there is room on the disk again."""
 
 _LOOK_EVERY_S = 60.0
 _LOOK_S_PER_WORKER = 0.2

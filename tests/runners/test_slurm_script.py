@@ -164,6 +164,18 @@ def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Scri
     assert life(script, 85, 610)
 
 
+def test_a_worker_without_time_to_begin_in_is_over(script: Script) -> None:
+    ended = script.run("(exit 88)")
+    assert (requeues(ended), ended.status) == (0, 88)
+    assert "not queued again: its time limit leaves no time to begin anything in" in ended.said
+
+
+def test_a_full_disk_is_no_death(script: Script) -> None:
+    assert all(life(script, 89, restarts) for restarts in range(2 * MOST_DEATHS))
+    assert all(life(script, 137, 99) for _ in range(MOST_DEATHS - 1))
+    assert not life(script, 137, 99)
+
+
 @pytest.mark.parametrize("status", [87, 137])
 def test_what_slurm_queues_again_by_itself_is_no_death(script: Script, status: int) -> None:
     for restarts in range(MOST_DEATHS + 1):

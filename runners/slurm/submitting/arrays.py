@@ -20,6 +20,7 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission import job_name
+from runners.slurm.queue import ask
 from runners.slurm.resources import Resources
 from runners.slurm.spec import Slurm
 from runners.slurm.submitting.script import setup_lines, teardown_lines
@@ -108,13 +109,14 @@ class Arrays(SlurmExecutor):
         """Ask SLURM whether it would take the script; nothing is queued.
 
         Raises:
-            SpecError, EnvironmentProblem: it would not.
+            SpecError, EnvironmentProblem: it would not, or bash cannot read it.
         """
+        _require_readable(script)
         try:
             sbatch(script, "--test-only")
         except Refused as refused:
             if not refused.passing:
-                raise refused.told from None
+                raise self._told(refused, script) from None
 
     def submit_held(self, script: str) -> int:
         """Queue the script, held; its job.
@@ -125,7 +127,7 @@ class Arrays(SlurmExecutor):
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise refused.told from None
+            raise self._told(refused, script) from None
         try:
             return int(self._get_job_id_from_submission_command(answer))
         except FailedSubmissionError:
@@ -133,6 +135,44 @@ class Arrays(SlurmExecutor):
                 f"sbatch accepted the workers and named no job; it said {answer.strip() or 'nothing'!r}; see whether "
                 "the sbatch on PATH is SLURM's own"
             ) from None
+
+    def _told(self, refused: "Refused", script: str) -> AblateError:
+        """Why sbatch refused; that nodes are left out is told first where they may be those it looks for."""
+        nodes = self._slurm.exclude
+        if nodes is None or not re.search(_TOO_MUCH, str(refused)):
+            return refused.told
+        names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
+        own = _own_words(str(refused))
+        asked = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
+        if _none_left(nodes, asked and asked[1]):
+            return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
+        return SpecError(
+            f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
+            f"lower --gpus, --cpus or --mem (sbatch: {own})"
+        )
+
+
+def _require_readable(script: str) -> None:
+    """Refuse what bash cannot read; only the lines of `setup` are not ours.
+
+    Raises:
+        SpecError: it cannot.
+    """
+    bash = shutil.which("bash")
+    if bash is None:  # a login node need not have what nodes have
+        return
+    done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
+        raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
+
+
+def _none_left(excluded: str, partition: str | None) -> bool:
+    """Whether the partitions (None: the cluster's own) have no node but those excluded, as far as SLURM says."""
+    where = [f"--partition={partition}"] if partition else []
+    there = ask("sinfo", "--noheader", "--Node", *where, "--format=%N")
+    out = ask("scontrol", "show", "hostnames", excluded)
+    return there.problem is None and out.problem is None and set(there.text.split()) <= set(out.text.split())
 
 
 def _gres(resources: Resources) -> str | None:
@@ -203,6 +243,9 @@ def sbatch(script: str, *options: str) -> str:
     return done.stdout
 
 
+_TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
+_MOST_NAMES = 60
+
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
@@ -233,7 +276,7 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
     ),
     (r"reservation", SpecError, "the reservation does not exist, or is not yours"),
     (
-        r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available",
+        _TOO_MUCH,
         SpecError,
         "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem",
     ),
@@ -250,9 +293,13 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
 
 def in_words(said: str) -> AblateError:
     """What sbatch said as one sentence: what it is about, and its own words; unknown ones are passed on."""
-    own = " / ".join(line.strip() for line in said.splitlines() if line.strip())
-    own = re.sub(r"(sbatch: )?(error: )?(Batch job submission failed: |allocation failure: )?", "", own)
+    own = _own_words(said)
     for pattern, kind, words in _WORDS:
         if re.search(pattern, said):
             return kind(f"{words} (sbatch: {own})")
     return EnvironmentProblem(f"sbatch refused the workers: {own or 'it did not say why'}")
+
+
+def _own_words(said: str) -> str:
+    lines = " / ".join(line.strip() for line in said.splitlines() if line.strip())
+    return re.sub(r"(sbatch: )?(error: )?(Batch job submission failed: |allocation failure: )?", "", lines)

@@ -29,6 +29,7 @@ from runners.slurm.submitting.checks import partitions_of, require_allowed
 from runners.slurm.submitting.classes import Demands, Group
 from runners.slurm.submitting.elsewhere import Elsewhere, queued_elsewhere
 from runners.slurm.submitting.limits import Limits, Room, arrays, read_limits
+from runners.slurm.submitting.shared_disk import unshared
 from runners.slurm.submitting.workload import loads, trial_s
 from store.layout import Layout
 
@@ -150,6 +151,8 @@ class Drafter:
             notes.append(
                 "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
             )
+        if groups and (alone := unshared(self.layout.root)):
+            notes.append(alone)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
