@@ -23,30 +23,35 @@ _REST = 4.0
 
 @final
 class Seldom(Scheduler):
-    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer."""
+    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
+
+    Of jobs that it was not asked for the last time it is asked at once: a submission that was queued in between.
+    """
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
         self._scheduler = scheduler
         self._every_s = every_s
         self._next: dict[str, float] = {}
         self._last: dict[str, News] = {}
+        self._known: dict[str, frozenset[int | str]] = {}
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
         """The queue as it was at most a minute ago."""
-        return self._kept("queue", lambda: self._scheduler.queued(jobs, names))
+        return self._kept("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
 
     def accounted(self, jobs: Collection[int]) -> News:
         """The accounts as they were at most a minute ago."""
-        return self._kept("accounts", lambda: self._scheduler.accounted(jobs))
+        return self._kept("accounts", jobs, lambda: self._scheduler.accounted(jobs))
 
-    def _kept(self, what: str, ask: Any) -> News:
+    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> News:
         now = time.monotonic()
-        if now >= self._next.get(what, now):
+        if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
             answer: News = ask()
             self._next[what] = time.monotonic() + self._every_s
             before = self._last.get(what)
-            if answer.asked is None and before is not None and before.asked is not None:
+            if answer.asked is None and before is not None and before.asked and self._known[what].issuperset(of):
                 answer = before._replace(problem=answer.problem)
+            self._known[what] = frozenset(of)
             self._last[what] = answer
         return self._last[what]
 

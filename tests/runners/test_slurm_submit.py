@@ -798,7 +798,7 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
     thread.join()
     second.join()
     assert order == ["first in", "first out", "second in"]
-    assert said == ["another shell is submitting to this campaign; waiting for it"]
+    assert said == ["another shell is submitting to this campaign, or cancels; waiting for it"]
     assert list(layout.submissions.iterdir()) == []
 
 
