@@ -105,6 +105,11 @@ class Crew:
         return used_hours(self.records, self.unit)
 
     @property
+    def spent(self) -> bool:
+        """Whether its budget is used up: its workers end what they have begun and begin nothing more."""
+        return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
+
+    @property
     def jobs(self) -> list[str]:
         """Jobs and tasks that wait or run, or may."""
         return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]

@@ -147,7 +147,7 @@ class _Takers:
     def _enlist(self, crew: Crew) -> None:
         """Note the trials that a crew will take, or may."""
         standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
-        if set(standings.values()) <= {"over"}:
+        if crew.spent or set(standings.values()) <= {"over"}:
             return
         last = max((worker.seen for worker in crew.workers), default=crew.record.written)
         for found in crew.record.classes:

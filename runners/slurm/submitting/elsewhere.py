@@ -21,10 +21,11 @@ from store.layout import Layout
 from store.status import local_process, trial_state
 
 _BY_NOW_S = 600.0
-"""A submission that has not told its jobs for so long never will, also where nobody can lock files."""
+"""A submission of which nothing was written for so long is at rest, also where nobody can lock files."""
 
-_SURELY_S = 60.0
-"""The same where they lock, since a file system may lock files for each host alone."""
+_SURELY_S = 180.0
+"""The same where they lock, since a file system may lock files for each host alone: longer than one sbatch may take,
+before each of which the record is written anew."""
 
 
 @final
@@ -69,13 +70,13 @@ def _live_rows(crew: Crew, notes: Sequence[str]) -> list[int]:
     rows: list[int] = []
     for found in crew.record.classes:
         standing = crew.standing(found.name)
-        if standing == "unknown":
+        if standing == "unknown" and not crew.spent:
             why = f" ({'; '.join(notes)})" if notes else ""
             raise EnvironmentProblem(
                 f"whether submission {crew.record.submission} still has workers is not known{why}, so trials could "
                 "be queued twice; try again when the controller answers"
             )
-        if standing == "live" or (standing == "held" and not crew.record.released):
+        if standing in ("live", "unknown") or (standing == "held" and not crew.record.released):
             rows.extend(range(*found.rows))
     return rows
 
@@ -84,6 +85,9 @@ def _takes(layout: Layout, crew: Crew, trial: Surveyed) -> bool:
     """Whether a worker of the crew would train it."""
     if trial.key in crew.cancelled.trials:
         return False
+    if crew.spent:
+        live = trial_state(layout, trial.key).live
+        return live is not None and live.start.get("submission") == crew.record.submission
     if trial.status == "ok":
         return bool(crew.record.job.get("again"))
     if trial.status != "failed":
@@ -124,10 +128,10 @@ def _still_s(record: Submission, *, certain: bool) -> float:
     here = local_process(vars(record))
     if here is False or (record.pid == os.getpid() and here):
         return 0.0
-    return (_SURELY_S if certain else _BY_NOW_S) - abs(time.time() - record.written)
+    return (_SURELY_S if certain else _BY_NOW_S) - (time.time() - record.written)
 
 
-def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], None]) -> list[str]:
+def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object]) -> list[str]:
     """Release jobs whose shell died when it knew them all and had not released them all; what was done, in words.
 
     Raises:
