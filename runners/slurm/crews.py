@@ -13,7 +13,7 @@ from runners.output import age
 from runners.slurm.cancelled import CalledOff, read_cancelled
 from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.scheduler_news import News, Scheduler, TaskNews
-from runners.slurm.workers import WorkerRecord, read_records, used_hours
+from runners.slurm.workers import FOR_GOOD, WorkerRecord, read_records, used_hours
 from store.layout import Layout
 
 SILENT_S = 180.0
@@ -25,9 +25,6 @@ asked."""
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 """Of workers that have not ended, as far as is known."""
-
-_FOR_GOOD = ("done", "budget", "cancelled", "late")
-"""Ends after which no worker is queued again."""
 
 
 class Worker(NamedTuple):
@@ -204,7 +201,7 @@ class _Draft:
     @property
     def may_work(self) -> bool:
         """Whether any worker has not left for good."""
-        return any(self._left(at, place) not in _FOR_GOOD for at, place in self._places(None))
+        return any(self._left(at, place) not in FOR_GOOD for at, place in self._places(None))
 
     def _left(self, at: int, place: _Place) -> str | None:
         record = self.last.get((at, place.number))
@@ -269,7 +266,7 @@ def _standing(record: WorkerRecord | None, news: TaskNews | None, *, asked: bool
     left = record.left if record else None
     if news is not None and news.state != "ended":
         return news.state, news.words
-    if left is not None and (asked or left in _FOR_GOOD):
+    if left is not None and (asked or left in FOR_GOOD):
         return "ended", left
     if asked:
         return "gone", "it left the queue and did not say why"

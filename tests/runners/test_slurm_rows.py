@@ -288,12 +288,10 @@ def test_a_budget_is_looked_at_every_minute_however_many_lives_there_were(tmp_pa
         for life in range(20):
             # the second life was killed, and nobody wrote its end
             left = None if life in (1, 19) else "time"
-            write_worker(layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0))
+            write_worker(layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0, node=f"n{life}"))
     purse = Purse(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
     assert not purse.empty()
     for worker in range(20):
-        for life in range(19):
-            worker_path(layout, replace(RECORD, worker=worker, restarts=life)).write_text("never read again")
         write_worker(layout, replace(RECORD, worker=worker, restarts=19, seconds=36.0 + 60))
     clock.now += 61
     assert purse.empty()
