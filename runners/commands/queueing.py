@@ -164,11 +164,11 @@ def _all_queued(draft: "Draft") -> str | None:
     submissions = sorted(draft.elsewhere.submissions)
     name = f"submission{'s' if len(submissions) > 1 else ''} {', '.join(submissions)}"
     count = len(draft.wanted)
-    which = f"all {count} missing trials are" if count > 1 else "the one missing trial is"
-    return (
-        f"nothing to do: {which} queued in {name}; to change what workers ask for, run `ablate cancel` (running trials "
-        "save), then this command again"
-    )
+    if count > 1:
+        said = f"nothing to do: all {count} missing trials are queued in {name}"
+    else:
+        said = f"nothing to do: the one missing trial is queued in {name}"
+    return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
 
 
 def require_possible(drafter: "Drafter", draft: "Draft") -> None:
