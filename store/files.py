@@ -122,24 +122,26 @@ def make_directory(path: Path) -> Path:
     return path
 
 
-def write_atomic(path: Path, data: bytes) -> Path:
+def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
+
+    It never has other permissions than `mode`; None: those of any new file.
 
     Raises:
         EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
     """
     make_directory(path.parent)
     try:
-        retried(lambda: _publish(path, data))
+        retried(lambda: _publish(path, data, mode))
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
 
 
-def _publish(path: Path, data: bytes) -> None:
+def _publish(path: Path, data: bytes, mode: int | None) -> None:
     temporary = path.with_name(temporary_name(path.name))
     try:
-        _write_through(temporary, data)
+        _write_through(temporary, data, mode)
         try:
             temporary.rename(path)
         except FileNotFoundError:
@@ -151,8 +153,10 @@ def _publish(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
-def _write_through(path: Path, data: bytes) -> None:
+def _write_through(path: Path, data: bytes, mode: int | None) -> None:
     with path.open("xb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
