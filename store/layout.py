@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import SpecError
-from store.files import is_temporary, retried
+from store.files import environment_problem, is_temporary, retried
 
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
@@ -25,7 +25,11 @@ _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 @final
 @dataclass(frozen=True)
 class Layout:
-    """The campaign directory `root`; nothing is created or read until asked for."""
+    """The campaign directory `root`; nothing is created or read until asked for.
+
+    Raises:
+        EnvironmentProblem: by all that list, where the file system does not answer.
+    """
 
     root: Path
 
@@ -179,3 +183,5 @@ def _names(directory: Path) -> list[str]:
         return retried(listed)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise environment_problem("list", directory, error) from error

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from grid.errors import NotFoundError, StoreError
 from store.files import read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
-from store.status import local_process, process_started
+from store.status import local_process, pid_space, process_started
 
 if TYPE_CHECKING:
     from runners.attempts.worker import Job
@@ -79,6 +79,8 @@ class Submission:
     pid: int | None = None
     pid_started: int | None = None
     """In clock ticks since that host was booted."""
+    pid_space: str | None = None
+    """As in `start.json`."""
     ended: float | None = None
     """When that run was over, in seconds since the epoch; None while it is on, or where it was killed."""
     schema: int = FILE_SCHEMA
@@ -208,6 +210,7 @@ def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) 
         host=socket.gethostname(),
         pid=pid,
         pid_started=process_started(pid),
+        pid_space=pid_space(),
     )
     write_submission_record(layout, found)
     return found

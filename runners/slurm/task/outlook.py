@@ -4,11 +4,12 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
+from runners.attempts.checkpoint import discard_forgotten
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
-from store.files import retried
+from store.files import environment_problem, retried
 from store.layout import Layout
 from store.status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
@@ -48,12 +49,20 @@ class Outlook:
         """The key of the row's trial."""
         found = self._keys.get(row)
         if found is None:
-            found = self._keys[row] = self._manifest.line(row)["trial"]
+            found = self._keys[row] = self._manifest.trial(row)
         return found
 
     def begun(self, row: int) -> bool:
-        """Whether anybody has ever begun it; the cheapest question there is."""
-        return retried(self._layout.trial(self.key(row)).exists)
+        """Whether anybody has ever begun it; the cheapest question there is.
+
+        Raises:
+            EnvironmentProblem: the file system does not answer.
+        """
+        path = self._layout.trial(self.key(row))
+        try:
+            return retried(path.exists)
+        except OSError as error:
+            raise environment_problem("look for", path, error) from error
 
     def look(self, row: int) -> Look:
         """How it is with a row now.
@@ -64,6 +73,8 @@ class Outlook:
         key = self.key(row)
         state = trial_state(self._layout, key, self._leases.alive)
         if self._settled(state) and not self._to_be_cut(row, state):
+            if state.status == "ok":
+                discard_forgotten(self._layout, key, state)
             return Look("done")
         if state.live is not None:
             return Look("held", sure=self._sure(key, state.live))

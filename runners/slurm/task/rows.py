@@ -134,10 +134,9 @@ class NodeRows(Rows):
             row = self._back.popleft()
             if not self._off(row):
                 return row
-        if not self._heard:
-            self._heard = self._seen.read(until)
-            if not self._heard:
-                return None
+        if not self._heard:  # what others know is theirs to be asked for when no own row is left
+            self._heard = True
+            self._seen.recall()
         while self._own:
             if self._offers(row := self._own.popleft()):
                 return row
