@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, Shape, wait_for
+from cluster.tasks import in_queue
 from cluster.user import PATIENCE_S, User, nothing_happened, over
 
 from runners.attempts.submission import Submission
-from runners.slurm.queue import queued
 
 # A disk that is full or cannot be written:
 
@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user:
     record = user.writes("step_s=0.05, steps=200, seeds=(0,), checkpoint_s=0.3").queues()
     wait_for(user.training, "training", PATIENCE_S)
     disk.fill()
-    wait_for(lambda: all(each.restarts for each in queued(record.jobs).rows), "the workers to leave", PATIENCE_S)
+    wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
     disk.free()
     wait_for(over(disk.cluster), "the workers to leave", PATIENCE_S)
     for task in (0, 1):

@@ -222,6 +222,13 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
     assert slurm.calls("sbatch") == []
 
 
+def test_a_partition_that_is_down_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+    shown = slurm.place / "partitions"
+    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
+    assert any("partition debug is DOWN: workers wait there" in note for note in submit(tmp_path / "c").draft.notes)
+    assert not any("is DOWN" in note for note in submit(tmp_path / "d", CPU.changed(partition="gpu")).draft.notes)
+
+
 def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) -> None:
     queued = submit(tmp_path / "campaign", CPU.changed(needs=(Needs(where={"steps": 99}, mem="1G"),)))
     assert any("no trial is like Needs(where={'steps': 99})" in note for note in queued.draft.notes)

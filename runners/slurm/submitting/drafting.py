@@ -154,7 +154,8 @@ class Drafter:
         if groups and (alone := unshared(self.layout.root)):
             notes.append(alone)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
-        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
+        notes = [*self._remarks, *remarks, *self._limits.problems, *asleep, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_countable(self, groups: Sequence[Group]) -> None:
