@@ -195,6 +195,7 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     from runners.commands.running import concluded
     from runners.runs.landing import Landing
     from runners.slurm.follow import Following
+    from runners.tending.endings import called_off
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
     survey = drafter.survey.narrowed(drafter.options.only)
@@ -207,4 +208,7 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
         say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    return concluded(following.result(survey, name), root, LEFT_ALONE)
+    off = following.called_off()
+    if off:
+        say(f"ablate: {called_off(off)}")
+    return concluded(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

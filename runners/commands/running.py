@@ -195,16 +195,17 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
 EDITED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def concluded(result: "RunResult", root: Path, stopped: str = EDITED) -> int:
-    """Say what became of a run, and why some trials `stopped` that nobody stopped; its exit code."""
+def concluded(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
+    """Say what became of a run, and why some trials `stopped` that nobody `called_off`; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
     say(f"{_in_words(result)}; results in {root}")
     if result.interrupted:
         return 130
-    if result.stopped:
+    left = result.stopped - called_off
+    if left:
         say(f"ablate: {stopped}")
-    return 4 if result.failed or result.skipped_failed or result.stopped else 0
+    return 4 if result.failed or result.skipped_failed or left else 0
 
 
 def _in_words(result: "RunResult") -> str:

@@ -40,7 +40,7 @@ def logs(
 
     from grid.errors import SpecError
     from runners.commands.finding import find_campaign, find_one
-    from runners.tending.logs import Tail, find_attempt, in_words, worker_output
+    from runners.tending.logs import Tail, find_attempt, in_words, outputs_of_class, worker_output
     from runners.tending.logs import follow as followed
     from store.store import Store
 
@@ -55,6 +55,13 @@ def logs(
                 if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
                     say(f"ablate: {_quiet(trial, announced)}")
             sys.stdout.write(text)
+            sys.stdout.flush()
+        return 0
+    if worker and attempt is None and not layout.attempts(trial):
+        say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
+        for path in outputs_of_class(layout, trial):
+            say(f"ablate: {path}")
+            sys.stdout.writelines(Tail(path).more())
             sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)

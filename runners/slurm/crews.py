@@ -11,6 +11,7 @@ from grid.errors import StoreError
 from runners.attempts.submission import Array, ResourceClass, Submission, Unreadable, job_name, submission_records
 from runners.output import age
 from runners.slurm.cancelled import CalledOff, read_cancelled
+from runners.slurm.outputs import LastWords, last_words, logs, worker_log
 from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.workers import FOR_GOOD, WorkerRecord, read_records, used_hours
@@ -25,6 +26,9 @@ asked."""
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 """Of workers that have not ended, as far as is known."""
+
+_NO_OUTPUT = "exit 0:53"
+"""Of a task whose output SLURM could not open on the node."""
 
 
 class Worker(NamedTuple):
@@ -47,6 +51,8 @@ class Worker(NamedTuple):
     """The last that is known of it, in seconds since the epoch."""
     ok: int
     failed: int
+    output: str | None = None
+    """Where what it printed lies, if that says that it was given up and its record does not."""
 
 
 @final
@@ -152,7 +158,7 @@ def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
                 notes.append(Unreadable(record.submission, str(error)).in_words())
                 continue
             workers, note = read_records(layout, record.submission)
-            drafts.append(_Draft(record, cancelled, workers))
+            drafts.append(_Draft(layout, record, cancelled, workers))
             notes += [note] if note else []
     return drafts, notes
 
@@ -170,6 +176,7 @@ class _Place(NamedTuple):
 class _Draft:
     """A crew before the scheduler was asked."""
 
+    layout: Layout
     record: Submission
     cancelled: CalledOff
     records: list[WorkerRecord]
@@ -242,8 +249,10 @@ class _Draft:
         news = queue.tasks.get(place.job or "") if queue else None
         standing, words = _standing(record, news, asked=queue is not None)
         account = accounts.get(place.job or "")
-        if standing == "gone" and account is not None:
-            words = account.words
+        printed = self._given_up(place, record) if standing in ("gone", "ended") else None
+        if standing == "gone":
+            words = words if account is None else account.words
+            words = words if printed or record else f"{words}{self._unprinted(place, account)}"
         seen = record.touched if record else self.record.written
         return Worker(
             submission=self.record.submission,
@@ -253,13 +262,34 @@ class _Draft:
             job=place.job or (record.job if record else None),
             node=None if standing in ("pending", "held") else (news and news.node) or (record and record.node),
             words=words,
-            says=record.says if record else None,
+            says=printed.text if printed else record.says if record else None,
             restarts=record.restarts if record else 0,
             time_left_s=news.time_left_s if news else None,
             seen=max(seen, queue.asked or seen) if queue and news else seen,
             ok=self.trained[at, place.number, "ok"],
             failed=self.trained[at, place.number, "failed"],
+            output=str(printed.path) if printed else None,
         )
+
+    def _given_up(self, place: _Place, record: WorkerRecord | None) -> LastWords | None:
+        """What the task printed at its end, if nobody takes it any more and its record does not say why."""
+        if place.job is None or (record and record.left not in (None, "time", "signal")):
+            return None
+        printed = last_words(worker_log(self.layout, self.record.submission, place.job))
+        return printed if printed and printed.over else None
+
+    def _unprinted(self, place: _Place, account: TaskNews | None) -> str:
+        """What may be wrong where a task has not even left an output."""
+        folder = logs(self.layout, self.record.submission)
+        if self.cancelled.all or place.job is None:
+            return ""
+        if worker_log(self.layout, self.record.submission, place.job).exists():
+            return ""
+        if account is not None and _NO_OUTPUT in account.words:
+            return f": the node cannot write {folder}; is the campaign on a file system that nodes share?"
+        if account is None:
+            return f"; it was cancelled as it waited, or its node cannot write {folder}"
+        return ""
 
 
 def _standing(record: WorkerRecord | None, news: TaskNews | None, *, asked: bool) -> tuple[Standing, str]:

@@ -86,15 +86,15 @@ class Cancelling:
         jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
         problem = self._cancel(jobs) if jobs else None
         workers = counted(len(crew.jobs), "worker")
-        leave = "leaves as it looks" if len(crew.jobs) == 1 else "leave as they look"
+        leave = "leaves" if len(crew.jobs) == 1 else "leave"
         if problem is None:
             self.done.append(
-                f"submission {submission} is called off: {workers} {leave.split()[0]}, running trials save their state"
+                f"submission {submission} is called off: {workers} {leave}, running trials save their state"
             )
         else:
             self.problems.append(
-                f"submission {submission} is called off, and its {workers} {leave} at its files; the queue "
-                f"could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
+                f"submission {submission} is called off in its files, where workers look as they begin and every few "
+                f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 
     def _write(self, submission: str, *, everything: bool, trials: Collection[str]) -> None:

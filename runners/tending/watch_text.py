@@ -54,7 +54,7 @@ def _counted(view: View) -> str:
     workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
     standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
     failures = "; ".join(kind.line() for kind in view.failures)
-    parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.notes]
+    parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.endings, *view.notes]
     return " · ".join(part for part in parts if part)
 
 
@@ -76,7 +76,7 @@ def render(view: View) -> RenderableType:
     )
     parts: list[RenderableType] = [head, counts, _cells(view), _running(view.at_work), *_workers(view.crews)]
     parts += [Text(kind.line(), style="red" if kind.n else "dim") for kind in view.failures[:_MOST_KINDS]]
-    return Group(*parts, *(Text(note, style="yellow") for note in view.notes))
+    return Group(*parts, *(Text(note, style="yellow") for note in (*view.endings, *view.notes)))
 
 
 def _cells(view: View) -> RenderableType:

@@ -84,6 +84,8 @@ class View(NamedTuple):
     left_s: float | None
     """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
     notes: tuple[str, ...]
+    endings: tuple[str, ...] = ()
+    """As of `Whereabouts`."""
 
     @property
     def over(self) -> bool:
@@ -107,6 +109,7 @@ class View(NamedTuple):
             "failures": [each._asdict() for each in self.failures],
             "left_s": self.left_s,
             "notes": list(self.notes),
+            "endings": list(self.endings),
         }
 
 
@@ -163,6 +166,7 @@ def look(root: Path, scheduler: Scheduler) -> View:
         failures=tuple(Kind(*row) for row in failed),
         left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
         notes=where.notes,
+        endings=where.endings,
     )
 
 

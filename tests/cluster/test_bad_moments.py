@@ -8,7 +8,7 @@ from cluster.cluster import Cluster, wait_for
 from cluster.user import PATIENCE_S, User, over
 
 from runners.attempts.submission import read_submission_record
-from runners.slurm.submitting.arrays import logs
+from runners.slurm.outputs import logs
 
 # A campaign that changes under its workers:
 

@@ -15,7 +15,7 @@ from toy_campaign import run_quietly, tables
 from runners.attempts.submission import Submission, read_submission_record
 from runners.cli import execute
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.submitting.arrays import worker_log
+from runners.slurm.outputs import worker_log
 from runners.slurm.workers import WorkerRecord, read_workers
 from store.layout import Layout
 from store.status import TrialState, trial_state

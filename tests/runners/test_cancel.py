@@ -101,6 +101,7 @@ def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaig
     assert read_cancelled(campaign.layout, FIRST).all
     assert found.done == []
     assert "`scancel 7` does that" in found.problems[0]
+    assert "2 workers" not in found.problems[0]  # nobody knows how many there are
 
 
 def test_what_has_ended_is_left_alone(campaign: Campaign) -> None:

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, final
 
 from submitit.core.utils import FailedSubmissionError
@@ -20,6 +19,7 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission import job_name
+from runners.slurm.outputs import logs
 from runners.slurm.queue import ask
 from runners.slurm.resources import Resources
 from runners.slurm.spec import Slurm
@@ -42,16 +42,6 @@ class ArrayTasks(NamedTuple):
     """The worker that is task 0."""
     tasks: int
     at_once: int
-
-
-def logs(layout: Layout, submission: str) -> Path:
-    """Directory of what the workers of a submission print."""
-    return layout.submission(submission) / "logs"
-
-
-def worker_log(layout: Layout, submission: str, job: str) -> Path:
-    """What a worker printed, by its job as in `place`: `123_4`, or `123`."""
-    return logs(layout, submission) / f"{job}_0_log.out"
 
 
 @final

@@ -22,8 +22,8 @@ from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
 from runners.provenance.snapshot_modules import user_imports
+from runners.slurm.outputs import logs
 from runners.slurm.queue import TaskId, ask, release, user
-from runners.slurm.submitting.arrays import logs
 from runners.slurm.submitting.drafting import Draft, Drafter, SubmitOptions
 from runners.slurm.submitting.elsewhere import half_submitted, let_go
 from runners.slurm.submitting.turn import turn
