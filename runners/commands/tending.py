@@ -9,6 +9,7 @@ from runners.commands.options import Flag, Json
 from runners.output import say, write, write_json
 
 if TYPE_CHECKING:
+    from store.layout import Layout
     from store.status import AttemptState
 
 Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
@@ -41,7 +42,6 @@ def logs(
     from grid.errors import SpecError
     from runners.commands.finding import find_campaign, find_one
     from runners.tending.logs import Tail, find_attempt, in_words, outputs_of_class, worker_output
-    from runners.tending.logs import follow as followed
     from store.store import Store
 
     if follow and worker:
@@ -49,13 +49,7 @@ def logs(
     with Store.open(find_campaign(campaign)) as store:
         layout, trial = store.layout, find_one(store, query)
     if follow:
-        for announced, text in followed(layout, trial, attempt):
-            if announced is not None:
-                say(f"ablate: {in_words(announced)}")
-                if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
-                    say(f"ablate: {_quiet(trial, announced)}")
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        _follow(layout, trial, attempt)
         return 0
     if worker and attempt is None and not layout.attempts(trial):
         say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
@@ -70,6 +64,20 @@ def logs(
     if not sum(map(sys.stdout.write, Tail(path).more())):
         say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
     return 0
+
+
+def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
+    import sys
+
+    from runners.tending.logs import Tail, follow, in_words
+
+    for announced, text in follow(layout, trial, attempt):
+        if announced is not None:
+            say(f"ablate: {in_words(announced)}")
+            if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
+                say(f"ablate: {_quiet(trial, announced)}")
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def _quiet(trial: str, found: "AttemptState") -> str:
