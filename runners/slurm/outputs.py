@@ -76,7 +76,10 @@ def _telling(lines: Sequence[str]) -> str:
         found = ours[at]
         if found is None or not _SET_UP.match(found["text"]):
             continue
-        before = lines[at - 1] if at and ours[at - 1] is None else ""
+        above = at - 1
+        while above >= 0 and (mine := ours[above]) is not None and _SET_UP.match(mine["text"]):
+            above -= 1
+        before = lines[above] if above >= 0 and ours[above] is None else ""
         return "; ".join(filter(None, (_SCRIPT.sub("", before)[:_MOST], found["text"][:_MOST])))
     theirs = [line for line, mine in zip(lines, ours, strict=True) if mine is None and not _NOISE.search(line)]
     said = [found["text"] for found in ours if found]

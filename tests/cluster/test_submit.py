@@ -22,9 +22,9 @@ from runners.provenance.specfile import load_spec_file
 from runners.runs.run import RunResult
 from runners.slurm.crews import read_crews
 from runners.slurm.follow import Following
+from runners.slurm.outputs import worker_log
 from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.arrays import worker_log
 from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
 from store.layout import Layout

@@ -93,6 +93,12 @@ def test_a_worker_that_began_well_and_was_given_up_later_says_so(
     [
         (GIVEN_UP, REASON),
         (
+            "script: line 9: module: command not found\n"
+            "2026-01-01 00:00:00 ablate: a line of set-up ended with 127 on n1: module load cuda\n"
+            "2026-01-01 00:00:00 ablate: the lines before the worker ended with 127 on n1\n",
+            "module: command not found; the lines before the worker ended with 127 on n1",
+        ),
+        (
             "2026-01-01 00:00:00 ablate: a line of set-up ended with 3 on n1: false\n",
             "a line of set-up ended with 3 on",
         ),

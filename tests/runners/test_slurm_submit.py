@@ -483,7 +483,7 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     lose(Layout(root), keys[0], "g1")
     draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9,g1\n" in draft.scripts[0].text
-    assert draft.notes == ("trials were lost on g1 (1); no worker is sent there this time",)
+    assert draft.notes[0] == "trials were lost on g1 (1); no worker is sent there this time"
     record = submit(root, gpu).record
     assert record is not None
     assert Slurm.model_validate(record.slurm) == gpu  # a node that lost one trial is not avoided for ever
