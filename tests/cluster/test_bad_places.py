@@ -137,8 +137,8 @@ def refused(cluster: Cluster, user: User, record: Submission, words: str) -> Non
     said = user.log(record.submission, f"{record.jobs[0]}_0")
     assert re.search(words, said)
     assert "not queued again: no node of partition debug is left that has not refused it" in said
-    shown = f"FAILED, exit 87|{words}"  # what the worker said, and where none came so far the account of its job
-    wait_for(lambda: re.search(shown, user.does("status", "--campaign", str(user.root)).out), "its account")
+    shown = f"gave up: 1 worker|{words}"  # what the worker said, or where none came so far the end of its output
+    wait_for(lambda: re.search(shown, user.does("status", "--campaign", str(user.root)).out), "its reason")
     assert user.ok() == 0
     user.queues("--setup", "true")
     wait_for(over(cluster), "the workers to leave", PATIENCE_S)
@@ -159,6 +159,8 @@ def test_a_damaged_snapshot_is_refused_and_made_anew(cluster: Cluster, user: Use
 def test_a_line_of_set_up_that_fails_is_told(cluster: Cluster, user: User) -> None:
     record = user.writes("seeds=(0,)", "workers=1, setup=('set -e', 'module load nix')").queues()
     refused(cluster, user, record, "module: command not found(.|\n)*the lines before the worker ended with 127 on n1")
+    failures = user.does("failures", "--campaign", str(user.root)).out
+    assert "worker was given up: module: command not found; the lines before the worker ended with 127 on n" in failures
 
 
 def test_a_spec_that_cannot_be_imported_on_nodes_is_told(cluster: Cluster, user: User) -> None:

@@ -35,6 +35,8 @@ def without(*commands: str, place: Path) -> str:
         (("--partition", "short"), 2, "partition short allows 5 min .*; lower --time"),
         (("--time", "1m", "--signal-s", "50"), 2, "a time limit holds at least one checkpoint: .* save every 20 s"),
         (("--time", "0m"), 2, "a time limit is written 90m, 8h"),
+        (("--exclude", "n[1-2]"), 2, r"--exclude n\[1-2\] leaves no node to train on; exclude fewer \(sbatch: "),
+        (("--setup", "if then"), 2, "no shell that bash can read .syntax error near unexpected token `then'"),
         (("--budget", "many"), 2, "200gpuh"),
     ],
 )
