@@ -30,7 +30,7 @@ from warm_worker import NOTHING, TINY
 
 from runners.attempts.worker import Entry
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.queue import TaskId, cancel, queued
+from runners.slurm.queue import TaskId, cancel
 from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submitting.submit import Drafter, SubmitOptions, submit
@@ -117,7 +117,7 @@ def trained(bench: Bench, name: str, grid: str, entry: Entry, request: dict[str,
     assert found.record is not None
     jobs = found.record.jobs
     began = time.monotonic()
-    while queued(jobs).rows:
+    while Scheduler().queued(jobs, ()).tasks:
         if time.monotonic() - began > PATIENCE_S:
             cancel(TaskId(job) for job in jobs)
             raise SystemExit(f"the worker did not end in {PATIENCE_S:.0f} s; it was cancelled")

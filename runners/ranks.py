@@ -9,6 +9,7 @@ started meet where the environment says instead, and start nothing.
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
+from runners.attempts.failure import failure_of
+from runners.attempts.memory import oom_kills
 from runners.distributed import PeerLost, Place, World, grouped, place_given
 from runners.machines.parent import die_with
 from runners.provenance.code import SOURCE, specs
@@ -48,6 +51,10 @@ class RankFailed(RuntimeError):
 
 class RankKilled(RankFailed, Killed):
     """A signal ended the process of a rank other than 0."""
+
+
+class RankOutOfMemory(RankFailed, MemoryError):
+    """A rank did not fit into memory, and said so, or was killed by the system for it."""
 
 
 @contextlib.contextmanager
@@ -132,6 +139,7 @@ class _Others:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._said: list[int] = []
         self._heard: dict[int, dict[str, str]] = {}
+        self._oom_kills = oom_kills()
         try:
             for rank in range(1, size):
                 self._start({**job, "rank": rank})
@@ -164,19 +172,36 @@ class _Others:
                 raise self._failure(rank)
 
     def look(self) -> None:
-        """Raise `PeerLost` if a rank has ended."""
-        for rank, process in enumerate(self._processes, start=1):
-            if process.poll() is not None:
-                raise PeerLost(f"rank {rank} ended")
+        """Raise `PeerLost` if a rank has failed, also where its process does not end, or has ended."""
+        gone = self._to_blame() or self._ended()
+        if gone:
+            raise PeerLost(f"rank {gone[0]} ended")
 
     def failed(self, error: PeerLost) -> Exception:
         """Why a rank was lost: the failure of the one that did not merely lose another itself."""
+        if _of_memory(error):
+            return RankOutOfMemory(str(error))
         until = time.monotonic() + _SETTLE_S
-        while all(process.poll() is None for process in self._processes) and time.monotonic() < until:
+        while not (to_blame := self._to_blame()) and time.monotonic() < until:
             time.sleep(0.01)
-        ended = [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
-        own = [rank for rank in ended if "lost" not in self._hear(rank)]
-        return self._failure((own or ended)[0]) if ended else RankFailed(str(error))
+        ended = to_blame or self._ended()
+        return self._failure(ended[0]) if ended else RankFailed(str(error))
+
+    def _to_blame(self) -> list[int]:
+        """Ranks that have failed, or have ended and did not merely lose another."""
+        ended = self._ended()  # first: what a rank says, it says before it ends
+        for rank, said in enumerate(self._said, start=1):
+            while select.select([said], [], [], 0)[0] and self._hear(rank):
+                pass
+        words = {rank: self._heard.get(rank, {}).keys() for rank in range(1, len(self._processes) + 1)}
+        return [
+            rank
+            for rank, said in words.items()
+            if said & {"memory", "failed"} or (rank in ended and "lost" not in said)
+        ]
+
+    def _ended(self) -> list[int]:
+        return [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
 
     def leave(self) -> None:
         """Wait for the ranks to end by themselves, which they do after the last step."""
@@ -209,11 +234,26 @@ class _Others:
 
     def _failure(self, rank: int) -> RankFailed:
         said = self._heard.get(rank, {})
+        who = f"rank {rank} of {len(self._processes) + 1} failed"
+        if "memory" in said:
+            return RankOutOfMemory(f"{who}: out of memory ({said['memory']})")
+        if own := said.get("failed") or said.get("lost"):
+            return RankFailed(f"{who}: {own}")
         status = self._processes[rank - 1].wait()
+        if status == -signal.SIGKILL and self._killed_for_memory():
+            return RankOutOfMemory(f"{who}: the system killed its process, because the memory of the job was used up")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        own = said.get("failed") or said.get("lost")
-        text = f"rank {rank} of {len(self._processes) + 1} failed: {own or f'its process ended ({how})'}"
-        return RankKilled(text) if status < 0 and own is None else RankFailed(text)
+        return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
+
+    def _killed_for_memory(self) -> bool:
+        """Whether the system has killed for memory since the ranks were started."""
+        now = oom_kills()
+        return now is not None and self._oom_kills is not None and now > self._oom_kills
+
+
+def _of_memory(error: PeerLost) -> bool:
+    """Whether an operation failed because this rank had no room for it, and no other rank was lost."""
+    return isinstance(error.__cause__, Exception) and failure_of(error.__cause__).reason == "out_of_memory"
 
 
 def _environment(job: dict[str, Any]) -> dict[str, str]:
@@ -268,11 +308,11 @@ def main(job: dict[str, Any]) -> None:
             say("ready", "")
             _train(trial, place, device, store)
         except PeerLost as error:
-            say("lost", str(error))
+            say("memory" if _of_memory(error) else "lost", str(error))
             raise SystemExit(1) from None
         except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            say("failed", f"out of memory ({words})" if isinstance(error, MemoryError) else words)
+            failure = failure_of(error)
+            say("memory" if failure.reason == "out_of_memory" else "failed", failure.message)
             raise
 
 

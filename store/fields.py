@@ -50,9 +50,15 @@ def check_schema(record: Mapping[str, Any]) -> None:
     """
     version = record.get("schema")
     if version != FILE_SCHEMA or isinstance(version, bool):
-        raise StoreError(
-            f"it has schema version {_short(version)}, and this ablate reads {FILE_SCHEMA}; upgrade ablate"
-        )
+        older = isinstance(version, int) and version < FILE_SCHEMA
+        remedy = "read it with the ablate that wrote it" if older else "upgrade ablate"
+        raise StoreError(f"it has schema version {_short(version)}, and this ablate reads {FILE_SCHEMA}; {remedy}")
+
+
+def another_version(record: Mapping[str, Any]) -> bool:
+    """Whether a record is of another version than this program's, and so neither damaged nor to be replaced."""
+    version = record.get("schema")
+    return isinstance(version, int) and not isinstance(version, bool) and version != FILE_SCHEMA
 
 
 def _fits(value: object, kind: str) -> bool:

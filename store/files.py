@@ -122,24 +122,26 @@ def make_directory(path: Path) -> Path:
     return path
 
 
-def write_atomic(path: Path, data: bytes) -> Path:
+def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
+
+    It never has other permissions than `mode`; None: those of any new file.
 
     Raises:
         EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
     """
     make_directory(path.parent)
     try:
-        retried(lambda: _publish(path, data))
+        retried(lambda: _publish(path, data, mode))
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
 
 
-def _publish(path: Path, data: bytes) -> None:
+def _publish(path: Path, data: bytes, mode: int | None) -> None:
     temporary = path.with_name(temporary_name(path.name))
     try:
-        _write_through(temporary, data)
+        _write_through(temporary, data, mode)
         try:
             temporary.rename(path)
         except FileNotFoundError:
@@ -151,8 +153,10 @@ def _publish(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
-def _write_through(path: Path, data: bytes) -> None:
+def _write_through(path: Path, data: bytes, mode: int | None) -> None:
     with path.open("xb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -209,7 +213,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         StoreError: it is not exactly one JSON object of finite numbers and valid text.
     """
     try:
-        found = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        found = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
     if not isinstance(found, dict):
@@ -219,3 +223,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""One for all: `json.loads` would make one per object, and a campaign has tens of thousands."""

@@ -1,5 +1,6 @@
 """Where every file of a campaign lies: the wire format as paths."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import SpecError
-from store.files import is_temporary, retried
+from store.files import environment_problem, is_temporary, retried
 
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
@@ -25,7 +26,11 @@ _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 @final
 @dataclass(frozen=True)
 class Layout:
-    """The campaign directory `root`; nothing is created or read until asked for."""
+    """The campaign directory `root`; nothing is created or read until asked for.
+
+    Raises:
+        EnvironmentProblem: by all that list, where the file system does not answer.
+    """
 
     root: Path
 
@@ -112,11 +117,12 @@ class Layout:
     def trial(self, key: str) -> Path:
         """Directory of one trial's attempts."""
         _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
-        return self.trials / key[:2] / key
+        return self.root.joinpath("trials", key[:2], key)
 
     def attempt(self, key: str, attempt: int) -> Path:
         """Directory of one attempt, numbered from 1; whoever creates it owns it."""
-        return self.trial(key) / f"{attempt:03d}"
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        return self.root.joinpath("trials", key[:2], key, f"{attempt:03d}")
 
     def start(self, key: str, attempt: int) -> Path:
         """`start.json` of an attempt."""
@@ -149,25 +155,27 @@ class Layout:
 
     def grid_names(self) -> list[str]:
         """Names of the grids that have a header, sorted."""
-        return sorted(path.name[:-5] for path in _entries(self.grids) if path.suffix == ".json" and _named(path))
+        found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
+        return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
 
     def submission_ids(self) -> list[str]:
         """Submissions whose manifest is published, oldest first."""
-        found = (path.name for path in _entries(self.submissions) if _SUBMISSION.fullmatch(path.name))
-        return sorted(name for name in found if self.manifest(name).is_file())
+        found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
+        return [name for name in found if self.manifest(name).is_file()]
 
     def trial_keys(self) -> Iterator[str]:
         """Keys of all trials that have a directory, sorted."""
-        for fan in sorted(_entries(self.trials)):
-            yield from sorted(path.name for path in _entries(fan) if _KEY.fullmatch(path.name))
+        for fan in sorted(_names(self.trials)):
+            yield from sorted(name for name in _names(self.trials / fan) if _KEY.fullmatch(name))
 
     def attempts(self, key: str) -> list[int]:
         """Numbers of the trial's attempts, ascending, whether or not they have begun."""
-        return sorted(int(path.name) for path in _entries(self.trial(key)) if _ATTEMPT.fullmatch(path.name))
+        return sorted(int(name) for name in _names(self.trial(key)) if _ATTEMPT.fullmatch(name))
 
     def shards(self) -> list[Path]:
         """All published shard files, sorted by name; unfinished files are left out."""
-        return sorted(path for path in _entries(self.spool) if path.suffix == ".parquet" and not is_temporary(path))
+        found = (self.spool / name for name in _names(self.spool) if name.endswith(".parquet"))
+        return sorted(path for path in found if not is_temporary(path))
 
 
 def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
@@ -176,12 +184,14 @@ def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
     return name
 
 
-def _named(path: Path) -> bool:
-    return not is_temporary(path) and _GRID.fullmatch(path.stem) is not None
+def _names(directory: Path) -> list[str]:
+    def listed() -> list[str]:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries]
 
-
-def _entries(directory: Path) -> list[Path]:
     try:
-        return retried(lambda: list(directory.iterdir()))
+        return retried(listed)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise environment_problem("list", directory, error) from error

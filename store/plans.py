@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
-from store.fields import Field, check_record, check_schema, clean_text
+from store.fields import Field, another_version, check_record, check_schema, clean_text
 from store.files import parse_object, read_json
 from store.layout import Layout
 
@@ -97,6 +97,24 @@ def _read_header(layout: Layout, name: str, plan: Plan) -> dict[str, Any] | None
         plan.problems.append((_relative(layout, path), str(error)))
         return None
     return header
+
+
+def require_version(layout: Layout, name: str) -> None:
+    """Refuse the header of a grid that another version of this program wrote: it is neither read nor replaced.
+
+    Raises:
+        StoreError: it is one; says which.
+    """
+    path = layout.grid_header(name)
+    try:
+        header = read_json(path)
+    except (NotFoundError, StoreError):  # what is torn is told as such, and written anew by a run
+        return
+    if another_version(header):
+        try:
+            check_schema(header)
+        except StoreError as error:
+            raise StoreError(f"{path} cannot be used: {error}") from error
 
 
 def _check_inner(header: Mapping[str, Any], name: str) -> None:

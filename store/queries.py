@@ -140,7 +140,11 @@ def warnings(sql: Sql) -> list[str]:
     return [
         *(f"the shard {file} is not served: {reason}" for file, reason in shards),
         *(f"the record {file} cannot be read: {reason}" for file, reason in records),
-        *(f"{n} finished trials of {grid} have no readable result; {RETRAIN}" for grid, n in lost),
+        *(
+            f"{n} finished {'trial' if n == 1 else 'trials'} of {grid} {'has' if n == 1 else 'have'} no readable "
+            f"result; {RETRAIN}"
+            for grid, n in lost
+        ),
     ]
 
 

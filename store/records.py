@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
@@ -105,17 +106,22 @@ def attempts_on_disk(layout: Layout) -> Iterator[tuple[str, int]]:
 
 def attempt_signature(layout: Layout, key: str, attempt: int) -> str:
     """Changes when `start.json` or `end.json` of the attempt does."""
-    return " ".join(map(file_signature, (layout.start(key, attempt), layout.end(key, attempt))))
+    return _signature(layout.start(key, attempt), layout.end(key, attempt))
+
+
+def _signature(*paths: Path) -> str:
+    return " ".join(map(file_signature, paths))
 
 
 def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
-    signature = attempt_signature(layout, key, attempt)  # before the files, which may change while they are read
-    start = _read(layout, key, attempt, "start", problems)
+    paths = layout.start(key, attempt), layout.end(key, attempt)
+    signature = _signature(*paths)  # before the files, which may change while they are read
+    start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
         return None, problems
-    end = _read(layout, key, attempt, "end", problems)
+    end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
     resumed = start.get("resumed_from") or {}
     row = Attempt(
@@ -132,26 +138,28 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None
     )
     if end is not None:
         row = row._replace(**{name: _plain(end.get(name)) for name in _COPIED_FROM_END})
-        row = row._replace(fingerprint=clean_text(end.get("fingerprint")) or fingerprint(row))
+        if not row.fingerprint:
+            row = row._replace(fingerprint=fingerprint(row))
     return row, problems
 
 
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "fingerprint"))
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt"))
 
 
 def _plain(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
 
 
-def _read(layout: Layout, key: str, attempt: int, which: str, problems: list[Problem]) -> dict[str, Any] | None:
-    """`start.json` or `end.json`; None if it is not there, or is damaged, which is added to `problems`."""
-    path = layout.start(key, attempt) if which == "start" else layout.end(key, attempt)
+def _read(
+    layout: Layout, path: Path, fields: Mapping[str, Field], place: tuple[str, int], problems: list[Problem]
+) -> dict[str, Any] | None:
+    """`start.json` or `end.json` of the attempt `place`; None if it is not there, or is a problem."""
     try:
         record = read_json(path)
         check_schema(record)
-        check_record(record, _START if which == "start" else _END)
-        _check_place(record, key, attempt)
+        check_record(record, fields)
+        _check_place(record, *place)
     except NotFoundError:
         return None
     except StoreError as error:

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
@@ -20,6 +21,10 @@ MISSED_BEATS = 6
 
 HEARTBEAT_S = 15.0
 """Seconds between signs of life of an attempt that does not say."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SPACE = Path("/proc/self/ns/pid")
+_UNKNOWN = "unknown"
 
 
 @final
@@ -62,6 +67,23 @@ class Progress(NamedTuple):
     """None where it is no finite number."""
 
 
+@cache
+def pid_space() -> str | None:
+    """Where a process number names one process: the boot of this machine, and the PID namespace of this process.
+
+    Containers of one node may share its name and not its processes. None where there is no /proc, and no namespace;
+    "unknown" where /proc does not show this process under the number that it knows itself by.
+    """
+    try:
+        shown = Path("/proc/self").readlink().name
+    except OSError:
+        return None
+    try:
+        return f"{_BOOT.read_text().strip()}-{_SPACE.stat().st_ino}" if shown == str(os.getpid()) else _UNKNOWN
+    except OSError:
+        return _UNKNOWN
+
+
 def process_started(pid: int) -> int | None:
     """When the process `pid` began, in clock ticks since boot; None if it is gone, a zombie, or there is no /proc.
 
@@ -94,12 +116,15 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def beat_s(start: Mapping[str, Any]) -> float:
+    """Seconds between signs of life of the attempt with this start record."""
+    every = start.get("heartbeat_s")
+    return float(every) if isinstance(every, int | float) and math.isfinite(every) and every > 0 else HEARTBEAT_S
+
+
 def lease_s(start: Mapping[str, Any]) -> float:
     """Seconds without a sign of life after which an attempt with this start record is taken for dead."""
-    every = start.get("heartbeat_s")
-    if isinstance(every, int | float) and math.isfinite(every) and every > 0:
-        return MISSED_BEATS * float(every)
-    return MISSED_BEATS * HEARTBEAT_S
+    return MISSED_BEATS * beat_s(start)
 
 
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
@@ -146,9 +171,15 @@ def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:
-    """Whether the process of an attempt of this host is there; None for an attempt of another host."""
-    pid = start.get("pid")
+    """Whether the process of an attempt of this host is there; None for an attempt of another host.
+
+    None as well where its number may be that of another process here: in another container, or before a boot. Records
+    that do not say so are of this host.
+    """
+    pid, space = start.get("pid"), start.get("pid_space")
     if start.get("host") != socket.gethostname() or not isinstance(pid, int):
+        return None
+    if space is not None and (space == _UNKNOWN or space != pid_space()):
         return None
     return process_alive(pid, start.get("pid_started"))
 

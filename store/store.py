@@ -18,6 +18,7 @@ from store.content import content_hash
 from store.database import check_version, engine_errors, with_suggestion
 from store.ingest import ingest
 from store.layout import Layout
+from store.plans import require_version
 
 _NOT_IN_FRAMES = re.compile(r"\b(INTERVAL|UNION)\b")
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
@@ -43,12 +44,14 @@ class Store:
 
         Raises:
             NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet.
-            StoreError: the store has another version or cannot be read; says what to do.
+            StoreError: the store or a grid has another version, or cannot be read; says what to do.
             EnvironmentProblem: there is no snapshot and none can be written.
         """
         layout = Layout(root)
         if not layout.exists():
             raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
+        for name in layout.grid_names():
+            require_version(layout, name)
         stale = _refresh(layout) if refresh else "it was opened as it is"
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")

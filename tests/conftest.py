@@ -1,11 +1,17 @@
-"""What one test defines no other test sees."""
+"""What one test defines no other test sees; this process and all that it starts compute on one thread each."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+import torch
 from definitions import forgotten
 
 import variants.proof.examples  # noqa: F401  # all that the package defines is there before the first test
+
+# tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 @pytest.fixture(autouse=True)

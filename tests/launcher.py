@@ -1,8 +1,8 @@
 """A warm process that starts campaign runs by forking, each in a process group of its own, so that killing is cheap.
 
 Every run is a whole run: a parent, a fork server, and workers. One JSON request per line on stdin:
-{"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or null}; its pid comes back
-on stdout.
+{"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or null, "said": file for
+stderr or null}; its pid comes back on stdout.
 """
 
 import importlib
@@ -45,6 +45,8 @@ class Forked:
 
 def run(request: dict[str, Any]) -> int:
     """One run; its exit code as the command's."""
+    if request["said"]:
+        os.dup2(os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
     options = {**vars(QUIET), "land_every_s": request["land"]}
     workers = request["workers"]
     machine: Machine = Local(workers, start=Forked) if workers else Inline()

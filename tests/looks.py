@@ -9,7 +9,7 @@ from runners.slurm.task.seen import Seen as Known
 from store.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
-FREE, DONE, HELD, ALIVE = Look("free"), Look("done", final=True), Look("held"), Look("held", sure=True)
+FREE, DONE, HELD, ALIVE = Look("free"), Look("done"), Look("held"), Look("held", sure=True)
 
 
 class Clock:

@@ -16,13 +16,13 @@ PartitionName=short AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=00
 PartitionName=gpu AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=2-00:00:00 TotalNodes=4 State=UP
 """
 NODES = """\
-debug|8|64000|(null)|(null)
-short|8|64000|(null)|(null)
-gpu|32|512000|gpu:a100:4|(null)
-gpu|64|1024000|gpu:h100:8|(null)
+debug|8|64000|(null)
+short|8|64000|(null)
+gpu|32|512000|gpu:a100:4
+gpu|64|1024000|gpu:h100:8
 """
-RIGHTS = "lab|pretend|lab||{max_submit}|normal,long|normal\n"
-LEVELS = "normal||\nlong||7-00:00:00\n"
+RIGHTS = "lab|pretend|lab||{max_submit}|normal\n"
+LEVELS = "normal|\nlong|\n"
 
 _COMMANDS = {
     "sbatch": """
@@ -65,7 +65,7 @@ for path in "$here"/jobs/*; do
   last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$path")
   for task in $([ -n "$last" ] && seq 0 "$last" || echo N/A); do
     if [ "$form" = rights ]; then echo "$(id -un)|lab|normal|debug"
-    else echo "$job|$task|PENDING|$reason||N/A|1:00:00|0|$called|"; fi
+    else echo "$job|$task|PENDING|$reason||N/A|1:00:00|$called|"; fi
   done
 done
 """,
@@ -74,10 +74,11 @@ done
 case "$*" in
   "show config") cat "$here/config" ;;
   *"show partition") cat "$here/partitions" ;;
+  "show hostnames "*) tr , '\n' <<< "$3" ;;
   "release "*) echo "$2" >> "$here/released"; rm -f "$here/held/$2" ;;
 esac
 """,
-    "sinfo": 'cat "$here/nodes"',
+    "sinfo": 'case " $* " in *" --Node "*) printf "n1\\nn2\\n" ;; *) cat "$here/nodes" ;; esac',
     "sacctmgr": 'case "$*" in *"show user"*) cat "$here/rights" ;; *) cat "$here/levels" ;; esac',
     "sacct": "",
     "srun": "",

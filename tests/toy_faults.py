@@ -67,6 +67,18 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return toy_training.train(trial, surroundings)
 
 
+def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Where the environment says FULL, the disk takes no record of an end."""
+    if os.environ.get("FULL"):
+
+        def refuse(path: Path, *_: Any) -> None:
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise store.files.environment_problem("write", path, error) from error
+
+        runners.attempts.campaign.write_json = refuse  # type: ignore[assignment]
+    return toy_training.train(trial, surroundings)
+
+
 def away(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     """The file system is away for longer than five tries."""
     store.files.PAUSES_S = (0.01,) * len(store.files.PAUSES_S)

@@ -49,7 +49,7 @@ class Rising(Toy):
 class ToyTrial(Spec):
     operator: Toy = Falling()
     steps: int = 20
-    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies"] = "ok"
+    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks"] = "ok"
     fate_at: int = 10
     seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
@@ -98,6 +98,8 @@ def _meet(trial: ToyTrial, step: int, value: float) -> None:
         raise MemoryError
     if trial.fate == "cannot_allocate":
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes")
+    if trial.fate == "sticks":
+        time.sleep(600)
     if trial.fate == "dies":
         _die(Path(trial.execution.deaths))
 

@@ -279,9 +279,8 @@ class Attempt:
         """
         try:
             latest = max(self._layout.attempts(self._trial), default=0)
-        except OSError as error:
-            problem = environment_problem("list", self._layout.trial(self._trial), error)
-            raise CampaignUnwritable(str(problem)) from error
+        except EnvironmentProblem as error:
+            raise CampaignUnwritable(str(error)) from error
         if latest > self.number:
             raise TakenOver
         self._require_own_record()

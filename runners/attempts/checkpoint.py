@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, StoreError
 from store.files import environment_problem, is_temporary, read_bytes, retried, write_atomic
 from store.layout import Layout
+from store.status import TrialState
 
 CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""
@@ -154,12 +155,34 @@ def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], boo
     return max((step for step, attempt, _ in _candidates(layout, trial) if same_code(attempt)), default=0)
 
 
-def discard_checkpoints(layout: Layout, trial: str) -> None:
-    """Delete the checkpoints of `trial`, which has ended well and will not be resumed."""
+def has_checkpoints(layout: Layout, trial: str, attempt: int) -> bool:
+    """Whether the attempt has saved anything that is still there.
+
+    Raises:
+        EnvironmentProblem: the file system does not answer.
+    """
+    return bool(_files(layout.checkpoint(trial, attempt)))
+
+
+def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
+    """Delete the checkpoints of `trial` up to attempt `last`, which has ended well: they will not be resumed."""
     for attempt in layout.attempts(trial):
-        directory = layout.checkpoint(trial, attempt)
+        if attempt <= last:
+            _discard(layout.checkpoint(trial, attempt))
+
+
+def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
+    """The same for who finds `state`: a worker that was killed right after the end of its trial has not done it."""
+    last = max((each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok"), default=0)
+    for each in state.attempts:
+        if each.attempt <= last:
+            _discard(layout.checkpoint(trial, each.attempt))
+
+
+def _discard(directory: Path) -> None:
+    with contextlib.suppress(OSError):  # what cannot be deleted costs space and nothing else
         if directory.is_dir():
-            shutil.rmtree(directory, ignore_errors=True)  # what cannot be deleted costs space and nothing else
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:

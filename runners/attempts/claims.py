@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
-from runners.attempts.checkpoint import Checkpoint, checkpointed_step, newest_checkpoint
+from runners.attempts.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.attempts.endings import record_death
 from runners.attempts.failure import lost
 from runners.attempts.heartbeat import EVERY_S
-from runners.attempts.leases import Leases
+from runners.attempts.leases import Leases, earlier_life
 from runners.provenance.code import made_by, ran_other_code
 from store.files import (
     environment_problem,
@@ -32,10 +32,11 @@ from store.files import (
     write_json,
 )
 from store.layout import FILE_SCHEMA, Layout
-from store.status import AttemptState, TrialState, process_started, trial_state
+from store.status import AttemptState, TrialState, pid_space, process_started, trial_state
 
 MOST_LOST = 5
-"""Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed."""
+"""Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed; those
+are left out whose task has come back since, as after a pre-emption or the failure of a node."""
 
 _RELIST_S = 0.5
 """Before a directory is listed again that did not show what a rename met: network file systems list late."""
@@ -88,7 +89,7 @@ def claim(
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
-        if _lost(layout, trial, state, same_code):
+        if _lost(layout, trial, state, same_code, about.get("place")):
             step = checkpointed_step(layout, trial, same_code)
             record_death(layout, trial, state.attempts[-1].attempt, step, lost(MOST_LOST))
             return Taken("failed")
@@ -126,13 +127,22 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
-def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool]) -> bool:
-    """Whether the latest attempts, of the code that will run, all vanished without getting the trial on."""
-    latest = state.attempts[-MOST_LOST:]
-    return len(latest) == MOST_LOST and all(
-        found.end is None and same_code(found.attempt) and not any(layout.checkpoint(trial, found.attempt).glob("*.pt"))
-        for found in latest
-    )
+def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
+    """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
+
+    An attempt in an earlier life of a task that came back, at `place` or for a later attempt, is no reason to give up:
+    SLURM ended that life, or the batch script, which counts how often the task dies.
+    """
+    times, places = 0, [place]
+    for found in reversed(state.attempts):
+        if found.end is not None or not same_code(found.attempt) or has_checkpoints(layout, trial, found.attempt):
+            return False
+        theirs = found.start.get("place")
+        times += not any(isinstance(later, Mapping) and earlier_life(theirs, later) for later in places)
+        if times == MOST_LOST:
+            return True
+        places.append(theirs)
+    return False
 
 
 def _start_record(trial: str, number: int, found: Checkpoint | None, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +154,7 @@ def _start_record(trial: str, number: int, found: Checkpoint | None, about: Mapp
         "host": socket.gethostname(),
         "pid": pid,
         "pid_started": process_started(pid),
+        "pid_space": pid_space(),
         "started": time.time(),
         "resumed_from": {"attempt": found.attempt, "step": found.step} if found else None,
         "versions": _versions(),

@@ -13,7 +13,7 @@ from runners.attempts.memory import oom_kills
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Job, Outcome
 from store.layout import Layout
-from store.status import trial_state
+from store.status import pid_space, trial_state
 
 MOST_DEATHS = 3
 """Deaths without progress after which a trial has failed."""
@@ -67,8 +67,8 @@ class Deaths:
             return None
         failure = out_of_memory(times) if for_memory else killed(times, how)
         number = self._attempt(trial, pid)
-        if number is None:  # somebody else has it now, or has done it
-            return Outcome(row, "held")
+        if number is None:  # somebody else has it now, or has done it, or it had failed
+            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
         record_death(self._layout, trial, number, step, failure)
         return Outcome(row, "failed", number, failure)
 
@@ -76,6 +76,10 @@ class Deaths:
         """Whether the system has killed for memory since the last time this was asked."""
         before, self._oom_kills = self._oom_kills, oom_kills()
         return before is not None and self._oom_kills is not None and self._oom_kills > before
+
+    def out_of_memory(self) -> None:
+        """A trial was out of memory and its worker lives: what the system has killed until now was a rank of it."""
+        self._oom_kills = oom_kills()
 
     def _step(self, trial: str) -> int:
         """The furthest checkpoint by the code that runs now; those of other code are no step that it gained."""
@@ -88,8 +92,9 @@ class Deaths:
         state = trial_state(self._layout, trial)
         if state.status in ("ok", "running"):
             return None
+        ours = {"pid": pid, "host": socket.gethostname(), "pid_space": pid_space()}
         for found in reversed(state.attempts):
-            if found.end is None and found.start["pid"] == pid and found.start["host"] == socket.gethostname():
+            if found.end is None and all(found.start.get(name, said) == said for name, said in ours.items()):
                 return found.attempt
         return None
 

@@ -5,10 +5,15 @@ this host's clock that cannot be set, the latest sign has been the same: the tim
 nothing. So a clock that jumps, here, there or at the file server, neither takes a trial from a live owner nor leaves it
 with a dead one. It costs a wait: an observer knows nothing at its first look.
 
+Between two looks the observer sees nothing, and it may have been cut off from the file server together with the owner.
+So from one look to the next the silence grows by the seconds between two signs of life at most, however long a look was
+waited for: after an outage an owner has several of its turns before it is taken for dead.
+
 That clock is one for all processes of a host. They share what they saw in its temporary directory, so that a worker
-does not begin to wait where another, before it, has waited.
+does not begin to wait where another, before it, has waited. What nobody has looked at for an hour is removed there.
 """
 
+import math
 import os
 import stat
 import tempfile
@@ -21,18 +26,27 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from store.layout import Layout
-from store.status import last_beat_ns, lease_s, local_process
+from store.status import beat_s, last_beat_ns, lease_s, local_process
+
+_KEPT_S = 3600.0
+"""A sighting that is older says nothing that a new one would not."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Sighting(NamedTuple):
-    """A sign of life, and since when it has been the latest."""
+    """A sign of life, and for how long it has been seen to be the latest."""
 
     beat_ns: int | None
     """None: there was none."""
-    since: float
-    """Seconds of the observer's own clock."""
+    silent_s: float
+    looked: float
+    """At the last look, in seconds of the observer's own clock."""
+
+    def silent_until(self, beat_ns: int | None, now: float, most_s: float) -> float:
+        """Seconds of silence at a look that finds `beat_ns`; `most_s` is what counts of those since the last look."""
+        same = self.beat_ns == beat_ns and self.looked <= now  # else it was before another boot
+        return self.silent_s + min(now - self.looked, most_s) if same else 0.0
 
 
 @final
@@ -53,6 +67,7 @@ class Leases:
         self._clock = clock
         self._shared = shared or host_memory
         self._seen: dict[tuple[Path, str, int], Sighting] = {}
+        self._tidied = -math.inf
 
     def alive(self, layout: Layout, trial: str, attempt: int, start: Mapping[str, Any]) -> bool:
         """Whether the attempt that wrote `start` and no end is at work.
@@ -60,38 +75,38 @@ class Leases:
         Raises:
             EnvironmentProblem: the file system does not answer.
         """
-        if _was_here(start.get("place"), self._place):
+        if earlier_life(start.get("place"), self._place):
             return False
         here = local_process(start)
         if here is not None:
             return here
-        return self._silent_s(layout, trial, attempt) < lease_s(start)
+        return self._silent_s(layout, trial, attempt, beat_s(start)) < lease_s(start)
 
-    def _silent_s(self, layout: Layout, trial: str, attempt: int) -> float:
+    def _silent_s(self, layout: Layout, trial: str, attempt: int, most_s: float) -> float:
         beat = last_beat_ns(layout, trial, attempt)
         now = self._clock()
         place = (layout.root, trial, attempt)
-        known = self._seen.get(place)
-        if known is None or known.beat_ns != beat:
-            file = self._file(place)
-            known = _read(file)
-            if known is None or known.beat_ns != beat or known.since > now:
-                known = Sighting(beat, now)
-                _write(file, known)
-            self._seen[place] = known
-        return now - known.since
+        file = self._file(place, now)
+        known = [found for found in (self._seen.get(place), _read(file)) if found is not None]
+        silent_s = max((found.silent_until(beat, now, most_s) for found in known), default=0.0)
+        self._seen[place] = Sighting(beat, silent_s, now)
+        _write(file, self._seen[place])
+        return silent_s
 
-    def _file(self, place: tuple[Path, str, int]) -> Path | None:
+    def _file(self, place: tuple[Path, str, int], now: float) -> Path | None:
         directory = self._shared()
         if directory is None:
             return None
+        if now - self._tidied >= _KEPT_S:
+            self._tidied = now
+            _tidy(directory)
         root, trial, attempt = place
         campaign = blake2b(os.fsencode(root.absolute()), digest_size=8).hexdigest()
         return directory / f"{campaign}-{trial}-{attempt}"
 
 
-def _was_here(theirs: Any, ours: Mapping[str, Any] | None) -> bool:
-    """Whether an attempt ran in an earlier life of the very task that looks: SLURM starts it again once it is over."""
+def earlier_life(theirs: Any, ours: Mapping[str, Any] | None) -> bool:
+    """Whether `theirs` is the place of an earlier life of the task at `ours`: SLURM starts it again once it is over."""
     if ours is None or not isinstance(theirs, Mapping):
         return False
     then, now = theirs.get("restarts"), ours.get("restarts")
@@ -117,13 +132,24 @@ def _read(file: Path | None) -> Sighting | None:
     if file is None:
         return None
     try:
-        beat, since = file.read_text().split()
-        return Sighting(None if beat == "-" else int(beat), float(since))
-    except (OSError, ValueError):  # not there, or being written: not known
+        line, rest = file.read_text().split("\n")
+        beat, silent_s, looked = line.split(" ")
+        found = Sighting(None if beat == "-" else int(beat), float(silent_s), float(looked))
+    except (OSError, ValueError):  # not there, being written, or cut off: not known
         return None
+    return found if not rest and math.isfinite(found.silent_s) else None
 
 
 def _write(file: Path | None, found: Sighting) -> None:
     if file is not None:
         with suppress(OSError):  # it only spares others a wait
-            file.write_text(f"{'-' if found.beat_ns is None else found.beat_ns} {found.since!r}\n")
+            beat = "-" if found.beat_ns is None else found.beat_ns
+            file.write_text(f"{beat} {found.silent_s!r} {found.looked!r}\n")
+
+
+def _tidy(directory: Path) -> None:
+    with suppress(OSError):  # it only costs room
+        for file in directory.iterdir():
+            with suppress(FileNotFoundError):  # another tidies too
+                if time.time() - file.stat().st_mtime > _KEPT_S:
+                    file.unlink()

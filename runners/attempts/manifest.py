@@ -28,6 +28,7 @@ from store.files import (
     write_json,
 )
 from store.layout import Layout
+from store.plans import require_version
 
 _KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 
@@ -85,7 +86,9 @@ def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any] | b
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
+        StoreError: another version of this program has written a grid of that name.
     """
+    require_version(layout, grid.name)
     _write_lines(layout.grid_trials(grid.name), lines)
     header = grid.header()
     path = layout.grid_header(grid.name)

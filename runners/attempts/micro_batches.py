@@ -22,6 +22,20 @@ def micro_batches(state: TrialState, written: int) -> int:
     return 2 * most if full else most
 
 
+def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
+    """Whether the trial failed out of memory in fewer micro-batches than it would be tried with next.
+
+    Whether it can be cut so small, the trial alone knows. A failure that no attempt at work met calls for nothing.
+    """
+    written, last = written_micro_batches(spec), state.ended
+    if state.status != "failed" or written is None or last is None or last.end is None:
+        return False
+    tried = last.start.get("accumulate")
+    return (
+        last.end.get("reason") == "out_of_memory" and isinstance(tried, int) and micro_batches(state, written) > tried
+    )
+
+
 def split(spec: Mapping[str, Any], count: int) -> dict[str, Any]:
     """The spec computed in `count` micro-batches; the trial may refuse it."""
     return {**spec, "execution": {**spec["execution"], "accumulate": count}}

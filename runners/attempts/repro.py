@@ -9,15 +9,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.repro_values import Difference, differences, values_of
 from runners.attempts.submission import Submission, read_submission_record
 from runners.attempts.worker import Entry
+from runners.awaited import awaited
+from runners.output import counted, duration
 from runners.provenance.environment import THREADS, Differences
 from runners.provenance.environment import differences as environment_differences
 from runners.provenance.environment import record as environment_record
@@ -25,10 +28,33 @@ from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import extract
 from store.files import parse_object
 from store.layout import Layout
-from store.status import TrialState, trial_state
+from store.status import AttemptState, Progress, TrialState, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
+
+LOOK_EVERY_S = 0.5
+"""How often the training that is repeated is looked at."""
+
+
+class Watcher(Protocol):
+    """Whoever watches training."""
+
+    def looked(self, found: Progress | None) -> None:
+        """How far it is, often; None before it has said so."""
+
+    def ended(self, status: str | None) -> None:
+        """It has ended so: ok, failed, stopped; None where nothing says how."""
+
+
+class Audience(Protocol):
+    """Whoever is told how a repetition gets on."""
+
+    def told(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def training(self, line: Mapping[str, Any]) -> AbstractContextManager[Watcher]:
+        """Training of this line of a manifest is on."""
 
 
 class Reproduction(NamedTuple):
@@ -54,8 +80,24 @@ class Recorded:
     end: Mapping[str, Any]
     record: Submission | None
     """None: the submission kept none."""
-    mixed: bool
-    """Whether it was resumed on another device, or with another number of micro-batches."""
+    made_by: tuple[AttemptState, ...]
+    """The attempts that computed the result, the latest first: each went on from the one after it."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it was resumed on another device, or with another number of micro-batches."""
+        return len({(each.start.get("device"), each.start.get("accumulate")) for each in self.made_by}) > 1
+
+    @property
+    def took(self) -> str:
+        """How long its training took, in words."""
+        ends = [each.end for each in self.made_by if each.end is not None]
+        spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
+        cut_off = len(self.made_by) - len(ends)
+        if len(self.made_by) == 1:
+            return f"the attempt that made its result took {spent}"
+        without = f", without {counted(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
+        return f"the {counted(len(ends), 'attempt')} that made its result took {spent} in all{without}"
 
     @property
     def submission(self) -> str:
@@ -108,20 +150,18 @@ def recorded(layout: Layout, key: str) -> Recorded:
         record = read_submission_record(layout, str(start["submission"]))
     except NotFoundError:
         record = None
-    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, _mixed(state, start))
+    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, tuple(_made_by(state, done[-1])))
 
 
-def _mixed(state: TrialState, start: Mapping[str, Any]) -> bool:
-    earlier = {each.attempt: each.start for each in state.attempts}
-    ran = set()
-    following: Mapping[str, Any] | None = start
+def _made_by(state: TrialState, last: AttemptState) -> Iterator[AttemptState]:
+    earlier = {each.attempt: each for each in state.attempts}
+    following: AttemptState | None = earlier.pop(last.attempt)
     while following is not None:
-        ran.add((following.get("device"), following.get("accumulate")))
-        following = earlier.pop((following.get("resumed_from") or {}).get("attempt", 0), None)
-    return len(ran) > 1
+        yield following
+        following = earlier.pop((following.start.get("resumed_from") or {}).get("attempt", 0), None)
 
 
-def reproduce(store: "Store", key: str, place: Path, spec: Path | None, told: Callable[[str], None]) -> Reproduction:
+def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience: Audience) -> Reproduction:
     """Run the trial `key` of `store` again in the directory `place` and compare every value that counts.
 
     `spec` is the file its classes are from, where neither a snapshot nor a record says so.
@@ -132,15 +172,23 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, told: Ca
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
+    told = audience.told
     found = recorded(store.layout, key)
-    request = _prepare(found, place, spec, told)
-    for sentence in _environment(found):
+    with awaited("restoring the code, and comparing the environment"):
+        request = _prepare(found, place, spec, told)
+        differ = list(_environment(found))
+    for sentence in differ:
         told(sentence)
     if found.mixed:
         told("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
-    told(f"training it again; the attempt that ended ok took {found.end.get('wall_s') or 0.0:.0f} s")
-    _run(request, _variables(found, request))
-    result = _compared(store, found, Layout(Path(request["root"])), told)
+    told(f"training it again; {found.took}")
+    layout = Layout(Path(request["root"]))
+    with audience.training(found.line()) as watcher:
+        _run(request, _variables(found, request), lambda: watcher.looked(_progress(layout, key)))
+        last = trial_state(layout, key).ended
+        watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
+    with awaited("comparing the values"):
+        result = _compared(store, found, layout, told)
     if result.failure is not None and not request["files"]:
         told("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
@@ -217,14 +265,39 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+def _progress(layout: Layout, key: str) -> Progress | None:
+    attempts = layout.attempts(key)
+    return progress_of(layout, key, attempts[-1]) if attempts else None
+
+
+def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
+    """Train it in a process of its own; `look` is called now and then until that has ended."""
     command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
-    done = subprocess.run(
-        command, env=dict(variables), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        said = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
+    with subprocess.Popen(
+        command,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            errors = _errors(process, look)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        said = errors.strip().rpartition("\n")[2] or f"exit status {process.returncode}"
         raise EnvironmentProblem(f"the trial cannot be run again: {said}")
+
+
+def _errors(process: "subprocess.Popen[str]", look: Callable[[], None]) -> str:
+    while True:
+        look()
+        try:
+            return process.communicate(timeout=LOOK_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:

@@ -1,5 +1,6 @@
 """Room for a campaign: a directory that can be written, on a disk that is not full."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from grid.errors import EnvironmentProblem
 
 _LEAST_BYTES = 64 << 20
+_FULL_BYTES = 1 << 20
+"""With less than that nobody writes a record, let alone a checkpoint."""
 
 
 def require_room(root: Path) -> None:
@@ -26,3 +29,18 @@ def require_room(root: Path) -> None:
             f"a campaign needs {_LEAST_BYTES >> 20} MB of free disk and {place} has {free >> 20} MB; free some space, "
             "or choose another campaign directory"
         )
+
+
+def no_room(root: Path, error: BaseException | None = None) -> str | None:
+    """That the campaign's disk takes no more, in a sentence: it has no room, or `error` says that it was met there."""
+    said = str(error) if error is not None and str(root) in str(error) else ""
+    met = next((why for why in (errno.ENOSPC, errno.EDQUOT) if os.strerror(why) in said), None)
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return None
+    free = found.f_bavail * found.f_frsize
+    if met is None and free >= _FULL_BYTES and (found.f_favail or not found.f_files):
+        return None
+    why = "your quota is used up" if met == errno.EDQUOT else f"{free >> 20} MB are free"
+    return f"the campaign's disk is full ({root}: {why}); free some space, and workers go on from what was saved"

@@ -7,14 +7,18 @@ the submission's, so they can still be found.
 import os
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, final
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
-from grid.errors import StoreError
+from pydantic import TypeAdapter, ValidationError
+
+from grid.errors import NotFoundError, StoreError
 from store.files import read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
-from store.status import local_process, process_started
+from store.status import local_process, pid_space, process_started
 
 if TYPE_CHECKING:
     from runners.attempts.worker import Job
@@ -75,6 +79,8 @@ class Submission:
     pid: int | None = None
     pid_started: int | None = None
     """In clock ticks since that host was booted."""
+    pid_space: str | None = None
+    """As in `start.json`."""
     ended: float | None = None
     """When that run was over, in seconds since the epoch; None while it is on, or where it was killed."""
     schema: int = FILE_SCHEMA
@@ -120,15 +126,50 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             "it with the version that wrote it"
         )
     try:
-        classes = tuple(
-            ResourceClass(
-                **{**each, "rows": tuple(each["rows"]), "arrays": tuple(Array(**array) for array in each["arrays"])}
-            )
-            for each in data.pop("classes")
-        )
-        return Submission(**data, classes=classes)
-    except (KeyError, TypeError) as error:
-        raise StoreError(f"{path} is no record of a submission ({error}); restore it, or remove it") from error
+        found = _adapter().validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _no_record(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    more = sorted(set(data) - {known.name for known in fields(Submission)})
+    if more or "classes" not in data:
+        raise _no_record(path, f"it says {', '.join(more)}" if more else "it says nothing of classes")
+    if found.submission != submission:
+        raise _no_record(path, f"it is that of {found.submission}")
+    return found
+
+
+@cache
+def _adapter() -> "TypeAdapter[Submission]":
+    return TypeAdapter(Submission)
+
+
+def _no_record(path: Path, why: str) -> StoreError:
+    return StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
+
+
+class Unreadable(NamedTuple):
+    """A submission whose record is there and cannot be read: damaged, or of a newer version."""
+
+    submission: str
+    why: str
+
+    def in_words(self) -> str:
+        """A sentence."""
+        return f"what became of submission {self.submission} is not known: {self.why}"
+
+
+def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
+    """The records of a campaign's submissions, oldest first, each as it is or what is wrong with it.
+
+    Submissions from before there were records are passed over.
+    """
+    for submission in layout.submission_ids():
+        try:
+            yield read_submission_record(layout, submission)
+        except NotFoundError:
+            continue
+        except StoreError as error:
+            yield Unreadable(submission, str(error))
 
 
 def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -169,6 +210,7 @@ def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) 
         host=socket.gethostname(),
         pid=pid,
         pid_started=process_started(pid),
+        pid_space=pid_space(),
     )
     write_submission_record(layout, found)
     return found

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
-from runners.attempts.checkpoint import discard_checkpoints
+from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.failure import Failure, breaks_process, failure_of
 from runners.attempts.heartbeat import EVERY_S
@@ -156,7 +156,8 @@ class Worker:
         """Train the trial of `row`, unless somebody else has it or it is done.
 
         A trial that is out of memory is tried again in smaller pieces where the job wants that, until it can be cut no
-        smaller; the outcome is that of the last attempt.
+        smaller; the outcome is that of the last attempt. A process that is fit for nothing more leaves it to another,
+        and it has only stopped here.
 
         Raises:
             CampaignUnwritable: a record could not be written.
@@ -164,12 +165,22 @@ class Worker:
         """
         outcome = self._tried(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+            if outcome.spent:
+                return self._left_to_another(outcome)
             release_cached_memory()
             following = self._tried(row)
             if following.status == "was_failed":  # it cannot be cut any smaller
                 break
             outcome = following
         return outcome
+
+    def _left_to_another(self, outcome: Outcome) -> Outcome:
+        line = self._manifest.line(outcome.row)
+        state = trial_state(self._layout, line["trial"], self._leases.alive)
+        tried = state.ended.start.get("accumulate") if state.ended is not None else None
+        if written_micro_batches(self._cut(line)) in (None, tried):  # it cannot be cut any smaller
+            return outcome
+        return outcome._replace(status="stopped", failure=None)
 
     def _tried(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
@@ -183,7 +194,12 @@ class Worker:
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
-            return Outcome(row, _FOUND[mine.status])
+            moved = (
+                mine.status == "failed" and self._cut(line) != spec
+            )  # somebody else has tried these pieces meanwhile
+            if mine.status == "ok":
+                discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
+            return self._tried(row) if moved else Outcome(row, _FOUND[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +241,7 @@ class Worker:
             try:
                 return self._outcome(row, line, attempt, trial)
             except TakenOver as error:
-                with contextlib.suppress(CampaignUnwritable):  # the one who has it now will find out
+                with contextlib.suppress(CampaignUnwritable, TakenOver):  # the one who has it now will find out
                     attempt.abandon(str(error))
                 return Outcome(row, "held", attempt.number)
 
@@ -234,7 +250,7 @@ class Worker:
             finished = self._trained(trial, attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
-            with contextlib.suppress(CampaignUnwritable):
+            with contextlib.suppress(CampaignUnwritable, TakenOver):
                 attempt.abandon("the campaign directory could not be written")
             raise
         except TakenOver:
@@ -248,12 +264,13 @@ class Worker:
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
             return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
-            attempt.abandon("interrupted")
+            with contextlib.suppress(TakenOver):
+                attempt.abandon("interrupted")
             raise
         attempt.finish(finished)
         if finished.stopped:
             return Outcome(row, "stopped", attempt.number)
-        discard_checkpoints(self._layout, line["trial"])
+        discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 
     def _trained(self, trial: Spec | Exception, attempt: Attempt) -> Finished:

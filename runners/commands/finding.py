@@ -1,6 +1,7 @@
 """Which campaign, grid and trial a command means, when the user did not write it all out."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
+
+_NAMED = 8
+"""Most trials that are named where one was meant."""
 
 
 def campaign_for(spec: Path, campaign: Path | None) -> Path:
@@ -63,18 +67,53 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
     raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
 
 
+def find_one(store: "Store", words: Sequence[str]) -> str:
+    """The full key of the one trial that `words` mean: the beginning of its key, or a query.
+
+    Raises:
+        SpecError: there are no words, or one has no meaning.
+        NotFoundError: they mean no trial, or several, which are named.
+    """
+    from runners.tending.selection import select
+
+    if not words:
+        raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
+    try:
+        found = select(store, words)
+    except NotFoundError:
+        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
+            raise
+        return kept[0]  # of a trial that no grid plans any more
+    if len(found) == 1:
+        return found[0]
+    rows = store.sql(
+        "SELECT trial, any_value(label), any_value(seed) FROM grid_trial WHERE list_contains($keys, trial) "
+        "GROUP BY trial ORDER BY any_value(position)",
+        {"keys": found[:_NAMED]},
+    ).rows()
+    named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in rows)
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
+
+
 def find_trial(store: "Store", key: str) -> str:
     """The full key of the one trial whose key begins with `key`."""
-    found = store.sql(
-        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": key.lower()}
-    )["trial"].to_list()
+    found = _keys(store, key)
     if len(found) == 1:
-        return str(found[0])
+        return found[0]
     if not found:
         raise NotFoundError(
             f"no trial's key begins with {key!r}; `ablate sql 'select trial, label from grid_trial'` lists them"
         )
     raise NotFoundError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
+
+
+def _keys(store: "Store", beginning: str) -> list[str]:
+    """Some of the keys that begin so; all if there is one."""
+    found = store.sql(
+        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": beginning.lower()}
+    )
+    return [str(key) for key in found["trial"]]
 
 
 def worker_count(workers: int | None) -> int:

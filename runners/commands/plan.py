@@ -1,8 +1,8 @@
 """What a run would do, before it does: counts, what rules left out, parameters, how long it takes, what it can show."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -14,7 +14,11 @@ from runners.planning.survey import Survey, Surveyed, survey
 from runners.slurm.spec import Slurm
 from runners.slurm.submitting.classes import Demands
 from runners.slurm.submitting.workload import planned
+from runners.tending.whereabouts import State
 from store.layout import Layout
+from store.status import Status
+
+_STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
 
 
 class Pruned(NamedTuple):
@@ -60,7 +64,11 @@ class Plan:
     """Of those that are ok, the ones that other code finished."""
     failed: int
     running: int
+    queued: int
+    lost: int
+    unknown: int
     pending: int
+    """Nobody has these and nobody will take them, as in the states before."""
     to_do: int
     estimate: Estimate
     resolutions: tuple[Resolution, ...]
@@ -76,6 +84,8 @@ class PlanOptions:
     """What would be asked of a cluster; None: the trials run on this machine, `workers` at once."""
     retry: bool = False
     again: bool = False
+    states: Mapping[str, State] = field(default_factory=dict)
+    """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
     parameters: Callable[[Any], tuple[int, int]] | None = None
     seconds: Callable[[Any], float | None] | None = None
     """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell.
@@ -100,16 +110,20 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
     else:
         means = Means(options.workers, seconds=options.seconds)
+    states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
     return Plan(
         root=layout.root,
         grids=tuple(map(_grid_plan, grids)),
         operators=tuple(_operators(found, options)),
         trials=found.trials,
-        ok=found.count("ok"),
+        ok=states["done"],
         other_code=found.other_code,
-        failed=found.count("failed"),
-        running=found.count("running"),
-        pending=found.count("pending"),
+        failed=states["failed"],
+        running=states["running"],
+        queued=states["queued"],
+        lost=states["lost"],
+        unknown=states["unknown"],
+        pending=states["pending"],
         to_do=len(found.to_do),
         estimate=estimate(found, grids, means),
         resolutions=resolutions(layout, grids),

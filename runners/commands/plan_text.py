@@ -25,7 +25,15 @@ def plan_lines(plan: Plan) -> Iterator[str]:
             yield f"  {each.operator:<{widest}}  {each.trials:>6} {trials}{_parameters(each)}"
         yield from (f"  {resolution_line(each)}" for each in plan.resolutions if each.grid == grid.name)
     yield f"campaign {plan.root}"
-    counts = {"done": plan.ok, "failed before": plan.failed, "running": plan.running, "pending": plan.pending}
+    counts = {
+        "done": plan.ok,
+        "failed before": plan.failed,
+        "running": plan.running,
+        "queued": plan.queued,
+        "lost": plan.lost,
+        "unknown": plan.unknown,
+        "pending": plan.pending,
+    }
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
     if plan.other_code:
         trials = counted(plan.other_code, "finished trial")

@@ -1,9 +1,12 @@
 """`ablate run --on slurm`: trials are queued, and if asked followed to their end."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grid.errors import EnvironmentProblem, SpecError
+from runners.awaited import awaited
 from runners.commands.options import Cluster
 from runners.commands.repeat import Repeat
 from runners.output import counted, duration, say, write
@@ -11,7 +14,8 @@ from runners.output import counted, duration, say, write
 if TYPE_CHECKING:
     from grid import Grid
     from runners.slurm.resources import Resources
-    from runners.slurm.submitting.submit import Draft, Drafter, Queued
+    from runners.slurm.spec import Slurm
+    from runners.slurm.submitting.submit import Draft, Drafter, Queued, SubmitOptions
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
@@ -23,8 +27,7 @@ def run_on_slurm(
     from runners.commands.running import give_back
     from runners.planning.budget import budget_hours
     from runners.provenance.specfile import cluster_of
-    from runners.slurm.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submitting.submit import Drafter, SubmitOptions
+    from runners.slurm.submitting.submit import SubmitOptions
 
     options = SubmitOptions(
         retry=repeat.retry,
@@ -33,24 +36,52 @@ def run_on_slurm(
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
         flags=frozenset(cluster.given()),
     )
-    slurm = cluster.request(cluster_of(spec), workers)
-    drafter = Drafter(root, grids, slurm, Scheduler(), options)
-    return show_or_queue(drafter, root, cluster, lambda: give_back(root, grids, repeat))
+    if not cluster.dry_run:
+        give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on
+    drafter = looked_at(root, grids, cluster.request(cluster_of(spec), workers), options)
+    return show_or_queue(drafter, root, cluster)
 
 
-def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Callable[[], None] = lambda: None) -> int:
-    """Show what would be queued, or do `before`, queue it, and follow it if asked; the exit code."""
+def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions") -> "Drafter":
+    """The grids and the request, with what the cluster says of itself.
+
+    Raises:
+        SpecError, EnvironmentProblem: it was refused; the sentence says that nothing was queued.
+    """
+    from runners.slurm.scheduler_news import Slurm as Scheduler
+    from runners.slurm.submitting.submit import Drafter
+
+    with _nothing_queued(), awaited("asking the cluster what it allows"):
+        return Drafter(root, grids, slurm, Scheduler(), options)
+
+
+@contextmanager
+def _nothing_queued() -> Iterator[None]:
+    """A refusal says that nothing was queued, unless it says itself what may be."""
+    try:
+        yield
+    except (SpecError, EnvironmentProblem) as error:
+        if "may be queued" in str(error):
+            raise
+        raise type(error)(f"{error}; nothing was queued") from error
+
+
+def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster) -> int:
+    """Show what would be queued, or queue it and follow it if asked; the exit code."""
     from runners.slurm.submitting.submit import submit
 
     if cluster.dry_run:
         from runners.slurm.submitting.workload import forecast_lines
 
-        draft = drafter.draft()
+        with _nothing_queued(), awaited("asking the cluster whether it takes the workers"):
+            draft = drafter.draft()
+            require_possible(drafter, draft)
         forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
         write("\n".join([*dry_run_lines(draft), *forecast]))
         return 0
-    before()
-    queued = submit(drafter, lambda text: say(f"ablate: {text}"))
+    with _nothing_queued(), awaited("asking the cluster whether it takes the workers, and queueing them"):
+        queued = submit(drafter, lambda text: say(f"ablate: {text}"))
+        require_possible(drafter, queued.draft)
     for note in queued.draft.notes:
         say(f"ablate: {note}")
     say(queued_line(queued, root))
@@ -59,14 +90,14 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster, before: Call
 
 def dry_run_lines(draft: "Draft") -> Iterator[str]:
     """What would be queued, for people: counts, classes, remarks, scripts."""
+    if not draft.groups:
+        yield _all_queued(draft) or "nothing is left to queue"
+        return
     from runners.slurm.submitting.elsewhere import told
 
     already = told(draft.elsewhere, draft.wanted)
     if already:
         yield already
-    if not draft.groups:
-        yield "nothing is left to queue"
-        return
     yield (
         f"{counted(draft.trials, 'trial')} in {counted(len(draft.classes), 'class', 'classes')}, "
         f"{counted(draft.workers, 'worker')} in {counted(len(draft.scripts), 'call', 'calls')} of sbatch; "
@@ -110,10 +141,12 @@ def queued_line(queued: "Queued", root: Path) -> str:
     """What was queued and where to look, in one line."""
     from runners.slurm.submitting.elsewhere import told
 
-    already = told(queued.draft.elsewhere, queued.draft.wanted)
-    if queued.record is None:
-        return f"{already or f'nothing is left to train ({queued.done} were done before)'}; results in {root}"
     draft = queued.draft
+    if queued.record is None:
+        were = "was" if queued.done == 1 else "were"
+        nothing = f"nothing is left to train ({queued.done} {were} done before)"
+        return f"{_all_queued(draft) or nothing}; results in {root}"
+    already = told(draft.elsewhere, draft.wanted)
     jobs = ", ".join(map(str, queued.record.jobs))
     plural = "s" if len(queued.record.jobs) > 1 else ""
     before = f"; {already}" if already else ""
@@ -124,10 +157,45 @@ def queued_line(queued: "Queued", root: Path) -> str:
     )
 
 
+def _all_queued(draft: "Draft") -> str | None:
+    """That all missing trials are queued, and how to have other workers for them; None where none is missing."""
+    if not draft.wanted:
+        return None
+    submissions = sorted(draft.elsewhere.submissions)
+    name = f"submission{'s' if len(submissions) > 1 else ''} {', '.join(submissions)}"
+    count = len(draft.wanted)
+    if count > 1:
+        said = f"nothing to do: all {count} missing trials are queued in {name}"
+    else:
+        said = f"nothing to do: the one missing trial is queued in {name}"
+    return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
+
+
+def require_possible(drafter: "Drafter", draft: "Draft") -> None:
+    """Check a request of the command line also where nothing is left to ask it for.
+
+    Raises:
+        SpecError: it would be refused.
+    """
+    if draft.groups or not drafter.options.flags:
+        return
+    from runners.planning.cells import walk
+    from runners.slurm.submitting.checks import partitions_of, require_allowed
+    from runners.slurm.submitting.classes import Demands
+    from runners.slurm.submitting.limits import read_limits
+
+    limits = read_limits()
+    demands = Demands(drafter.asked, lambda name: max(each.cpus for each in partitions_of(name, limits)))
+    walk(drafter.grids, demands.look)
+    groups = demands.groups(drafter.layout, draft.wanted or drafter.survey.trials)
+    require_allowed(drafter.asked, [group.resources for group in groups], limits)
+
+
 def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     from runners.commands.running import concluded
     from runners.runs.landing import Landing
     from runners.slurm.follow import Following
+    from runners.tending.endings import called_off
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
     survey = drafter.survey.narrowed(drafter.options.only)
@@ -140,4 +208,7 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
         say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    return concluded(following.result(survey, name), root, LEFT_ALONE)
+    off = following.called_off()
+    if off:
+        say(f"ablate: {called_off(off)}")
+    return concluded(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

@@ -1,25 +1,32 @@
 """The command that runs a finished trial again."""
 
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, final
 
+from runners.awaited import awaited
 from runners.output import say, write, write_table
 
 if TYPE_CHECKING:
     from runners.attempts.repro import Reproduction
+    from runners.runs.progress import Progress as Shown
+    from runners.runs.tally import Tally
+    from store.status import Progress
 
 _MOST_SHOWN = 10
 
 
-def repro(key: str, /, *, campaign: Path | None = None, spec: Path | None = None, keep: Path | None = None) -> int:
+def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, keep: Path | None = None) -> int:
     """Run a finished trial again with the code it was submitted with, and compare every value of its result.
 
     On the CPU the results are equal bit for bit. The exit code is 4 where they are not.
 
     Parameters
     ----------
-    key
-        The trial's key, or the beginning of one.
+    query
+        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
     campaign
         The campaign directory; default the only one below campaigns/.
     spec
@@ -31,20 +38,66 @@ def repro(key: str, /, *, campaign: Path | None = None, spec: Path | None = None
 
     from grid.errors import SpecError
     from runners.attempts.repro import reproduce
-    from runners.commands.finding import find_campaign, find_trial
+    from runners.commands.finding import find_campaign, find_one
     from store.files import make_directory
     from store.store import Store
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")
-    with Store.open(find_campaign(campaign)) as store, TemporaryDirectory(prefix="ablate-repro-") as temporary:
+    with ExitStack() as stack:
+        with awaited("reading the campaign"):
+            store = stack.enter_context(Store.open(find_campaign(campaign)))
+            trial = find_one(store, query)
+        temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
-        found = reproduce(store, find_trial(store, key), place, spec, _tell)
+        found = reproduce(store, trial, place, spec, _Audience())
     return _concluded(found)
 
 
 def _tell(text: str) -> None:
     say(f"ablate: {text}")
+
+
+@final
+class _Audience:
+    """A person, who is shown training as a run shows it."""
+
+    def told(self, text: str) -> None:
+        """A line."""
+        _tell(text)
+
+    @contextmanager
+    def training(self, line: Mapping[str, Any]) -> "Iterator[_Watcher]":
+        """The display of a run of one trial."""
+        from runners.runs.progress import Progress
+        from runners.runs.tally import Member, tally
+
+        cell = (str(line["grid"]), str(line["label"]))
+        counts = tally([cell], [Member(cell, int(line["seed"]))])
+        counts.started(0, 0)
+        with Progress(counts) as shown:
+            yield _Watcher(counts, shown)
+
+
+@final
+class _Watcher:
+    """Keeps the display of the one trial up to date."""
+
+    def __init__(self, counts: "Tally", shown: "Shown") -> None:
+        self._counts = counts
+        self._shown = shown
+
+    def looked(self, found: "Progress | None") -> None:
+        """Where it is; off a terminal a line now and then."""
+        if found is not None:
+            self._counts.stepped(0, found.step, found.steps, math.nan if found.loss is None else found.loss)
+        self._shown.tick()
+
+    def ended(self, status: str | None) -> None:
+        """No longer at work."""
+        from runners.attempts.worker import Outcome
+
+        self._counts.came_back(Outcome(0, "ok" if status == "ok" else "failed" if status == "failed" else "stopped"))
 
 
 def _concluded(found: "Reproduction") -> int:

@@ -80,7 +80,9 @@ def retry(
             return _ask_back(store)
         found = _chosen(store, query, which, spec)
     if found is None:
-        write(f"nothing is {' or '.join(which.states())}")
+        write(
+            " and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in which.states())
+        )
         return 0
     again, had = found
     machine = on or had.machine
@@ -140,10 +142,9 @@ def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halv
 
 
 def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
-    from runners.commands.queueing import show_or_queue
+    from runners.commands.queueing import looked_at, show_or_queue
     from runners.planning.budget import budget_hours
-    from runners.slurm.scheduler_news import Slurm as Scheduler
-    from runners.slurm.submitting.submit import Drafter, SubmitOptions
+    from runners.slurm.submitting.submit import SubmitOptions
 
     options = SubmitOptions(
         retry=True,
@@ -152,6 +153,5 @@ def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
         flags=frozenset(cluster.given()),
     )
-    return show_or_queue(
-        Drafter(root, again.grids, cluster.request(kept, workers), Scheduler(), options), root, cluster
-    )
+    drafter = looked_at(root, again.grids, cluster.request(kept, workers), options)
+    return show_or_queue(drafter, root, cluster)

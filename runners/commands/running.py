@@ -1,12 +1,13 @@
 """Commands that plan and run trials."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
+from runners.awaited import awaited
 from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
 from runners.commands.repeat import NO_REPEAT, Repeat, Repeats
 from runners.output import counted, say, write, write_json
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from grid import Grid
     from runners.commands.plan import PlanOptions
     from runners.runs.run import RunResult
+    from runners.tending.whereabouts import State
 
 
 @final
@@ -25,7 +27,7 @@ class PlannedFor:
     Parameters
     ----------
     on
-        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked.
+        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked for them.
     workers
         How many of them; default one per core, on slurm as many as have work for half of their time limit.
     """
@@ -62,7 +64,7 @@ def plan(
     repeat: Repeats = NO_REPEAT,
     as_json: Json = False,
 ) -> int:
-    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Writes nothing.
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
 
     Parameters
     ----------
@@ -82,12 +84,30 @@ def plan(
 
     where.check()
     grids = choose_grids(load_spec_file(spec), grid, one=False)
-    found = plan_campaign(campaign_for(spec, campaign), grids, _plan_options(spec, where, repeat))
+    root = campaign_for(spec, campaign)
+    options = replace(_plan_options(spec, where, repeat), states=_states(root))
+    found = plan_campaign(root, grids, options)
     if as_json:
         write_json("plan", plan_data(found))
     else:
         write("\n".join(plan_lines(found)))
     return 0
+
+
+def _states(root: Path) -> "dict[str, State]":
+    """Where the trials of a campaign are, as `ablate status` says; empty where there is no campaign yet."""
+    from runners.slurm.scheduler_news import Slurm
+    from runners.tending.whereabouts import whereabouts
+    from store.layout import Layout
+    from store.store import Store
+
+    if not Layout(root).exists():
+        return {}
+    with awaited("looking where trials are"), Store.open(root) as store:
+        found = whereabouts(store, Slurm())
+    for note in found.notes:
+        say(f"ablate: {note}")
+    return {key: each.state for key, each in found.trials.items()}
 
 
 def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
@@ -175,21 +195,40 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
 EDITED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def concluded(result: "RunResult", root: Path, stopped: str = EDITED) -> int:
-    """Say what became of a run, and why some trials `stopped` that nobody stopped; its exit code."""
+def concluded(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
+    """Say what became of a run, and why some trials `stopped` that nobody `called_off`; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
-    counted = {
-        "trained": result.ok,
-        "failed": result.failed,
-        "not finished, the same command goes on with them": result.stopped,
-        "were done before": result.skipped,
-        "of these ran other code (--again trains them again)": result.skipped_other_code,
-        "failed before and were not tried again (--retry does)": result.skipped_failed,
-    }
-    say("; ".join(f"{count} {what}" for what, count in counted.items() if count) + f"; results in {root}")
+    say(f"{_in_words(result)}; results in {root}")
     if result.interrupted:
         return 130
-    if result.stopped:
+    left = result.stopped - called_off
+    if left:
         say(f"ablate: {stopped}")
-    return 4 if result.failed or result.skipped_failed or result.stopped else 0
+    return 4 if result.failed or result.skipped_failed or left else 0
+
+
+def _in_words(result: "RunResult") -> str:
+    """How many trials came to what."""
+
+    def of(number: int, one: str, more: str) -> str:
+        return f"{number} {one if number == 1 else more}" if number else ""
+
+    goes_on = "not finished, the same command goes on with"
+    counts = (
+        of(result.ok, "trained", "trained"),
+        of(result.failed, "failed", "failed"),
+        of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
+        of(result.skipped, "was done before", "were done before"),
+        of(
+            result.skipped_other_code,
+            "of these ran other code (--again trains it again)",
+            "of these ran other code (--again trains them again)",
+        ),
+        of(
+            result.skipped_failed,
+            "failed before and was not tried again (--retry does)",
+            "failed before and were not tried again (--retry does)",
+        ),
+    )
+    return "; ".join(filter(None, counts)) or "nothing was trained"

@@ -1,20 +1,22 @@
 """Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from runners.commands.options import Flag, Json
 from runners.output import say, write, write_json
 
+if TYPE_CHECKING:
+    from store.layout import Layout
+    from store.status import AttemptState
+
 Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
 
 
 def logs(
-    key: str,
-    /,
-    *,
+    *query: str,
     follow: Follow = False,
     attempt: int | None = None,
     worker: Flag = False,
@@ -24,8 +26,8 @@ def logs(
 
     Parameters
     ----------
-    key
-        The trial's key, or the beginning of one.
+    query
+        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
     follow
         Go on as it grows, from attempt to attempt, until the trial has ended.
     attempt
@@ -38,20 +40,22 @@ def logs(
     import sys
 
     from grid.errors import SpecError
-    from runners.commands.finding import find_campaign, find_trial
-    from runners.tending.logs import Tail, find_attempt, in_words, worker_output
-    from runners.tending.logs import follow as followed
+    from runners.commands.finding import find_campaign, find_one
+    from runners.tending.logs import Tail, find_attempt, in_words, outputs_of_class, worker_output
     from store.store import Store
 
     if follow and worker:
         raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
     with Store.open(find_campaign(campaign)) as store:
-        layout, trial = store.layout, find_trial(store, key)
+        layout, trial = store.layout, find_one(store, query)
     if follow:
-        for announced, text in followed(layout, trial, attempt):
-            if announced is not None:
-                say(f"ablate: {in_words(announced)}")
-            sys.stdout.write(text)
+        _follow(layout, trial, attempt)
+        return 0
+    if worker and attempt is None and not layout.attempts(trial):
+        say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
+        for path in outputs_of_class(layout, trial):
+            say(f"ablate: {path}")
+            sys.stdout.writelines(Tail(path).more())
             sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)
@@ -60,6 +64,26 @@ def logs(
     if not sum(map(sys.stdout.write, Tail(path).more())):
         say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
     return 0
+
+
+def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
+    import sys
+
+    from runners.tending.logs import Tail, follow, in_words
+
+    for announced, text in follow(layout, trial, attempt):
+        if announced is not None:
+            say(f"ablate: {in_words(announced)}")
+            if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
+                say(f"ablate: {_quiet(trial, announced)}")
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _quiet(trial: str, found: "AttemptState") -> str:
+    """What a log that is followed and empty means, and where more is to be seen."""
+    worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, " if found.start.get("place") else ""
+    return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
 
 
 def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> int:
@@ -93,8 +117,10 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*where.notes, *cancelling.problems])
     else:
-        for line in cancelling.done or ["nothing of that is queued or running"]:
+        for line in cancelling.done:
             write(line)
+        if not cancelling.done and not cancelling.problems:
+            write(f"nothing {'of that ' if query else ''}is queued or running")
         for note in (*where.notes, *cancelling.problems):
             say(f"ablate: {note}")
         if cancelling.done:

@@ -12,6 +12,7 @@ from runners.attempts.worker import Job
 from runners.machines.forks import Forks, Start, start_interpreter
 from runners.machines.machine import Machine, Overseer, Rows
 from runners.machines.pool import Pool
+from runners.output import counted
 
 
 @final
@@ -29,7 +30,9 @@ class Local(Machine):
             raise SpecError(f"a run needs at least one worker; got {workers}")
         self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
         if len(self._slots) != workers:
-            raise SpecError(f"every worker has a device: {workers} workers, {len(self._slots)} devices")
+            raise SpecError(
+                f"every worker has a device: {counted(workers, 'worker')}, {counted(len(self._slots), 'device')}"
+            )
         self._start = start
         self._pool: Pool | None = None
 

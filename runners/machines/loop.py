@@ -50,7 +50,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
             _, row, share = message
             _limit_memory(share)
             outcome = worker.run(row)
-            if outcome.status == "stopped" and not control.asked:
+            if outcome.status == "stopped" and not outcome.spent and not control.asked:
                 raise SpecError(_EDITED)
             if outcome.spent:
                 control.say("leaves")

@@ -25,6 +25,7 @@ class _Member:
         self.pipe = forked.pipe
         self.slot = slot
         self.row: int | None = None
+        self.began = False
         self.ready = False
         self.leaving = False
         self.open = True
@@ -118,7 +119,7 @@ class Pool:
             row = self._rows.take()
             if row is None:
                 break
-            member.row = row
+            member.row, member.began = row, False
             self._send(member, ("row", row, self._share(member.slot)))
         if self._rows.left() == 0:
             for member in [found for found in self._members.values() if found.idle]:
@@ -161,6 +162,9 @@ class Pool:
             self._overseer.stepped(*content)
         elif kind == "started":
             row, attempt, step = content
+            if member.began:  # it was cut, in the same process
+                self._deaths.out_of_memory()
+            member.began = True
             self._overseer.started(row, member.number, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
@@ -178,6 +182,8 @@ class Pool:
 
     def _came_back(self, member: _Member, outcome: Outcome) -> None:
         member.row = None
+        if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+            self._deaths.out_of_memory()
         self._overseer.ended(outcome)
         if outcome.status == "stopped" and not self._stopping:
             self._dismiss(member)  # somebody asked this one worker to leave; the row is for the others

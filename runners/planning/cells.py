@@ -10,6 +10,7 @@ from typing import NamedTuple, final
 
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError
+from runners.awaited import awaited
 from runners.planning.measured import check_measure
 from runners.provenance.code import Codes
 
@@ -35,6 +36,7 @@ class Cells:
     """The first trial of each operator, by grid and the operator's key."""
 
 
+@awaited("planning: looking at every cell")
 def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None) -> Cells:
     """Look at every cell of `grids`, and write nothing; `look` is told the grid's name and the cell's first trial.
 

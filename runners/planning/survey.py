@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, final
 from grid import Grid
 from grid.errors import StoreError
 from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
+from runners.awaited import awaited
+from runners.output import counted
 from runners.planning.cells import Cells
 from runners.provenance.code import ran_other_code
 from store.layout import Layout
@@ -101,11 +103,12 @@ def survey(
     kept: KeptLines | None = None,
 ) -> Survey:
     """Look at the trials of `grids`, whose `cells` were walked, without touching anything; `kept` keeps their lines."""
-    found = _Collector(layout, cells)
-    for grid in grids:
-        lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
-        for _ in found.through(lines if kept is None else kept.through(grid.name, lines)):
-            pass
+    with awaited(_planning(grids, cells)):
+        found = _Collector(layout, cells)
+        for grid in grids:
+            lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
+            for _ in found.through(lines if kept is None else kept.through(grid.name, lines)):
+                pass
     return Survey(layout, tuple(found.trials), cells, retry, again)
 
 
@@ -115,10 +118,16 @@ def publish(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool,
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
-    found = _Collector(layout, cells)
-    for grid in grids:
-        write_grid(layout, grid, found.through(trial_lines(grid)))
+    with awaited(_planning(grids, cells)):
+        found = _Collector(layout, cells)
+        for grid in grids:
+            write_grid(layout, grid, found.through(trial_lines(grid)))
     return Survey(layout, tuple(found.trials), cells, retry, again)
+
+
+def _planning(grids: Sequence[Grid], cells: Cells) -> str:
+    walked = Counter(grid for grid, _ in cells.about)
+    return f"planning {counted(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
 
 
 @final

@@ -5,6 +5,7 @@ is a list for `b2sum --check`, so a copy on a node's own disk can be found damag
 """
 
 import io
+import os
 import site
 import sys
 import tarfile
@@ -14,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from runners.awaited import awaited
 from runners.provenance.snapshot_contents import gather
 from runners.provenance.snapshot_files import Member
 from store.files import environment_problem, write_atomic
@@ -86,6 +88,7 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
     return packed.snapshot
 
 
+@awaited("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
     """The tree as it is now; writes nothing.
 
@@ -119,9 +122,19 @@ def write(layout: Layout, packed: Packed) -> Path:
     """
     path = layout.snapshot_tar(packed.snapshot.tar)
     if not _holds(path, packed.tar):
-        write_atomic(path, packed.tar)
-        path.chmod(packed.mode)
+        write_atomic(path, packed.tar, packed.mode)
+    _narrow(path, packed.mode)
     return path
+
+
+def _narrow(path: Path, mode: int) -> None:
+    """An equal tree may have been submitted when its files were not private yet."""
+    try:
+        found = path.stat()
+        if found.st_mode & 0o777 & ~mode and found.st_uid == os.getuid():
+            path.chmod(found.st_mode & mode)
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -17,6 +17,7 @@ from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
+from runners.awaited import awaited
 from runners.provenance.code import SOURCE
 from runners.provenance.origin import is_installed
 
@@ -32,7 +33,13 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
             of its grids share a name.
     """
     path = Path(path)
-    module = import_spec_file(path)
+    try:
+        with awaited(f"loading {path}"):
+            module = import_spec_file(path)
+    except SpecError as error:
+        if isinstance(error.__cause__, SyntaxError):
+            raise SpecError(f"{error}; mend the file, nothing was planned") from error
+        raise
     found: dict[str, Grid] = {}
     for variable, value in vars(module).items():
         if variable.startswith("_") or not isinstance(value, Grid):
@@ -127,7 +134,7 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename is not None:
         where, message = f"{_shown(error.filename, path, file)}:{error.lineno}", error.msg
-        return f"{where}: {message}{_imported_by(error.filename, frames, path, file)}"
+        return f"{where}: syntax error: {message}{_imported_by(error.filename, frames, path, file)}"
     loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
     places = [frame for frame in frames if frame.filename == loading]
     where = f"{_shown(loading, path, file)}:{places[-1].lineno}" if places else str(path)

@@ -9,8 +9,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from runners.output import LINE_EVERY_S, duration
+from runners.output import LINE_EVERY_S, counted, duration
 from runners.runs.tally import Running, Tally
+
+_SAME_EVERY_S = 60.0
+"""Between two lines that say the same."""
 
 
 @final
@@ -22,6 +25,9 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._shown = shown
         self._next_line = time.monotonic() + LINE_EVERY_S
+        self._last: tuple[str, float] | None = None
+        self.waits_for = ""
+        """What those wait for who would go on with it; nothing where that is not known."""
         self._live: Live | None = None
 
     def __enter__(self) -> "Progress":
@@ -34,28 +40,35 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         elif self._shown:
-            self._console.print(progress_line(self._tally), markup=False, highlight=False, soft_wrap=True)
+            line = progress_line(self._tally, self.waits_for)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
         """Say where the run is, if nobody sees the live display and the last line is old enough."""
         if self._shown and self._live is None and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
-            self._console.print(progress_line(self._tally), markup=False, highlight=False, soft_wrap=True)
+            line = progress_line(self._tally, self.waits_for)
+            if self._last is not None and line == self._last[0] and time.monotonic() < self._last[1] + _SAME_EVERY_S:
+                return
+            self._last = line, time.monotonic()
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Say something a person should know; it stays above the display."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
-        return render(self._tally)
+        shown = render(self._tally)
+        return Group(shown, Text(self.waits_for, style="dim")) if self.waits_for else shown
 
 
-def progress_line(tally: Tally) -> str:
-    """The whole state in one line."""
+def progress_line(tally: Tally, waits_for: str = "") -> str:
+    """The whole state in one line, with what those wait for who would go on with it."""
     failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
     parts = [
-        f"{tally.ended}/{len(tally.members)} trials",
+        f"{tally.ended}/{counted(len(tally.members), 'trial')}",
         f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
+        *([waits_for] if waits_for else []),
         f"{duration(tally.seconds_left())} left",
     ]
     at_work = "; ".join(_words(found) for found in list(tally.running.values()))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
-from runners.attempts.submission import Array, ResourceClass, Submission, job_name, read_submission_record
+from grid.errors import StoreError
+from runners.attempts.submission import Array, ResourceClass, Submission, Unreadable, job_name, submission_records
 from runners.output import age
 from runners.slurm.cancelled import CalledOff, read_cancelled
+from runners.slurm.outputs import LastWords, last_words, logs, worker_log
 from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.scheduler_news import News, Scheduler, TaskNews
-from runners.slurm.workers import WorkerRecord, read_records, used_hours
+from runners.slurm.workers import FOR_GOOD, WorkerRecord, read_records, used_hours
 from store.layout import Layout
 
 SILENT_S = 180.0
@@ -26,8 +27,8 @@ asked."""
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 """Of workers that have not ended, as far as is known."""
 
-_FOR_GOOD = ("done", "budget", "cancelled")
-"""Ends after which no worker is queued again."""
+_NO_OUTPUT = "exit 0:53"
+"""Of a task whose output SLURM could not open on the node."""
 
 
 class Worker(NamedTuple):
@@ -50,6 +51,8 @@ class Worker(NamedTuple):
     """The last that is known of it, in seconds since the epoch."""
     ok: int
     failed: int
+    output: str | None = None
+    """Where what it printed lies, if that says that it was given up and its record does not."""
 
 
 @final
@@ -105,6 +108,11 @@ class Crew:
         return used_hours(self.records, self.unit)
 
     @property
+    def spent(self) -> bool:
+        """Whether its budget is used up: its workers end what they have begun and begin nothing more."""
+        return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
+
+    @property
     def jobs(self) -> list[str]:
         """Jobs and tasks that wait or run, or may."""
         return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]
@@ -140,17 +148,18 @@ def _stale(queue: News) -> str:
 def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
     drafts: list[_Draft] = []
     notes: list[str] = []
-    for submission in layout.submission_ids():
-        try:
-            record = read_submission_record(layout, submission)
-            if record.machine == "slurm":
-                workers, note = read_records(layout, submission)
-                drafts.append(_Draft(record, read_cancelled(layout, submission), workers))
-                notes += [note] if note else []
-        except NotFoundError:
-            continue  # older than submission records
-        except StoreError as error:
-            notes.append(f"what became of submission {submission} is not known: {error}")
+    for record in submission_records(layout):
+        if isinstance(record, Unreadable):
+            notes.append(record.in_words())
+        elif record.machine == "slurm":
+            try:
+                cancelled = read_cancelled(layout, record.submission)
+            except StoreError as error:
+                notes.append(Unreadable(record.submission, str(error)).in_words())
+                continue
+            workers, note = read_records(layout, record.submission)
+            drafts.append(_Draft(layout, record, cancelled, workers))
+            notes += [note] if note else []
     return drafts, notes
 
 
@@ -167,6 +176,7 @@ class _Place(NamedTuple):
 class _Draft:
     """A crew before the scheduler was asked."""
 
+    layout: Layout
     record: Submission
     cancelled: CalledOff
     records: list[WorkerRecord]
@@ -198,7 +208,7 @@ class _Draft:
     @property
     def may_work(self) -> bool:
         """Whether any worker has not left for good."""
-        return any(self._left(at, place) not in _FOR_GOOD for at, place in self._places(None))
+        return any(self._left(at, place) not in FOR_GOOD for at, place in self._places(None))
 
     def _left(self, at: int, place: _Place) -> str | None:
         record = self.last.get((at, place.number))
@@ -239,8 +249,10 @@ class _Draft:
         news = queue.tasks.get(place.job or "") if queue else None
         standing, words = _standing(record, news, asked=queue is not None)
         account = accounts.get(place.job or "")
-        if standing == "gone" and account is not None:
-            words = account.words
+        printed = self._given_up(place, record) if standing in ("gone", "ended") else None
+        if standing == "gone":
+            words = words if account is None else account.words
+            words = words if printed or record else f"{words}{self._unprinted(place, account)}"
         seen = record.touched if record else self.record.written
         return Worker(
             submission=self.record.submission,
@@ -250,20 +262,41 @@ class _Draft:
             job=place.job or (record.job if record else None),
             node=None if standing in ("pending", "held") else (news and news.node) or (record and record.node),
             words=words,
-            says=record.says if record else None,
+            says=printed.text if printed else record.says if record else None,
             restarts=record.restarts if record else 0,
             time_left_s=news.time_left_s if news else None,
             seen=max(seen, queue.asked or seen) if queue and news else seen,
             ok=self.trained[at, place.number, "ok"],
             failed=self.trained[at, place.number, "failed"],
+            output=str(printed.path) if printed else None,
         )
+
+    def _given_up(self, place: _Place, record: WorkerRecord | None) -> LastWords | None:
+        """What the task printed at its end, if nobody takes it any more and its record does not say why."""
+        if place.job is None or (record and record.left not in (None, "time", "signal")):
+            return None
+        printed = last_words(worker_log(self.layout, self.record.submission, place.job))
+        return printed if printed and printed.over else None
+
+    def _unprinted(self, place: _Place, account: TaskNews | None) -> str:
+        """What may be wrong where a task has not even left an output."""
+        folder = logs(self.layout, self.record.submission)
+        if self.cancelled.all or place.job is None:
+            return ""
+        if worker_log(self.layout, self.record.submission, place.job).exists():
+            return ""
+        if account is not None and _NO_OUTPUT in account.words:
+            return f": the node cannot write {folder}; is the campaign on a file system that nodes share?"
+        if account is None:
+            return f"; it was cancelled as it waited, or its node cannot write {folder}"
+        return ""
 
 
 def _standing(record: WorkerRecord | None, news: TaskNews | None, *, asked: bool) -> tuple[Standing, str]:
     left = record.left if record else None
     if news is not None and news.state != "ended":
         return news.state, news.words
-    if left is not None and (asked or left in _FOR_GOOD):
+    if left is not None and (asked or left in FOR_GOOD):
         return "ended", left
     if asked:
         return "gone", "it left the queue and did not say why"

@@ -1,15 +1,18 @@
 """Following a submission to its end, from files every few seconds and by one question to the queue a minute."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
+from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Came, Outcome
 from runners.planning.survey import Survey, Surveyed
 from runners.runs.progress import Progress
 from runners.runs.run import RunResult
 from runners.runs.tally import Member, Tally, tally
-from runners.slurm.crews import read_crews
+from runners.slurm.cancelled import read_cancelled
+from runners.slurm.crews import AT_WORK, Crew, read_crews
 from runners.slurm.scheduler_news import Scheduler
 from store.layout import Layout
 from store.status import TrialState, progress_of, trial_state
@@ -18,6 +21,7 @@ ASK_EVERY_S = 60.0
 """Between questions to the queue: what an administrator is promised."""
 
 LOOK_EVERY_S = 3.0
+_MOST_REASONS = 3
 _LOOK_SHARE = 0.05
 """Of the time, the part that looking may take."""
 
@@ -71,11 +75,32 @@ class Following:
             submission=submission,
         )
 
+    def called_off(self) -> dict[str, int]:
+        """How many of the trials that have not ended were called off, by submission.
+
+        Raises:
+            StoreError: a record of that is torn.
+        """
+        keys = {trial.key for row, trial in enumerate(self._wanted) if row not in self._ended}
+        found: dict[str, int] = {}
+        for name in sorted(self._submissions, reverse=True):  # a trial is with the latest that has it
+            if not self._layout.manifest(name).exists():
+                continue
+            off = read_cancelled(self._layout, name)
+            manifest = Manifest(self._layout, name)
+            members = keys.intersection(manifest.trial(row) for row in range(len(manifest)))
+            chosen = members if off.all else members & off.trials
+            keys -= members
+            if chosen:
+                found[name] = len(chosen)
+        return found
+
     def _has_workers(self, shown: Progress) -> bool:
         crews, notes = read_crews(self._layout, self._scheduler)
         for note in notes:
             shown.note(note)
         ours = [crew for crew in crews if crew.record.submission in self._submissions]
+        shown.waits_for = waiting(ours)
         standings = {crew.standing(each.name) for crew in ours for each in crew.record.classes}
         held_before, self._held = self._held, "held" in standings
         if standings & {"live", "unknown"} or (self._held and not held_before):  # the queue may be behind a release
@@ -118,6 +143,16 @@ class Following:
     def _is_new(self, trial: Surveyed, state: TrialState) -> bool:
         """Whether the state is not the one that this submission is to change."""
         return len([each for each in state.attempts if each.end is not None]) > self._before.get(trial.key, 0)
+
+
+def waiting(crews: Iterable[Crew]) -> str:
+    """How many workers there are, and what those wait for that wait: `workers: 2 running, 1 pending (Resources)`."""
+    workers = [worker for crew in crews for worker in crew.workers]
+    standings = Counter(worker.standing for worker in workers)
+    reasons = Counter(worker.words for worker in workers if worker.standing == "pending" and worker.words)
+    why = f" ({', '.join(reason for reason, _ in reasons.most_common(_MOST_REASONS))})" if reasons else ""
+    parts = [f"{standings[name]} {name}{why if name == 'pending' else ''}" for name in AT_WORK if standings[name]]
+    return f"workers: {', '.join(parts)}" if parts else ""
 
 
 def _ended(layout: Layout, trial: Surveyed) -> int:

@@ -6,6 +6,8 @@ Its exit status is what the batch script acts on:
     86  the same, and some trials failed in it
     85  rows are left, and its time is over: queue it again
     87  this node's environment cannot run the submission: queue it again, elsewhere
+    88  no time was left to begin anything in, and the next life would have no more: it is over
+    89  the campaign's disk is full: queue it again, and count no death
     1   something unexpected, told on stderr
 
 The signals that end its time are heard from here on, before anything that takes time to import.

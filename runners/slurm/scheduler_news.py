@@ -1,16 +1,12 @@
 """What the scheduler says of jobs, as far as it can be asked: which tasks wait, which run, how others ended."""
 
 import re
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
-
-if TYPE_CHECKING:
-    from runners.slurm.queue import TaskState
+from runners.slurm.queue import TaskId, ask, cancel, seconds, task_ids, user
 
 
 class TaskNews(NamedTuple):
@@ -58,7 +54,17 @@ _ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
 )
 
-_Found = TypeVar("_Found")
+_QUEUE = {
+    "ArrayJobID": 20,
+    "ArrayTaskID": 20,
+    "State": 20,
+    "Reason": 60,
+    "NodeList": 60,
+    "StartTime": 24,
+    "TimeLimit": 16,
+    "Name": 100,
+}
+_ACCOUNT = "JobID,State,ExitCode,NodeList"
 
 
 @final
@@ -67,39 +73,30 @@ class Slurm(Scheduler):
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
         """One squeue, and one more per name."""
-        from runners.slurm.queue import Answer, TaskState, queued, queued_by_name
-
-        answers: list[Answer[TaskState]] = []
-        for ask in [partial(queued, jobs), *(partial(queued_by_name, name) for name in names)]:
-            found, late = _within(PATIENCE_S, ask)
-            if found is None or found.problem is not None:
-                return News({}, None, late if found is None else found.problem)
-            answers.append(found)
-        rows = [row for answer in answers for row in answer.rows]
+        shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
+        questions: list[tuple[str, ...]] = [("-j", _listed(jobs))] if jobs else []
+        questions += [("--user", user(), "--name", name) for name in names]
+        tasks: dict[str, TaskNews] = {}
         named: dict[str, list[int]] = {}
-        for row in rows:
-            if row.id.job not in named.setdefault(row.name, []):
-                named[row.name].append(row.id.job)
-        now = time.time()
-        return News({str(row.id): _news(row, now) for row in rows}, now, named=named)
+        for which in questions:
+            said = ask("squeue", "-r", "-h", *which, "-O", shown, patience_s=PATIENCE_S)
+            if said.problem is not None and not said.unknown:
+                return News({}, None, said.problem)
+            for task in queue_rows(said.text, time.time()):
+                tasks[str(task.id)] = task.news
+                if task.id.job not in named.setdefault(task.name, []):
+                    named[task.name].append(task.id.job)
+        return News(tasks, time.time(), named=named)
 
     def accounted(self, jobs: Collection[int]) -> News:
         """One sacct."""
-        from runners.slurm.queue import accounted
-
-        found, late = _within(PATIENCE_S, partial(accounted, jobs))
-        if found is None or found.problem is not None:
-            return News({}, None, late if found is None else found.problem)
-        tasks = {
-            str(row.id): TaskNews("ended", f"{row.state}, exit {row.exit_code}:{row.signal}", row.node or None)
-            for row in found.rows
-        }
-        return News(tasks, time.time())
+        if not jobs:
+            return News({}, time.time())
+        said = ask("sacct", "-nPX", "-j", _listed(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)
+        return News({}, None, said.problem) if said.problem else News(account_rows(said.text), time.time())
 
     def cancel(self, jobs: Sequence[int]) -> str | None:
         """Take jobs out of the queue and end what runs of them; why that was not possible."""
-        from runners.slurm.queue import TaskId, cancel
-
         try:
             cancel(map(TaskId, jobs))
         except EnvironmentProblem as problem:
@@ -107,22 +104,60 @@ class Slurm(Scheduler):
         return None
 
 
-def _news(row: "TaskState", now: float) -> TaskNews:
-    if row.state in _ENDED:
-        return TaskNews("ended", row.state, row.node or None)
-    if row.state in _HOLDS or (row.state in _WAITING and _HELD.search(row.reason)):
-        return TaskNews("held", row.reason or row.state)
-    if row.state in _WAITING:
-        return TaskNews("pending", row.reason)
-    known = row.started is not None and row.time_limit_s is not None
-    left = max(0.0, (row.time_limit_s or 0) - (now - (row.started or now))) if known else None
-    return TaskNews("running", "", row.node or None, left)
+class QueueRow(NamedTuple):
+    """A task in the queue."""
+
+    id: TaskId
+    name: str
+    """Of its job."""
+    news: TaskNews
 
 
-def _within(seconds: float, ask: Callable[[], _Found]) -> tuple[_Found | None, str]:
-    """The answer, or None and a reason if it takes longer; the question then ends by itself."""
-    found: list[_Found] = []
-    asking = threading.Thread(target=lambda: found.append(ask()), name="scheduler", daemon=True)
-    asking.start()
-    asking.join(seconds)
-    return (found[0] if found else None), f"it did not answer within {seconds:.0f} s"
+def queue_rows(text: str, now: float) -> Iterator[QueueRow]:
+    """The rows of squeue's answer; lines of another form, such as the name of a cluster, are none."""
+    for line in text.splitlines():
+        row = [field.strip() for field in line.split("|", len(_QUEUE))]
+        if len(row) >= len(_QUEUE) and row[0].isdigit():
+            job, task, state, reason, node, started, limit, name, *_ = row
+            waits = _waiting(state, _said(reason))
+            news = waits or _started(state, _said(node), _left_s(started, limit, now))
+            yield QueueRow(TaskId(int(job), int(task) if task.isdigit() else None), name, news)
+
+
+def account_rows(text: str) -> dict[str, TaskNews]:
+    """The tasks of sacct's answer; a range of waiting tasks says nothing of one that has its own row."""
+    single: dict[str, TaskNews] = {}
+    ranged: dict[str, TaskNews] = {}
+    for line in text.splitlines():
+        name, *fields = line.split("|")
+        if len(fields) == _ACCOUNT.count(","):
+            state, code, node = (field.strip() for field in fields)
+            ended = TaskNews("ended", f"{state.partition(' ')[0]}, exit {code}", _said(node) or None)
+            found = single if "[" not in name else ranged
+            found.update((str(task), ended) for task in task_ids(name))
+    return {**ranged, **single}
+
+
+def _waiting(state: str, reason: str) -> TaskNews | None:
+    if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
+        return TaskNews("held", reason or state)
+    return TaskNews("pending", reason) if state in _WAITING else None
+
+
+def _started(state: str, node: str, left_s: float | None) -> TaskNews:
+    if state in _ENDED:
+        return TaskNews("ended", state, node or None)
+    return TaskNews("running", "", node or None, left_s)
+
+
+def _left_s(started: str, limit: str, now: float) -> float | None:
+    limit_s = seconds(limit)
+    return max(0.0, limit_s - (now - int(started))) if limit_s is not None and started.isdigit() else None
+
+
+def _listed(jobs: Collection[int]) -> str:
+    return ",".join(map(str, sorted(set(jobs))))
+
+
+def _said(text: str) -> str:
+    return "" if text in {"None", "N/A", "(null)", "None assigned"} else text

@@ -1,4 +1,4 @@
-"""Workers as they say themselves: a file per life of a task, written at its start, every minute and at its end."""
+"""Workers as they say themselves: a file per worker, written at the start of a life, every minute and at its end."""
 
 import math
 import time
@@ -8,10 +8,22 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.output import counted
 from store.files import is_temporary, read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
 
-Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error"]
+Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error", "late", "full"]
+
+GAVE_UP: tuple[Left, ...] = ("refused", "error", "late", "full")
+"""Of those, the ends of workers that could not train; the last passes when there is room on the disk again."""
+
+FOR_GOOD: tuple[Left, ...] = ("done", "budget", "cancelled", "late")
+"""Ends after which no worker is queued again."""
+
+MOST_FINGERPRINTS = 64
+
+_TOLD_ONE_BY_ONE: tuple[Left, ...] = ("refused", "error", "late")
+"""Ends of which a worker has a few at most; all other lives on a node become one record once they are over."""
 
 _LOOK_EVERY_S = 60.0
 _LOOK_S_PER_WORKER = 0.2
@@ -21,7 +33,10 @@ _LOOK_S_PER_WORKER = 0.2
 @final
 @dataclass(frozen=True)
 class WorkerRecord:
-    """`submissions/<id>/workers/<class>-<worker>-<restarts>.json`; times in seconds since the epoch."""
+    """A life of a worker, or earlier ones on one node that ended alike, added up; times in seconds since the epoch.
+
+    A worker's lives are the file `submissions/<id>/workers/<class>-<worker>.json`.
+    """
 
     submission: str
     resource_class: int
@@ -29,6 +44,7 @@ class WorkerRecord:
     worker: int
     """Its number within the class."""
     restarts: int
+    """How often it had been queued again; of several lives the last."""
     job: str
     node: str
     host: str
@@ -58,38 +74,77 @@ class WorkerRecord:
 
 
 def worker_path(layout: Layout, found: WorkerRecord) -> Path:
-    """Where the record lies."""
-    name = f"{found.resource_class}-{found.worker}-{found.restarts}.json"
-    return layout.submission(found.submission) / "workers" / name
+    """Where the records of its worker lie."""
+    return layout.submission(found.submission) / "workers" / f"{found.resource_class}-{found.worker}.json"
 
 
 def write_worker(layout: Layout, found: WorkerRecord) -> None:
-    """Publish the record, or publish it anew.
+    """Publish the record of a life, or publish it anew, after what its file says of earlier lives.
+
+    A life that was cut short is there as it was last written, so what it used counts. One that goes on although the
+    next has begun, on a node that SLURM took for dead, writes nothing; if the two write at the same moment, what is
+    missing then comes with the next life's next writing. Beside a file that cannot be read it has one of its own.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
-    data = {"schema": FILE_SCHEMA, **asdict(found)}
-    data["class"] = data.pop("resource_class")
-    write_json(worker_path(layout, found), data)
+    path = worker_path(layout, found)
+    there = _read(path)
+    if there is None and path.exists():
+        path = path.with_name(f"{path.stem}-{found.restarts}.json")
+        there = _read(path)
+    lives = there or []
+    if any(life.restarts > found.restarts for life in lives):
+        return
+    lives = [*added_up(life for life in lives if life.restarts < found.restarts), found]
+    write_json(path, {"schema": FILE_SCHEMA, "lives": [_data(life) for life in lives]})
+
+
+def added_up(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
+    """Lives that are over, those of a worker on a node that ended alike as one; by their last."""
+    alike: dict[tuple[object, ...], WorkerRecord] = {}
+    for life in sorted(lives, key=lambda each: each.restarts):
+        single = life.restarts if life.left in _TOLD_ONE_BY_ONE else None
+        how = (life.node, life.host, life.left, life.gpus, life.cpus, single)
+        before = alike.get(how)
+        alike[how] = life if before is None else _sum(before, life)
+    return sorted(alike.values(), key=lambda each: each.restarts)
+
+
+def _sum(before: WorkerRecord, life: WorkerRecord) -> WorkerRecord:
+    return replace(
+        life,
+        started=before.started,
+        seconds=before.seconds + life.seconds,
+        ok=before.ok + life.ok,
+        failed=before.failed + life.failed,
+        stopped=before.stopped + life.stopped,
+        failures=tuple(dict.fromkeys((*before.failures, *life.failures)))[:MOST_FINGERPRINTS],
+    )
+
+
+def _data(found: WorkerRecord) -> dict[str, Any]:
+    data = asdict(found)
+    return {"class": data.pop("resource_class"), **data}
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
-    """The records of a submission, by class, worker and life; one that cannot be read is left out."""
+    """The records of a submission, by class, worker and life; a file that cannot be read is left out."""
     return read_records(layout, submission)[0]
 
 
 def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
     """The records as above, and a sentence for those that cannot be read."""
     read = [(path, _read(path)) for path in _paths(layout, submission)]
-    found = [record for _, record in read if record is not None]
-    bad = sorted(path for path, record in read if record is None and path.exists())
+    found = [record for _, records in read for record in records or ()]
+    bad = sorted(path for path, records in read if records is None and path.exists())
     ordered = sorted(found, key=lambda each: (each.resource_class, each.worker, each.restarts))
     if not bad:
         return ordered, None
     return ordered, (
-        f"{len(bad)} of {len(read)} records of workers of submission {submission} are damaged or of a newer version, "
-        f"such as {bad[0].name}; their hours and trials are not counted"
+        f"{len(bad)} of {counted(len(read), 'record')} of workers of submission {submission} "
+        f"{'is' if len(bad) == 1 else 'are'} damaged or of a newer version, such as {bad[0].name}; "
+        f"{'its' if len(bad) == 1 else 'their'} hours and trials are not counted"
     )
 
 
@@ -101,15 +156,20 @@ def _paths(layout: Layout, submission: str) -> list[Path]:
     return [path for path in listed if path.suffix == ".json" and not is_temporary(path)]
 
 
-def _read(path: Path) -> WorkerRecord | None:
+def _read(path: Path) -> list[WorkerRecord] | None:
+    """The lives in a file, the last one last; None where it is not there or cannot be read."""
     try:
         data: dict[str, Any] = read_json(path)
-        data["resource_class"] = data.pop("class")
         if data.pop("schema") != FILE_SCHEMA:
             return None
-        return WorkerRecord(**{**data, "failures": tuple(data.get("failures", ()))})
-    except (NotFoundError, StoreError, KeyError, TypeError):
+        return [_life(life) for life in data.get("lives", [data])]  # without: one life, of before files had several
+    except (NotFoundError, StoreError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _life(data: dict[str, Any]) -> WorkerRecord:
+    data["resource_class"] = data.pop("class")
+    return WorkerRecord(**{**data, "failures": tuple(data.get("failures", ()))})
 
 
 def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
@@ -134,7 +194,6 @@ class Purse:
         self._unit = unit
         self._clock = clock
         self._over: dict[Path, float] = {}
-        self._lives: dict[tuple[int, int], int] = {}
         self._looked = -math.inf
         self._next = -math.inf
         self._used = self._per_s = 0.0
@@ -150,23 +209,19 @@ class Purse:
         return self._empty
 
     def _look(self) -> None:
-        """Read the records of those who may be at work; the others have been counted."""
+        """Read the files of those who have not left for good; the others have been counted."""
         unread = [path for path in _paths(self._layout, self._submission) if path not in self._over]
-        found = [(path, record) for path in unread if (record := _read(path)) is not None]
-        for _, record in found:
-            self._lives[_who(record)] = max(record.restarts, self._lives.get(_who(record), 0))
-        at_work = []
-        for path, record in found:
-            if record.left is None and record.restarts == self._lives[_who(record)]:
-                at_work.append(record)
+        at_work: list[WorkerRecord] = []
+        used = []
+        for path in unread:
+            lives = _read(path) or []
+            if lives and lives[-1].left in FOR_GOOD:
+                self._over[path] = used_hours(lives, self._unit)
             else:
-                self._over[path] = record.hours(self._unit)
+                used.append(used_hours(lives, self._unit))
+                at_work += [life for life in lives[-1:] if life.left is None]
         self._looked = self._clock()
         self._next = self._looked + max(_LOOK_EVERY_S, _LOOK_S_PER_WORKER * len(at_work))
-        self._used = math.fsum(self._over.values()) + used_hours(at_work, self._unit)
+        self._used = math.fsum((*self._over.values(), *used))
         self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
         self._empty = self._used >= self._hours
-
-
-def _who(found: WorkerRecord) -> tuple[int, int]:
-    return found.resource_class, found.worker

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from runners.output import counted
+from runners.output import counted, say
 from runners.slurm.cancelled import cancelled_path, read_cancelled
 from runners.slurm.crews import AT_WORK, Crew
+from runners.slurm.submitting.turn import turn
 from runners.tending.whereabouts import Whereabouts
 from store.files import write_json
 from store.layout import FILE_SCHEMA, Layout
@@ -52,13 +53,16 @@ class Cancelling:
     def _some(self, crew: Crew, wanted: Collection[str]) -> None:
         submission = crew.record.submission
         members = self._members(submission)
-        before = read_cancelled(self._layout, submission).trials
-        chosen = members & set(wanted) - before
-        if not chosen:
-            return
-        left = {key for key in members - before - chosen if self._where.trials[key].state not in ("done", "failed")}
+        with turn(self._layout, _waits):
+            found = read_cancelled(self._layout, submission)
+            before = found.trials
+            chosen = members & set(wanted) - before
+            if found.all or not chosen:
+                return
+            left = {key for key in members - before - chosen if self._where.trials[key].state not in ("done", "failed")}
+            if left:
+                self._write(submission, everything=False, trials=before | chosen)
         if left:
-            self._write(submission, everything=False, trials=before | chosen)
             verbs = "is" if len(chosen) == 1 else "are", "goes" if len(left) == 1 else "go"
             self.done.append(
                 f"{counted(len(chosen), 'trial')} of submission {submission} {verbs[0]} called off; {len(left)} "
@@ -77,19 +81,20 @@ class Cancelling:
     def _whole(self, crew: Crew) -> None:
         """First the file, which keeps workers from being queued again; then the queue."""
         submission = crew.record.submission
-        self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
+        with turn(self._layout, _waits):
+            self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
         jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
         problem = self._cancel(jobs) if jobs else None
         workers = counted(len(crew.jobs), "worker")
-        leave = "leaves as it looks" if len(crew.jobs) == 1 else "leave as they look"
+        leave = "leaves" if len(crew.jobs) == 1 else "leave"
         if problem is None:
             self.done.append(
-                f"submission {submission} is called off: {workers} {leave.split()[0]}, running trials save their state"
+                f"submission {submission} is called off: {workers} {leave}, running trials save their state"
             )
         else:
             self.problems.append(
-                f"submission {submission} is called off, and its {workers} {leave} at its files; the queue "
-                f"could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
+                f"submission {submission} is called off in its files, where workers look as they begin and every few "
+                f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 
     def _write(self, submission: str, *, everything: bool, trials: Collection[str]) -> None:
@@ -134,6 +139,10 @@ class Cancelling:
         else:
             os.kill(pid, signal.SIGTERM)
             self.done.append(f"run {submission} (process {pid}) was asked to stop; running trials save their state")
+
+
+def _waits(why: str) -> None:
+    say(f"ablate: {why}")
 
 
 def _at_work(crew: Crew) -> bool:

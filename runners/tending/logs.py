@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from grid.errors import NotFoundError
+from grid.errors import NotFoundError, StoreError
 from store.layout import Layout
 from store.status import AttemptState, trial_state
 
@@ -45,7 +45,7 @@ def worker_output(layout: Layout, found: AttemptState) -> Path:
     Raises:
         NotFoundError: the attempt did not run on a cluster, or there is no such file.
     """
-    from runners.slurm.submitting.arrays import worker_log
+    from runners.slurm.outputs import worker_log
 
     job = (found.start.get("place") or {}).get("job")
     if not job:
@@ -54,6 +54,43 @@ def worker_output(layout: Layout, found: AttemptState) -> Path:
     if not path.is_file():
         raise NotFoundError(f"job {job} of attempt {found.attempt} has left no output in {path}")
     return path
+
+
+def outputs_of_class(layout: Layout, trial: str) -> list[Path]:
+    """What the workers printed that would take a trial which nobody has begun: those of its latest submission.
+
+    Raises:
+        NotFoundError: there are none.
+    """
+    from runners.attempts.submission import Unreadable, submission_records
+    from runners.slurm.outputs import worker_logs
+
+    records = [found for found in submission_records(layout) if not isinstance(found, Unreadable)]
+    for record in reversed(records):
+        row = _row(layout, record.submission, trial) if record.machine == "slurm" else None
+        if row is None:
+            continue
+        jobs = {
+            str(array.job) for found in record.classes if found.rows[0] <= row < found.rows[1] for array in found.arrays
+        }
+        every = worker_logs(layout, record.submission)
+        if found := [path for job, path in every.items() if job.partition("_")[0] in jobs]:
+            return found
+    raise NotFoundError(
+        f"nobody has begun trial {trial[:8]}, and no worker that would take it has printed anything; `ablate status` "
+        "says who will"
+    )
+
+
+def _row(layout: Layout, submission: str, trial: str) -> int | None:
+    """The row of a trial in a manifest, if it is there."""
+    from runners.attempts.manifest import Manifest
+
+    try:
+        manifest = Manifest(layout, submission)
+        return next((row for row in range(len(manifest)) if manifest.trial(row) == trial), None)
+    except StoreError:  # torn: `status` says so
+        return None
 
 
 @final

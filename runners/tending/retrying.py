@@ -29,12 +29,12 @@ class Chosen(NamedTuple):
     def in_words(self) -> str:
         """Why those that are left are left."""
         why = {
-            "done": "are done (`ablate run SPEC --again` is for those of other code)",
-            "running": "are being trained",
-            "queued": "are queued",
-            "unknown": "are unknown: the cluster does not answer",
+            "done": "done (`ablate run SPEC --again` is for those of other code)",
+            "running": "being trained",
+            "unknown": "unknown: the cluster does not answer",
         }
-        return "; ".join(f"{n} {why.get(state, f'are {state}')}" for state, n in self.left.items() if n)
+        counts = ((state, n) for state, n in self.left.items() if n)
+        return "; ".join(f"{n} {'is' if n == 1 else 'are'} {why.get(state, state)}" for state, n in counts)
 
 
 def choose(where: Whereabouts, selected: Collection[str] | None, wanted: Sequence[State]) -> Chosen:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runners.output import age, counted, duration, say, write, write_table
-from runners.slurm.crews import AT_WORK, Crew
+from runners.slurm.crews import AT_WORK, Crew, Worker
+from runners.slurm.workers import GAVE_UP
+from runners.tending.triage import kinds
+from runners.tending.triage_text import kind_line
 from runners.tending.whereabouts import AtWork, State, Whereabouts
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class Status(NamedTuple):
     grids: "dict[str, pl.DataFrame]"
     """One row per cell: planned, a column per state, unreadable."""
     failures: "pl.DataFrame"
+    """As `Store.failures`, of which `n` are failed now and `again` queued again."""
     bad_shards: "pl.DataFrame"
     where: Whereabouts
     warnings: list[str]
@@ -52,6 +56,7 @@ class Status(NamedTuple):
             "running": [found._asdict() for found in where.at_work],
             "workers": [worker._asdict() for crew in where.crews for worker in crew.workers],
             "submissions": [submission_data(crew) for crew in where.crews],
+            "endings": list(where.endings),
             "when": where.when,
         }
 
@@ -75,7 +80,7 @@ def read_status(store: "Store", where: Whereabouts, grids: Sequence[str], grid: 
     """The state of `grids`; failures of `grid` only, where one was asked for."""
     found = {name: cells(store, name, where) for name in grids}
     warnings = [*store.warnings(), *where.notes]
-    return Status(found, store.failures(grid), store.bad_shards(), where, warnings)
+    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
 
 
 def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
@@ -102,10 +107,11 @@ def write_status(found: Status) -> None:
     for line in crew_lines(found.where.crews):
         write(line)
     _write_workers(found.where)
-    for line in loose_ends(found.where):
+    for line in (*found.where.endings, *loose_ends(found.where)):
         write(line)
     for row in found.failures.rows(named=True):
-        write(f"failed: {row['n']} x {row['reason']}: {row['message']} (trial {str(row['example'])[:12]})")
+        line = kind_line(row["n"], row["again"], row["reason"], row["message"])
+        write(f"{line} (trial {str(row['example'])[:12]})")
     for warning in found.warnings:
         say(f"ablate: {warning}")
 
@@ -118,7 +124,7 @@ def _write_running(found: Sequence[AtWork]) -> None:
         for each in found[:_MOST_ROWS]
     ]
     write_table(("running", "cell", "seed", "attempt", "on", "step", "steps/s", "loss", "seen"), rows)
-    _say_more(len(found), "running trials")
+    _say_more(len(found), "running trial")
 
 
 def _progress(found: AtWork) -> tuple[str, float | None, float | None]:
@@ -154,7 +160,10 @@ def used(crew: Crew) -> str:
 
 def _write_workers(where: Whereabouts) -> None:
     """Those that wait or work, and those that took a trial with them or gave trials up; the others are history."""
+    submitted = {crew.record.submission: crew.record.written for crew in where.crews}
+    gave_up = _gave_up(where)
     workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
+    workers = [worker for worker in workers if worker not in gave_up]
     jobs = {found.job for found in where.trials.values() if found.state == "lost"} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
     rows = [
@@ -166,21 +175,41 @@ def _write_workers(where: Whereabouts) -> None:
             None if worker.time_left_s is None else duration(worker.time_left_s),
             worker.ok + worker.failed,
             worker.says or worker.words or None,
-            _seen(time.time() - worker.seen),
+            _last_seen(worker, submitted[worker.submission]),
         )
         for worker in sorted(shown, key=lambda worker: worker.standing == "gone")[:_MOST_ROWS]
     ]
     if rows:
         write_table(("worker", "job", "is", "on", "time left", "trials", "because", "seen"), rows)
-        _say_more(len(shown), "workers")
+        _say_more(len(shown), "worker")
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:
         write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
     left = any(found.state in ("pending", "lost") for found in where.trials.values())
-    ended = [worker for crew in where.crews for worker in crew.workers if worker.standing == "ended"]
-    gave_up = Counter(worker.says or worker.words for worker in ended if worker.words in ("refused", "error"))
     if left and gave_up:
-        write(f"gave up: {counted(gave_up.total(), 'worker')} ({_reasons(gave_up)}); `ablate failures` says what to do")
+        reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
+        output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")
+        write(f"gave up: {counted(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
+
+
+def _gave_up(where: Whereabouts) -> list[Worker]:
+    """The workers that could not train, or whose output says that they are not queued again."""
+    return [
+        worker
+        for crew in where.crews
+        if not crew.cancelled.all
+        for worker in crew.workers
+        if worker.output or (worker.standing == "ended" and worker.words in GAVE_UP)
+    ]
+
+
+def _last_seen(worker: Worker, submitted: float) -> str | None:
+    """How old the last sign of a worker is; of one of which nobody knows, however young it is."""
+    quiet_s = time.time() - worker.seen
+    if worker.standing != "unknown":
+        return _seen(quiet_s)
+    since = f"{duration(max(0.0, quiet_s))} ago"
+    return f"submitted {since}" if worker.seen == submitted else since
 
 
 def _reasons(found: "Counter[str]") -> str:
@@ -188,20 +217,24 @@ def _reasons(found: "Counter[str]") -> str:
     return f"{listed}; ..." if len(found) > _MOST_REASONS else listed
 
 
-def _say_more(count: int, what: str) -> None:
+def _say_more(count: int, noun: str) -> None:
     if count > _MOST_ROWS:
-        write(f"... and {count - _MOST_ROWS} more {what}; --json has all")
+        write(f"... and {counted(count - _MOST_ROWS, f'more {noun}')}; --json has all")
 
 
 def loose_ends(where: Whereabouts) -> list[str]:
     """A sentence for trials that are lost, and for those of which nobody knows."""
     lines = []
+    gone = {worker.job for worker in _gave_up(where)}
     for state in ("lost", "unknown"):
         found = [each for each in where.trials.values() if each.state == state]
         if found:
             seen = [each.since for each in found if each.since is not None]
             last = f", last seen {age(max(seen))} ago" if seen else ""
             them = "it" if len(found) == 1 else "them"
-            advice = f"; `ablate retry --lost` queues {them} again" if state == "lost" else ""
+            again = f"`ablate retry --lost` queues {them} again" if state == "lost" else ""
+            if again and all(each.job in gone for each in found):
+                again = f"their workers gave up: `ablate failures` says what to mend before {again}"
+            advice = f"; {again}" if again else ""
             lines.append(f"{state}: {counted(len(found), 'trial')}{last}{advice}")
     return lines

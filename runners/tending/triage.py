@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files import read_json
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.layout import Layout
     from store.store import Store
 
@@ -60,6 +62,29 @@ class Cluster(NamedTuple):
     """What to do, in one sentence."""
     scheduled: bool = False
     """Whether a scheduler ran any of them."""
+
+
+def kinds(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
+    """`Store.failures` where `n` are failed now and a column `again` counts those queued again, by the keys `again`."""
+    import polars as pl
+
+    found = store.failures(grid)
+    queued = store.sql(_AGAIN, {"grid": grid, "again": sorted(again)})
+    joined = found.join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
+    joined = joined.with_columns(pl.col("again").fill_null(0))
+    return joined.with_columns(n=pl.col("n") - pl.col("again")).sort("n", "again", descending=True, maintain_order=True)
+
+
+_AGAIN = """
+    WITH ended AS (
+        SELECT trial, fingerprint FROM attempt
+        WHERE status IS NOT NULL AND trial IN (SELECT unnest(CAST($again AS VARCHAR[])))
+          AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+        QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
+    )
+    SELECT fingerprint, count(*) AS again FROM ended JOIN trial t USING (trial)
+    WHERE t.status = 'failed' GROUP BY fingerprint
+"""
 
 
 def failures(store: "Store", grid: str | None = None) -> list[Cluster]:

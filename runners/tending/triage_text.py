@@ -8,6 +8,12 @@ from runners.tending.refusals import Refusal
 from runners.tending.triage import Cluster
 
 _MOST_NAMES = 6
+_LEFT = {
+    "refused": "worker refused to train",
+    "late": "worker had no time to begin in",
+    "error": "worker broke down",
+    "unsaid": "worker was given up",
+}
 
 
 def write_clusters(found: Sequence[Cluster]) -> None:
@@ -23,11 +29,17 @@ def write_clusters(found: Sequence[Cluster]) -> None:
         write(f"    do     {each.action}")
 
 
+def kind_line(n: int, again: int, reason: str, message: str) -> str:
+    """A kind of failure in one line: how many trials are failed now, and how many more are queued again."""
+    if not n:
+        return f"failed and queued again: {again} x {reason}: {message}"
+    return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
+
+
 def write_refusals(found: Sequence[Refusal]) -> None:
     """A paragraph per reason for which workers left."""
     for each in found:
-        word = "worker refused to train" if each.left == "refused" else "worker broke down"
-        write(f"{each.n} x {word}: {each.says}")
+        write(f"{each.n} x {_LEFT[each.left]}: {each.says}")
         write(f"    on     {_hosts(each.hosts, each.n)}, last {_when(each.last)} ({age(each.last)} ago)")
         write(f"    do     {each.action}")
 

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from runners.output import duration
+from runners.output import counted, duration
 from runners.slurm.crews import AT_WORK, Crew
 from runners.tending.status_text import crew_lines
 from runners.tending.watching import View
@@ -53,8 +53,8 @@ def _counted(view: View) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
     standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
-    failures = "; ".join(f"{kind.n} x {kind.reason}: {kind.message}" for kind in view.failures)
-    parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.notes]
+    failures = "; ".join(kind.line() for kind in view.failures)
+    parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.endings, *view.notes]
     return " · ".join(part for part in parts if part)
 
 
@@ -75,10 +75,8 @@ def render(view: View) -> RenderableType:
         if view.states[state]
     )
     parts: list[RenderableType] = [head, counts, _cells(view), _running(view.at_work), *_workers(view.crews)]
-    parts += [
-        Text(f"failed: {kind.n} x {kind.reason}: {kind.message}", style="red") for kind in view.failures[:_MOST_KINDS]
-    ]
-    return Group(*parts, *(Text(note, style="yellow") for note in view.notes))
+    parts += [Text(kind.line(), style="red" if kind.n else "dim") for kind in view.failures[:_MOST_KINDS]]
+    return Group(*parts, *(Text(note, style="yellow") for note in (*view.endings, *view.notes)))
 
 
 def _cells(view: View) -> RenderableType:
@@ -94,7 +92,7 @@ def _cells(view: View) -> RenderableType:
             Text(label, overflow="ellipsis", no_wrap=True), bar, Text(f"{counts['done']}/{total}"), Text(others)
         )
     hidden = len(open_ones) - _MOST_CELLS
-    return Group(rows, Text(f"and {hidden} more cells", style="dim")) if hidden > 0 else rows
+    return Group(rows, Text(f"and {counted(hidden, 'more cell')}", style="dim")) if hidden > 0 else rows
 
 
 def _running(found: tuple[AtWork, ...]) -> RenderableType:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, final
 from grid.errors import EnvironmentProblem
 from runners.slurm.crews import Crew
 from runners.slurm.scheduler_news import News, Scheduler
+from runners.tending.triage import kinds
+from runners.tending.triage_text import kind_line
 from runners.tending.whereabouts import STATES, AtWork, State, Whereabouts, whereabouts
 from store.store import Store
 
@@ -21,30 +23,35 @@ _REST = 4.0
 
 @final
 class Seldom(Scheduler):
-    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer."""
+    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
+
+    Of jobs that it was not asked for the last time it is asked at once: a submission that was queued in between.
+    """
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
         self._scheduler = scheduler
         self._every_s = every_s
         self._next: dict[str, float] = {}
         self._last: dict[str, News] = {}
+        self._known: dict[str, frozenset[int | str]] = {}
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
         """The queue as it was at most a minute ago."""
-        return self._kept("queue", lambda: self._scheduler.queued(jobs, names))
+        return self._kept("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
 
     def accounted(self, jobs: Collection[int]) -> News:
         """The accounts as they were at most a minute ago."""
-        return self._kept("accounts", lambda: self._scheduler.accounted(jobs))
+        return self._kept("accounts", jobs, lambda: self._scheduler.accounted(jobs))
 
-    def _kept(self, what: str, ask: Any) -> News:
+    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> News:
         now = time.monotonic()
-        if now >= self._next.get(what, now):
+        if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
             answer: News = ask()
             self._next[what] = time.monotonic() + self._every_s
             before = self._last.get(what)
-            if answer.asked is None and before is not None and before.asked is not None:
+            if answer.asked is None and before is not None and before.asked and self._known[what].issuperset(of):
                 answer = before._replace(problem=answer.problem)
+            self._known[what] = frozenset(of)
             self._last[what] = answer
         return self._last[what]
 
@@ -53,8 +60,15 @@ class Kind(NamedTuple):
     """A kind of failure, as the view shows it."""
 
     n: int
+    """Trials that are failed now."""
+    again: int
+    """Trials that failed so and are queued again."""
     reason: str
     message: str
+
+    def line(self) -> str:
+        """It in one line."""
+        return kind_line(self.n, self.again, self.reason, self.message)
 
 
 class View(NamedTuple):
@@ -70,6 +84,8 @@ class View(NamedTuple):
     left_s: float | None
     """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
     notes: tuple[str, ...]
+    endings: tuple[str, ...] = ()
+    """As of `Whereabouts`."""
 
     @property
     def over(self) -> bool:
@@ -93,6 +109,7 @@ class View(NamedTuple):
             "failures": [each._asdict() for each in self.failures],
             "left_s": self.left_s,
             "notes": list(self.notes),
+            "endings": list(self.endings),
         }
 
 
@@ -134,7 +151,7 @@ def look(root: Path, scheduler: Scheduler) -> View:
     with Store.open(root) as store:
         where = whereabouts(store, scheduler)
         rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
-        kinds = tuple(Kind(*row) for row in store.failures().select("n", "reason", "message").rows())
+        failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()
         seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
     counts: dict[tuple[str, str], Counter[State]] = {}
     for grid, label, key in rows:
@@ -146,9 +163,10 @@ def look(root: Path, scheduler: Scheduler) -> View:
         cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
         at_work=where.at_work,
         crews=where.crews,
-        failures=kinds,
+        failures=tuple(Kind(*row) for row in failed),
         left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
         notes=where.notes,
+        endings=where.endings,
     )
 
 

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 from runners.attempts.manifest import Manifest
+from runners.attempts.room import no_room
 from runners.attempts.submission import Submission
 from runners.runs.local_runs import runs_here
 from runners.slurm.crews import Crew, read_crews
 from runners.slurm.scheduler_news import Scheduler
+from runners.tending.endings import endings
 from store.layout import Layout
 from store.status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
 
@@ -74,6 +76,10 @@ class Whereabouts:
     notes: tuple[str, ...]
     """A sentence for everything that cannot be known."""
     when: float
+    again: frozenset[str] = frozenset()
+    """Keys of the queued trials that have failed before."""
+    endings: tuple[str, ...] = ()
+    """A sentence for every submission that was called off, or has used up its budget, before its trials were done."""
     runs: tuple[Submission, ...] = ()
     """Runs without a scheduler whose process is on this host; they may not have begun a trial yet."""
 
@@ -86,20 +92,33 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work."""
     layout = store.layout
     crews, notes = read_crews(layout, scheduler)
+    full = no_room(layout.root)
     rows = store.sql(_TRIALS).rows()
     open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
     runs = tuple(runs_here(layout))
     takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
+    again: set[str] = set()
     for key, status, _ in rows:
         state = open_states.get(key)
         now = state.status if state else status
         if now == "failed" and takers.try_again(key):
             found[key] = Whereabout("queued")
+            again.add(key)
         else:
             found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
+    nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
-    return Whereabouts(found, tuple(_at_work(store, running)), tuple(crews), tuple(notes), time.time(), runs)
+    return Whereabouts(
+        trials=found,
+        at_work=tuple(_at_work(store, running)),
+        crews=tuple(crews),
+        notes=(*notes, full) if full else tuple(notes),
+        when=time.time(),
+        again=frozenset(again),
+        endings=endings(crews, nobodys, takers.members),
+        runs=runs,
+    )
 
 
 _TRIALS = """
@@ -128,14 +147,14 @@ class _Takers:
             self._enlist(crew)
         local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
         for submission in (local | {run.submission for run in runs}) - set(self._crews):
-            self._queued.update(self._members(submission))
+            self._queued.update(self.members(submission))
         for run in runs:
-            self._retried(run, self._members(run.submission))
+            self._retried(run, self.members(run.submission))
 
     def _enlist(self, crew: Crew) -> None:
         """Note the trials that a crew will take, or may."""
         standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
-        if set(standings.values()) <= {"over"}:
+        if crew.spent or set(standings.values()) <= {"over"}:
             return
         last = max((worker.seen for worker in crew.workers), default=crew.record.written)
         for found in crew.record.classes:
@@ -160,13 +179,14 @@ class _Takers:
 
     def _rows(self, crew: Crew, rows: tuple[int, int]) -> Iterator[str]:
         if len(crew.record.classes) == 1:
-            yield from self._members(crew.record.submission)
+            yield from self.members(crew.record.submission)
             return
         manifest = Manifest(self._layout, crew.record.submission)
         for row in range(*rows):
             yield str(manifest.line(row)["trial"])
 
-    def _members(self, submission: str) -> list[str]:
+    def members(self, submission: str) -> list[str]:
+        """Keys of the trials of a submission."""
         found = self._store.sql(
             "SELECT trial FROM planned WHERE source = $source", {"source": f"submissions/{submission}"}
         )

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from cluster.cluster import Cluster, wait_for
+from cluster.tasks import Task, in_queue, requeue
 
-from runners.slurm.queue import TaskState, queued, requeue
 from store.layout import Layout
 from store.status import trial_state
 
@@ -97,8 +97,7 @@ class Chaos:
     @property
     def queue_empty(self) -> bool:
         """Whether the controller says that no job waits or runs."""
-        answer = queued([*self.jobs, *self.others])
-        return answer.problem is None and not answer.rows
+        return in_queue([*self.jobs, *self.others]) == []
 
     def advance(self, done: float) -> None:
         """Let happen what is due when the part `done` of the trials is complete."""
@@ -225,11 +224,11 @@ class Chaos:
         attempts = trial_state(self.layout, training[0], lambda *_: False).attempts
         return sum(found.end is None for found in attempts) <= MOST_LOST
 
-    def _running(self) -> list[TaskState]:
-        found: list[TaskState] = []
+    def _running(self) -> list[Task]:
+        found: list[Task] = []
 
         def some() -> bool:
-            found[:] = [task for task in queued(self.jobs).rows if task.state == "RUNNING"]
+            found[:] = [task for task in in_queue(self.jobs) or [] if task.state == "RUNNING"]
             return bool(found)
 
         wait_for(some, "a task that runs", PATIENCE_S)

@@ -11,7 +11,7 @@ from cluster.chaos_training import CHECKPOINT_S, diary
 from cluster.cluster import Cluster
 
 from runners.attempts.manifest import Manifest
-from runners.slurm.submitting.arrays import logs
+from runners.slurm.outputs import logs
 from runners.slurm.workers import read_workers
 from store.layout import Layout
 from store.status import AttemptState, trial_state

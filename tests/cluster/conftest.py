@@ -2,10 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, missing
 from cluster.needs import need
+from cluster.user import User
+from toy_training import ENTRY
+
+from runners.slurm.submitting.submit import SubmitOptions
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,16 @@ def cluster(running_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.setenv(name, value)
     yield running_cluster
     running_cluster.clear()
+
+
+@pytest.fixture
+def user(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[User]:
+    """Somebody whose trials are toys; what their workers said belongs to the report of a test."""
+    monkeypatch.setattr("runners.slurm.submitting.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
+    yield User(tmp_path, capsys).writes()
+    for path in sorted(tmp_path.glob("*/submissions/*/logs/*")):
+        print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201

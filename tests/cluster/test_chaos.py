@@ -20,6 +20,7 @@ from cluster.chaos_laws import (
 )
 from cluster.chaos_training import ENTRY, grid, over
 from cluster.cluster import Cluster, Shape, wait_for
+from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
@@ -38,28 +39,6 @@ from store.status import trial_state
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 TOYS = "from cluster.chaos_training import grid as made\n\ngrid = made()\n"
-REAL = """
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-grid = Grid(
-    name="real",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=4, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=400, evaluate_every=200),
-        execution=Execution(device="cpu", checkpoint_s=1),
-    ),
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(3),
-)
-slurm = Slurm(
-    gpus=0, cpus=2, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=2, partition="preempt", setup=SETUP
-)
-"""
 HEARTBEAT_S = 2.0
 SLOTS = 2
 
@@ -86,7 +65,10 @@ def submit(place: Path) -> list[int]:
     (place / "steps").mkdir()
     toys, real = place / "toys.py", place / "real.py"
     toys.write_text(TOYS)
-    real.write_text(REAL.replace("HEARTBEAT_S", repr(HEARTBEAT_S)).replace("SETUP", repr(setup(place))))
+    asked = f'gpus=0, cpus=2, time="30m", signal_s=60, workers=2, partition="preempt", heartbeat_s={HEARTBEAT_S}'
+    slurm_line = f"slurm = Slurm({asked}, setup={setup(place)!r})"
+    training, execution = "steps=400, evaluate_every=200", "checkpoint_s=1"
+    real.write_text(real_spec("real", training=training, execution=execution, after=slurm_line))
     root = place / "campaign"
     slurm = Slurm(
         gpus=0, cpus=2, per_gpu=SLOTS, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=5,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cluster.cluster import Cluster, wait_for
+from cluster.tasks import Task, ended, in_queue
 from toy_campaign import run_quietly, tables
 from toy_training import ENTRY
 
@@ -21,10 +22,9 @@ from runners.provenance.specfile import load_spec_file
 from runners.runs.run import RunResult
 from runners.slurm.crews import read_crews
 from runners.slurm.follow import Following
-from runners.slurm.queue import TaskState, accounted, queued
+from runners.slurm.outputs import worker_log
 from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.arrays import worker_log
 from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
 from runners.slurm.workers import WorkerRecord, read_workers
 from store.layout import Layout
@@ -70,10 +70,10 @@ class Run:
     def job(self) -> int:
         return int(self.record.jobs[0])
 
-    def tasks(self) -> tuple[TaskState, ...]:
-        answer = queued(self.record.jobs)
-        assert answer.problem is None
-        return answer.rows
+    def tasks(self) -> list[Task]:
+        found = in_queue(self.record.jobs)
+        assert found is not None
+        return found
 
     def workers(self) -> list[WorkerRecord]:
         return read_workers(self.layout, self.record.submission)
@@ -182,8 +182,7 @@ def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cl
     result = run.wait()
     assert (result.ok, result.failed) == (6, 6)
     wait_for(run.over, "the workers to leave")
-    wait_for(lambda: [each.state for each in accounted([run.job]).rows] == ["FAILED"], "its account")
-    assert accounted([run.job]).rows[0].exit_code == 86
+    wait_for(lambda: list(ended(run.job).values()) == ["FAILED 86:0"], "its account")
 
 
 def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluster, tmp_path: Path) -> None:
@@ -224,7 +223,7 @@ def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, tmp_path: Path) ->
     cluster.run("scancel", str(run.job))
     wait_for(run.over, "the job to end")
     assert "not queued again" in run.said()
-    wait_for(lambda: [each.state for each in accounted([run.job]).rows] == ["CANCELLED"], "its account")
+    wait_for(lambda: [each.split()[0] for each in ended(run.job).values()] == ["CANCELLED"], "its account")
     result = run.wait()
     assert (result.ok, result.stopped) == (0, 2)
 

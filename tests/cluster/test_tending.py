@@ -8,32 +8,19 @@ from typing import Any
 
 import pytest
 from cluster.cluster import Cluster, wait_for
+from real_spec import real_spec
 
 from runners.attempts.submission import read_submission_record
 from runners.cli import execute
 from store.layout import Layout
 from store.status import trial_state
 
-SPEC = """
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-grid = Grid(
-    name="tended",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=4, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=1_000_000),
-        execution=Execution(device="cpu", checkpoint_s=1),
-    ),
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(3),
+SPEC = real_spec(
+    "tended",
+    training="steps=1_000_000",
+    execution="checkpoint_s=1",
+    after='slurm = Slurm(gpus=0, cpus=2, time="30m", workers=2, heartbeat_s=1.0, signal_s=60, partition="debug")',
 )
-slurm = Slurm(gpus=0, cpus=2, time="30m", workers=2, heartbeat_s=1.0, signal_s=60, partition="debug")
-"""
 
 Ask = Callable[..., Any]
 
@@ -94,7 +81,7 @@ def test_trials_are_seen_called_off_and_trained_again(
     ask("cancel")
     wait_for(lambda: not cluster.run("squeue", "-h"), "the queue to be empty", 120)
     wait_for(lambda: states(ask) == {"pending": 6}, "all to be given back", 60)
-    assert "nothing of that is queued or running" in ask("cancel")
+    assert "nothing is queued or running" in ask("cancel")
 
     ask("retry", first[:12], "--spec", str(tmp_path / "tended.py"))
     manifest = layout.manifest(layout.submission_ids()[-1]).read_text().splitlines()

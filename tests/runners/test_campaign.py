@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -355,3 +356,47 @@ def test_checkpoints_of_other_code_do_not_make_room(layout: Layout) -> None:
             attempt.save(step, {})
         attempt.abandon("time")
     assert len(kept(layout)) == 2 * KEEP
+
+
+def begun_anew(layout: Layout, **other: Any) -> dict[str, Any]:
+    """Somebody removed the first attempt, and another began under its number; what that one wrote."""
+    kept = read(layout.start(TRIAL, 1))
+    shutil.rmtree(layout.trial(TRIAL))
+    anew = claimed(layout)
+    assert anew.number == 1
+    layout.start(TRIAL, 1).write_text(json.dumps({**kept, **other}))
+    return read(layout.start(TRIAL, 1))
+
+
+@pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"pid": 7}, {"started": 7.0}], ids=["host", "pid", "started"])
+@pytest.mark.parametrize("way", ["save", "finish", "fail", "abandon"])
+def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
+    layout: Layout, way: str, other: dict[str, Any]
+) -> None:
+    attempt = begin(layout)
+    theirs = begun_anew(layout, **other)
+    ways = {
+        "save": lambda: attempt.save(1, {}),
+        "finish": lambda: attempt.finish(DONE),
+        "fail": lambda: attempt.fail(killed(3, "SIGKILL")),
+        "abandon": lambda: attempt.abandon("time"),
+    }
+    with pytest.raises(TakenOver):
+        ways[way]()
+    assert not layout.end(TRIAL, 1).exists()
+    assert not layout.checkpoint(TRIAL, 1).exists()
+    assert read(layout.start(TRIAL, 1)) == theirs
+
+
+def test_a_file_system_that_does_not_answer_at_a_checkpoint_is_said(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = begin(layout)
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr(os, "scandir", stale)
+    with pytest.raises(CampaignUnwritable, match=r"cannot list .*Stale file handle"):
+        attempt.save(1, {})

@@ -5,16 +5,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
+from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission import Array
-from runners.slurm.cancelled import read_cancelled
+from runners.slurm.cancelled import CalledOff, read_cancelled
 from runners.tending.cancelling import Cancelling
 from runners.tending.whereabouts import whereabouts
 from store.layout import Layout
@@ -99,6 +101,7 @@ def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaig
     assert read_cancelled(campaign.layout, FIRST).all
     assert found.done == []
     assert "`scancel 7` does that" in found.problems[0]
+    assert "2 workers" not in found.problems[0]  # nobody knows how many there are
 
 
 def test_what_has_ended_is_left_alone(campaign: Campaign) -> None:
@@ -139,24 +142,7 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
         run.wait()
 
 
-SPEC = """
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
-grid = Grid(
-    name="long",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=8, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=1_000_000),
-        execution=Execution(device="cpu"),
-    ),
-    seeds=range(3),
-)
-"""
+SPEC = real_spec("long", training="steps=1_000_000", operators="softmax()")
 
 
 @pytest.mark.slow
@@ -196,3 +182,39 @@ def at_step(layout: Layout, key: str) -> bool:
     """Whether the trial is being trained by a process that is there."""
     live = trial_state(layout, key).live
     return live is not None and live.start["device"] is not None and process_started(live.start["pid"]) is not None
+
+
+@pytest.mark.parametrize("second", ["everything", "another"])
+def test_of_two_who_call_off_at_once_neither_is_lost(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """The second comes when the first has read what was called off before, and has written nothing yet."""
+    submit(campaign, SSA[:4])
+    first, other = (cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout)) for _ in range(2))
+    one, two = keys(campaign, 0), keys(campaign, 1)
+    then = threading.Thread(target=other.everything if second == "everything" else lambda: other.trials(two))
+    waits = threading.Event()
+    monkeypatch.setattr("runners.tending.cancelling.say", lambda _: waits.set())
+
+    def slow(layout: Layout, submission: str) -> CalledOff:
+        found = read_cancelled(layout, submission)
+        if threading.current_thread() is not then and not then.is_alive():
+            then.start()
+            while then.is_alive() and not waits.is_set():
+                time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr("runners.tending.cancelling.read_cancelled", slow)
+    first.trials(one)
+    then.join()
+    assert read_cancelled(campaign.layout, FIRST).trials >= {*one, *(two if second == "another" else ())}
+    assert read_cancelled(campaign.layout, FIRST).all == (second == "everything")
+
+
+def test_one_trial_that_is_called_off_late_does_not_bring_the_others_back(campaign: Campaign) -> None:
+    """Who looked before everything was called off writes after it."""
+    submit(campaign, SSA[:4])
+    late = cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout))
+    cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout)).everything()
+    late.trials(keys(campaign, 2))
+    assert read_cancelled(campaign.layout, FIRST).all

@@ -18,6 +18,7 @@ from runners.attempts.checkpoint import (
     checkpointed_step,
     discard_checkpoints,
     forget_older,
+    has_checkpoints,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
@@ -243,6 +244,8 @@ def test_checkpoints_of_a_finished_trial_can_be_discarded(layout: Layout) -> Non
     layout.start(TRIAL, 1).write_text("{}")
     saved(layout, 10, attempt=1)
     saved(layout, 20, attempt=2)
-    discard_checkpoints(layout, TRIAL)
-    assert checkpointed_step(layout, TRIAL) == 0
+    saved(layout, 5, attempt=3)
+    discard_checkpoints(layout, TRIAL, 2)
+    assert checkpointed_step(layout, TRIAL) == 5  # of one that trains it once more
+    assert [has_checkpoints(layout, TRIAL, attempt) for attempt in (1, 2, 3, 4)] == [False, False, True, False]
     assert layout.start(TRIAL, 1).exists()

@@ -1,13 +1,16 @@
 """A trial has one owner at a time, whichever hosts, file systems and deaths come between."""
 
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,16 +19,21 @@ from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
+from grid.errors import EnvironmentProblem
 from runners.attempts.checkpoint import save_checkpoint
 from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
 from runners.attempts.deaths import MOST_DEATHS, Deaths
+from runners.attempts.failure import failure_of
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.memory import oom_kills
 from runners.attempts.micro_batches import micro_batches
-from runners.attempts.worker import Job
+from runners.attempts.worker import Job, Outcome
+from runners.machines.forks import Exit, Forked
+from runners.machines.machine import Queue
+from runners.machines.pool import Pool, _Member
 from store.layout import Layout
-from store.status import trial_state
+from store.status import pid_space, trial_state
 
 TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(200)]
@@ -317,3 +325,78 @@ def test_a_claim_in_the_earlier_life_of_the_own_task_is_taken_over_at_once(layou
     mine = claim(layout, TRIAL, {**ABOUT, "place": restarted}, retry=False, leases=Leases(restarted))
     assert isinstance(mine, Claim)
     assert mine.start["place"] == restarted
+
+
+def of_task(job: str, restarts: int) -> dict[str, Any]:
+    return {"scheduler": "slurm", "job": job, "restarts": restarts, "node": "n1", "devices": "0"}
+
+
+def test_lives_that_a_task_came_back_from_are_no_reason_to_give_a_trial_up(layout: Layout) -> None:
+    """Pre-emptions by KILL, node failures and time limits end a life; a process dies within one."""
+    for life in range(2 * MOST_LOST):
+        vanish(layout, life + 1, place=of_task("12_3", life))
+    mine = claimed(layout, sources=OLD, place=of_task("12_3", 2 * MOST_LOST))
+    assert isinstance(mine, Claim)
+    vanish(layout, mine.number, place=of_task("12_3", 2 * MOST_LOST))
+    other = claimed(layout, sources=OLD, place=of_task("12_4", 0))
+    assert isinstance(other, Claim)
+    for number in range(other.number, other.number + MOST_LOST - 1):
+        vanish(layout, number, place=of_task("12_4", 0))
+    assert claimed(layout, sources=OLD, place=of_task("12_4", 0)) == Taken("failed")
+
+
+@pytest.mark.parametrize("jobs", [["12_3"] * 5, ["12_0", "12_1", "12_2", "12_3", "12_4"], [None] * 5])
+def test_processes_that_die_within_a_life_and_tasks_that_do_not_come_back_are_counted(
+    layout: Layout, jobs: list[str | None]
+) -> None:
+    for number, job in enumerate(jobs, start=1):
+        vanish(layout, number, place=job and of_task(job, 1))
+    assert claimed(layout, sources=OLD, place=of_task("99_0", 2)) == Taken("failed")
+
+
+def stale(path: object) -> None:
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+
+def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    vanish(layout, *range(1, MOST_LOST + 1))
+    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", stale)
+        with pytest.raises(EnvironmentProblem, match="Stale file handle"):
+            claimed(layout, sources=OLD)
+    plain = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: stale(path) if "checkpoint" in str(path) else plain(path))
+    monkeypatch.setattr(os, "listdir", stale)
+    with pytest.raises(EnvironmentProblem, match="Stale file handle"):
+        claimed(layout, sources=OLD)
+
+
+def test_the_dead_of_another_container_are_not_this_ones(layout: Layout) -> None:
+    deaths, trial = deaths_over(layout)
+    write_start(layout, trial, 1, **GONE, pid_space="another container", heartbeat_s=1e-9)
+    assert deaths._left_behind(trial, GONE["pid"]) is None
+    write_start(layout, trial, 2, **GONE, pid_space=pid_space())
+    assert deaths._left_behind(trial, GONE["pid"]) == 2
+
+
+@pytest.mark.parametrize("told", ["cut", "ended", None])
+def test_a_rank_that_was_killed_for_memory_does_not_make_the_next_death_one(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str | None
+) -> None:
+    """The worker lives, has recorded it, and goes on with the same row or another."""
+    kills = [3]
+    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: kills[0])
+    deaths, trial = deaths_over(layout, oom="halve")
+    overseer = SimpleNamespace(started=lambda *_: None, ended=lambda _: None, note=lambda _: None)
+    pool = Pool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]
+    member = _Member(Forked(0, GONE["pid"], None), 0)  # type: ignore[arg-type]
+    pool._understand(member, "started", [0, 1, 0])
+    kills[0] = 4
+    if told == "cut":
+        pool._understand(member, "started", [0, 2, 0])
+    elif told == "ended":
+        pool._understand(member, "ended", [Outcome(0, "failed", 1, failure_of(MemoryError()))])
+    write_start(layout, trial, 1, **GONE, accumulate=1)
+    pool._died(member, 0, Exit(GONE["pid"], signal.SIGKILL))
+    assert layout.end(trial, 1).exists() == (told is None)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -104,23 +105,102 @@ def test_the_defaults_that_the_pages_say_are_those_of_the_code() -> None:
     assert "three nodes at most" in PAGES["administrators"]
 
 
-def said_by_the_code() -> str:
-    """All strings in the sources of the runners, a line each; the gaps of a formatted one divide it."""
-    trees = (ast.parse(path.read_text()) for path in (DOCS.parent / "runners").rglob("*.py"))
-    found = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return "\n".join(each for each in found if isinstance(each, str))
+Pieces = tuple[str, ...]
+"""A text of the code, cut at its gaps: what stands between two pieces is only known when it is said."""
+
+
+@cache
+def texts_of_the_code() -> set[Pieces]:
+    """Every string in the sources of the runners; of formatted ones and of shell scripts the pieces between gaps."""
+    trees = [ast.parse(path.read_text()) for path in (DOCS.parent / "runners").rglob("*.py")]
+    found: set[Pieces] = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = [each.value if isinstance(each, ast.Constant) else "\0" for each in node.values]
+                found.add(tuple("".join(map(str, parts)).split("\0")))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= {tuple(re.split(r"\$\w+|\$\{[^}]*\}", line)) for line in node.value.splitlines()}
+    return found
+
+
+def is_value(text: str) -> bool:
+    """Whether it may stand in a gap: a name, a count, a duration, and no half sentence."""
+    return len(re.findall(r"(?<![\w'.-])[A-Za-z]+(?![\w'.-])", text)) <= 2
+
+
+def kept(message: str, pieces: Pieces) -> int:
+    """How many characters of `message` stand in the code, where it is a stretch of a text with these pieces; else 0."""
+
+    @cache
+    def most(at: int, piece: int, offset: int) -> int:
+        """From `at` on, where the text is at `offset` of a piece; below 0: it does not fit."""
+        text = pieces[piece][offset:]
+        if len(message) - at <= len(text):
+            if text.startswith(message[at:]):
+                return len(message) - at
+            return -1
+        if not message.startswith(text, at) or piece + 1 == len(pieces):
+            return -1
+        after = at + len(text)
+        ends = [end for end in range(after + 1, len(message)) if is_value(message[after:end])]
+        rests = [rest for end in ends if (rest := most(end, piece + 1, 0)) >= 0]
+        if is_value(message[after:]):
+            rests.append(0)  # the message may end within the gap
+        return len(text) + max(rests) if rests else -1
+
+    starts = [
+        (piece, offset)
+        for piece, text in enumerate(pieces)
+        for offset in range(len(text) + 1)
+        if text[offset : offset + 1] in ("", message[0])
+    ]
+    return max((most(0, *start) for start in starts), default=0)
+
+
+def is_said(message: str, texts: set[Pieces]) -> bool:
+    """Whether the code says it, or, one after another, its parts."""
+    enough = 0.4 * len(message)
+    if any(kept(message, pieces) >= enough for pieces in texts if sum(map(len, pieces)) >= enough):
+        return True
+    parts = [part for part in re.split(r"(?<=[:;]) ", message, maxsplit=1) if part]
+    return len(parts) == 2 and all(is_said(part, texts) for part in parts)
+
+
+def quoted() -> list[str]:
+    """The messages in the page's table of what is wrong, those of bash left out."""
+    table = PAGES["cluster"].partition("## When something is wrong")[2]
+    cells = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    found = [message for cell in cells for message in re.findall(r"`([^`]{20,})`", cell)]
+    return [message for message in found if not message.startswith("module: ")]
 
 
 def test_the_messages_that_the_page_explains_are_those_of_the_code() -> None:
-    known = said_by_the_code()
-    table = PAGES["cluster"].partition("## When something is wrong")[2]
-    cells = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ") and "`" in line]
-    messages = [message for cell in cells for message in re.findall(r"`([^`]{20,})`", cell)]
-    assert len(messages) > 12
+    texts = texts_of_the_code()
+    messages = quoted()
+    assert len(messages) > 15
     for message in messages:
-        words = message.split()
-        runs = [" ".join(words[at : at + 3]) for at in range(len(words) - 2)]
-        assert any(run in known for run in runs) or message.startswith("module: "), message
+        assert all(is_said(part, texts) for part in message.split(" ... ") if "Unable to contact" not in part), message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "scontrol does not answer at all",
+        "all 7 trials wait in a submission already",
+        "nobody here has a partition of that name for you",
+        "partition debug has no GPU of kind 'h100'",
+        "torch is 2.12.0 here but 2.13.0 where it was submitted",
+    ],
+)
+def test_a_message_that_the_code_does_not_say_is_found(message: str) -> None:
+    assert not is_said(message, texts_of_the_code())
+
+
+def test_what_looks_like_a_fault_in_a_healthy_log_is_explained() -> None:
+    healthy = PAGES["cluster"].partition("stand in healthy logs")[2].partition("## ")[0]
+    for words in ("Exited with exit code 85", "`Terminated`", "DUE TO JOB REQUEUE"):
+        assert words in healthy
 
 
 def test_every_page_that_is_linked_exists() -> None:

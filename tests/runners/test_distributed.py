@@ -13,16 +13,21 @@ import pytest
 import torch
 import torch.distributed as dist
 from batch_in_parts import GENTLE, OPERATORS, ROUNDINGS, apart, dropping, numbers, split
-from rank_failures import FailsOnRankOne
+from rank_failures import FailsOnRankOne, TooBigForRankOne
 from rank_process import children
 
+from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.failure import failure_of
+from runners.attempts.manifest import submission_id, trial_lines, write_submission
+from runners.attempts.worker import Job, Worker
 from runners.provenance.specfile import import_spec_file
-from runners.ranks import RankFailed
+from runners.ranks import RankFailed, RankOutOfMemory
 from runners.surroundings import Diverged
 from runners.training import train
 from runners.trial import Execution, Trial
+from store.layout import Layout
+from store.status import trial_state
 from variants import Operator
 
 TESTS = Path(__file__).parent.parent
@@ -146,6 +151,60 @@ def test_a_rank_that_fails_says_why_and_memory_is_told_from_errors(tiny: Trial, 
     trial = tiny.changed(task=FailsOnRankOne(points=5, batch=8, evaluation=tiny.task.evaluation))
     with pytest.raises(RankFailed, match=r"rank 1 of 3 failed: out of memory \(MemoryError") as caught:
         train(split(trial, 1, gpus=3), memory())
+    assert failure_of(caught.value).reason == "out_of_memory"
+
+
+@pytest.mark.timeout(120)
+def test_a_rank_that_says_why_it_failed_is_not_waited_for(tiny: Trial, memory: Callable) -> None:
+    """Its process ends only when all others have."""
+    trial = tiny.changed(task=TooBigForRankOne(points=5, batch=9, evaluation=tiny.task.evaluation, end="last"))
+    with pytest.raises(RankFailed, match=r"rank 1 of 3 failed: out of memory \(OutOfMemoryError: CUDA") as caught:
+        train(split(trial, 1, gpus=3), memory())
+    assert failure_of(caught.value).reason == "out_of_memory"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("end", ["device", "killed"])
+def test_a_trial_of_which_a_rank_is_out_of_memory_is_cut_smaller(
+    tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    kills = tmp_path / "kills"
+    kills.touch()
+    monkeypatch.setattr("runners.ranks.oom_kills", lambda: len(kills.read_text()))
+    task = TooBigForRankOne(points=5, batch=8, evaluation=tiny.task.evaluation, end=end, kills=str(kills))
+    base = split(tiny.changed(task=task, training={"steps": 2}), 1, gpus=2)
+    layout, submission = Layout(tmp_path / "campaign"), submission_id()
+    write_submission(layout, submission, trial_lines(Grid(name="g", base=base, seeds=[3])))
+    worker = Worker(Job(layout.root, submission, oom="halve"), 0, Idle(), own_process=False)
+    assert worker.run(0).status == "ok"
+    (key,) = layout.trial_keys()
+    found = trial_state(layout, key).attempts
+    ends = [(each.start["accumulate"], (each.end or {})["status"], (each.end or {})["reason"]) for each in found]
+    assert ends == [(1, "failed", "out_of_memory"), (2, "ok", None)]
+    assert len(kills.read_text()) == (end == "killed")
+
+
+class Idle:
+    """A listener that never asks to stop."""
+
+    def stop_requested(self) -> bool:
+        return False
+
+    def started(self, row: int, attempt: int, step: int) -> None: ...
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+
+
+def test_want_of_memory_in_an_operation_of_all_ranks_is_not_the_loss_of_one(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(dist, "all_reduce", no_room)
+    with pytest.raises(RankFailed) as caught:
+        train(split(tiny, 1, gpus=2), memory())
+    assert isinstance(caught.value, RankOutOfMemory)
     assert failure_of(caught.value).reason == "out_of_memory"
 
 

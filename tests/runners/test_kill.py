@@ -1,6 +1,5 @@
 """However a run is killed, running it again gives the tables of a run that was never disturbed."""
 
-import contextlib
 import json
 import os
 import random
@@ -8,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,16 @@ class Launcher:
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
         )
 
-    def start(self, root: Path, *, workers: int = 2, land: float | None = None, **grid: Any) -> int:
-        request = {"root": str(root), "grid": {**GRID, **grid}, "workers": workers, "land": land}
+    def start(
+        self, root: Path, *, workers: int = 2, land: float | None = None, said: Path | None = None, **grid: Any
+    ) -> int:
+        request = {
+            "root": str(root),
+            "grid": {**GRID, **grid},
+            "workers": workers,
+            "land": land,
+            "said": said and str(said),
+        }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -66,9 +73,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tupl
 
 
 def wait_until_gone(pid: int, seconds: float = 30) -> None:
+    wait_until(lambda: process_started(pid) is None, f"the end of process {pid}", seconds)
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
-    while process_started(pid) is not None:
-        assert time.monotonic() < deadline, f"process {pid} is still there"
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
         time.sleep(0.002)
 
 
@@ -170,16 +181,18 @@ def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
 def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: Launcher, workers: int) -> None:
-    pid = launcher.start(tmp_path, workers=workers, step_s=600)
-    live = _starts(tmp_path, max(1, workers))
-    time.sleep(0.5)  # they are in their first step now, which takes ten minutes
-    for _ in range(2):
-        with contextlib.suppress(ProcessLookupError):  # on a very slow machine the first one came before the step
-            os.kill(pid, signal.SIGINT)
-        time.sleep(0.3)  # two signals that wait together are one
+    root, said = tmp_path / "campaign", tmp_path / "said"
+    pid = launcher.start(root, workers=workers, said=said, fates=["sticks"], fate_at=1, step_s=0.03)
+    layout = Layout(root)
+    live = _starts(root, max(1, workers))
+    stuck = [layout.checkpoint(start["trial"], start["attempt"]) for start in live]
+    wait_until(lambda: all(any(place.glob("step-*.pt")) for place in stuck), "a step that never ends")
+    os.kill(pid, signal.SIGINT)
+    wait_until(lambda: "Press Ctrl-C again to end at once" in said.read_text(), "the first to be heard")
+    assert process_started(pid) is not None
+    os.kill(pid, signal.SIGINT)
     for process in (pid, *(start["pid"] for start in live)):
         wait_until_gone(process)
-    layout = Layout(tmp_path)
     assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"pending"}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_spec import real_spec
 from toy_campaign import tables
 
 from runners.machines import Inline
@@ -22,29 +23,11 @@ KILLS = 20
 KILLS_OF_A_RUN = 5
 """The last of them hits the whole run, those before hit a worker each."""
 STEPS = 200
-SPEC = f"""
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax, ssa
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=6, sequences=3, points=5)
-grid = Grid(
-    name="killed",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=8, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps={STEPS}, evaluate_every=100),
-        execution=Execution(device="cpu", checkpoint_s=CHECKPOINT_S),
-    ),
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(2),
-)
-"""
 
 
 def spec(path: Path, checkpoint_s: float) -> Path:
-    path.write_text(SPEC.replace("CHECKPOINT_S", str(checkpoint_s)))
+    training = f"steps={STEPS}, evaluate_every=100"
+    path.write_text(real_spec("killed", training=training, execution=f"checkpoint_s={checkpoint_s}", seeds=2))
     return path
 
 

@@ -23,11 +23,13 @@ from hypothesis.stateful import (
 )
 from synthetic import write_start
 
+from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.heartbeat import Heartbeat
 from runners.attempts.leases import Leases, host_memory
+from store import status
 from store.layout import Layout
-from store.status import is_alive, lease_s, process_started, progress_of, trial_state
+from store.status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -70,6 +72,15 @@ def alive(leases: Leases, layout: Layout) -> bool:
     return leases.alive(layout, TRIAL, 1, json.loads(layout.start(TRIAL, 1).read_bytes()))
 
 
+def alive_for(leases: Leases, layout: Layout, clock: Clock, seconds: float, every_s: float = 5.0) -> bool:
+    """Whether it is alive at the last of looks every few seconds, of which the first is now."""
+    found, until = alive(leases, layout), clock.now + seconds
+    while clock.now < until:
+        clock.now = min(clock.now + every_s, until)
+        found = alive(leases, layout)
+    return found
+
+
 def beat(layout: Layout, at_s: float) -> None:
     os.utime(layout.heartbeat(TRIAL, 1), (at_s, at_s))
 
@@ -79,11 +90,59 @@ def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_fi
 ) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     beat(layout, 0)  # half a century ago, by that clock
-    assert alive(leases, layout)
-    clock.now += LEASE_S - 0.1
-    assert alive(leases, layout)
+    assert alive_for(leases, layout, clock, LEASE_S - 0.1)
     clock.now += 0.2
     assert not alive(leases, layout)
+
+
+@pytest.mark.parametrize("gap_s", [BEAT_S, 30.0, HOUR_S])
+def test_what_an_observer_could_not_see_is_no_silence(
+    layout: Layout, leases: Leases, clock: Clock, gap_s: float
+) -> None:
+    """It may have been cut off together with the owner, which has had no turn since."""
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    looks = 1
+    while alive(leases, layout):
+        clock.now += gap_s
+        looks += 1
+    assert looks == 1 + LEASE_S / BEAT_S
+
+
+def test_an_outage_that_a_look_waits_out_takes_no_trial_from_its_owner(
+    layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    assert alive_for(leases, layout, clock, BEAT_S)
+    plain = status._modified_ns
+
+    def away(path: Path) -> int:
+        clock.now += 10 * LEASE_S
+        return plain(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(status, "_modified_ns", away)
+        assert alive(leases, layout)
+    assert alive_for(leases, layout, clock, LEASE_S - 2 * BEAT_S - 0.1)
+    clock.now += 0.2
+    assert not alive(leases, layout)
+
+
+def test_an_outage_that_a_look_fails_in_takes_no_trial_from_its_owner(
+    layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    assert alive(leases, layout)
+
+    def away(_: Path) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(status, "_modified_ns", away)
+        for _ in range(20):
+            clock.now += BEAT_S
+            with pytest.raises(EnvironmentProblem, match="Input/output error"):
+                alive(leases, layout)
+    assert alive(leases, layout)
 
 
 @pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
@@ -106,9 +165,8 @@ def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
     beat(layout, time.time() + ahead_s)
     monkeypatch.setattr(time, "time", lambda: ahead_s)
     assert alive(leases, layout)
-    clock.now += LEASE_S + 1
     monkeypatch.setattr(time, "time", lambda: -ahead_s)
-    assert not alive(leases, layout)
+    assert not alive_for(leases, layout, clock, LEASE_S + 1)
 
 
 def test_an_attempt_without_any_sign_of_life_is_dead_after_a_lease(
@@ -117,8 +175,7 @@ def test_an_attempt_without_any_sign_of_life_is_dead_after_a_lease(
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     layout.heartbeat(TRIAL, 1).unlink()
     assert alive(leases, layout)
-    clock.now += LEASE_S
-    assert not alive(leases, layout)
+    assert not alive_for(leases, layout, clock, LEASE_S)
 
 
 def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
@@ -159,26 +216,64 @@ def test_a_place_that_names_no_job_is_nobodys_earlier_life(layout: Layout, clock
 
 def test_observers_of_one_host_share_what_they_saw(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive(observer(clock, tmp_path), layout)
-    clock.now += LEASE_S + 1
+    assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
+    clock.now += 2
     assert not alive(observer(clock, tmp_path), layout)
     assert alive(observer(clock, None), layout)
     beat(layout, 5)
     assert alive(observer(clock, tmp_path), layout)
-    clock.now -= 2 * LEASE_S  # another boot
-    assert alive(observer(clock, tmp_path), layout)
 
 
-@pytest.mark.parametrize("text", ["", "12", "x y", "1 2 3", "\0"])
-def test_what_an_observer_was_writing_when_it_was_killed_is_not_believed(
-    layout: Layout, clock: Clock, tmp_path: Path, text: str
-) -> None:
+def test_what_was_seen_before_another_boot_counts_for_nothing(layout: Layout, clock: Clock, tmp_path: Path) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
+    clock.now -= HOUR_S
+    assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
+    clock.now += 1
+    assert not alive(observer(clock, tmp_path), layout)
+
+
+@pytest.mark.parametrize("text", ["", "12", "x y z\n", "1 2 3 4\n", "{} 99 nan\n", "{} nan 0\n", "{} 99 0\n\n", "\0"])
+def test_what_no_observer_has_written_is_not_believed(layout: Layout, clock: Clock, tmp_path: Path, text: str) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     alive(observer(clock, tmp_path), layout)
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
-    file.write_text(text)
-    clock.now += LEASE_S + 1
+    file.write_text(text.format(layout.heartbeat(TRIAL, 1).stat().st_mtime_ns))
     assert alive(observer(clock, tmp_path), layout)
+
+
+def test_what_an_observer_was_writing_when_it_was_killed_is_not_believed(
+    layout: Layout, clock: Clock, tmp_path: Path
+) -> None:
+    write_start(layout, TRIAL, 1, **ELSEWHERE)
+    assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
+    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
+    whole = file.read_text()
+    clock.now += 2
+    for size in range(len(whole)):
+        file.write_text(whole[:size])
+        assert alive(observer(clock, tmp_path), layout), whole[:size]
+    file.write_text(whole)
+    assert not alive(observer(clock, tmp_path), layout)
+
+
+def test_what_nobody_has_looked_at_for_an_hour_is_removed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    for attempt in range(1, 21):
+        write_start(layout, TRIAL, attempt, **ELSEWHERE)
+        observer(clock, memory).alive(layout, TRIAL, attempt, ELSEWHERE)
+    assert len(list(memory.iterdir())) == 20
+    for file in memory.iterdir():
+        os.utime(file, (time.time() - HOUR_S - 60,) * 2)
+    looks = observer(clock, memory)
+    alive(looks, layout)
+    assert len(list(memory.iterdir())) == 1
+    (file,) = memory.iterdir()
+    os.utime(file, (0, 0))
+    clock.now += HOUR_S
+    looks.alive(layout, TRIAL, 2, ELSEWHERE)  # one that is long at work tidies as well
+    assert file not in memory.iterdir()
 
 
 def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +380,7 @@ class Hosts(RuleBasedStateMachine):
         self.owner: tuple[str, int] | None = None
         self.died_at: float | None = None
         self.looked_at: dict[str, float] = {}
+        self.silent_s: dict[str, float] = {}
 
     @rule(host=st.sampled_from(HOSTS))
     def reach(self, host: str) -> None:
@@ -300,14 +396,16 @@ class Hosts(RuleBasedStateMachine):
         if isinstance(found, Claim):
             assert self.owner is None or self.died_at is not None, "a live owner lost its trial"
             self.owner, self.died_at = (host, found.number), None
-            self.looked_at = {}
+            self.looked_at, self.silent_s = {}, {}
             self.give_a_sign()
         else:
             assert found == Taken("running")
             gone_here = self.died_at is not None and self.owner is not None and self.owner[0] == host
             assert not gone_here, "a process of this host that is gone keeps its trial"
-            first = self.looked_at.setdefault(host, self.clock.now)
-            assert self.clock.now - first < LEASE_S or self.died_at is None, "a dead owner keeps its trial"
+            since = min(BEAT_S, self.clock.now - self.looked_at.get(host, self.clock.now))
+            self.silent_s[host] = self.silent_s.get(host, 0.0) + since
+            self.looked_at[host] = self.clock.now
+            assert self.silent_s[host] < LEASE_S or self.died_at is None, "a dead owner keeps its trial"
 
     @precondition(lambda self: self.owner is not None and self.died_at is None)
     @rule()
@@ -317,7 +415,7 @@ class Hosts(RuleBasedStateMachine):
         path = self.layout.heartbeat(TRIAL, self.owner[1])
         self.stamp += 0.001
         os.utime(path, (self.stamp, self.stamp))
-        self.looked_at = {}
+        self.looked_at, self.silent_s = {}, {}
 
     @precondition(lambda self: self.owner is not None and self.died_at is None)
     @rule()
@@ -327,7 +425,7 @@ class Hosts(RuleBasedStateMachine):
         start = self.layout.start(TRIAL, self.owner[1])
         start.write_text(json.dumps({**json.loads(start.read_bytes()), "pid_started": 1}))
         self.died_at = self.clock.now
-        self.looked_at = {}
+        self.looked_at, self.silent_s = {}, {}
 
     @rule(seconds=st.sampled_from([0.5, 9.0, 25.0, 100.0]))
     def wait(self, seconds: float) -> None:
@@ -360,6 +458,17 @@ def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_wi
         max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     run_state_machine_as_test(Hosts, settings=how)
+
+
+def test_containers_of_one_node_do_not_take_each_others_processes_for_dead(
+    layout: Layout, leases: Leases, clock: Clock
+) -> None:
+    space = {"pid": 1, "pid_started": 1, "pid_space": "another boot or container", "heartbeat_s": BEAT_S}
+    write_start(layout, TRIAL, 1, **space)
+    assert trial_state(layout, TRIAL, leases.alive).status == "running"
+    assert not alive_for(leases, layout, clock, LEASE_S)
+    write_start(layout, TRIAL, 1, **{**space, "pid_space": pid_space()})
+    assert not alive(observer(clock, None), layout)
 
 
 def test_a_zombie_on_this_host_is_dead_to_an_observer(layout: Layout, leases: Leases) -> None:

@@ -57,6 +57,12 @@ def test_the_latest_attempt_s_log_is_shown_or_the_one_asked_for(
     assert "failed (error)" in said.err
 
 
+def test_a_query_that_means_one_trial_will_do(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    begin(campaign, 1, "the first seed\n")
+    assert logs(campaign, "operator=SSA", "seed=0") == 0
+    assert capsys.readouterr().out == "the first seed\n"
+
+
 def test_a_log_without_a_word_is_said_to_be_one(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     begin(campaign, 1)
     assert logs(campaign, key_of(campaign)) == 0
@@ -84,6 +90,13 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
         ([placed, "--worker"], 3, "job 7_3 of attempt 2 has left no output"),
         ([key, "--worker", "-f"], 2, "leave --worker or --follow out"),
         ([], 2, "KEY"),
+        (
+            ["operator=SSA"],
+            3,
+            f"2 trials fit 'operator=SSA': {key[:8]} SSA seed 0; {key_of(campaign, 1)[:8]} SSA seed 1; add",
+        ),
+        (["operator=SSA", "seed=7"], 3, "no trial has seed=7; there are 0, 1"),
+        (["sede=1"], 2, "did you mean 'seed'"),
     ]
     for words, code, says in expected:
         assert logs(campaign, *words) == code
@@ -96,7 +109,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
 def test_the_output_of_the_task_is_where_the_script_put_it(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from runners.slurm.submitting.arrays import worker_log
+    from runners.slurm.outputs import worker_log
 
     begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     path = worker_log(campaign.layout, FIRST, "7_3")
@@ -168,6 +181,33 @@ def test_following_one_attempt_ends_with_it(campaign: Campaign) -> None:
     write_end(campaign.layout, key_of(campaign), 1, status="stopped")
     begin(campaign, 2, "second\n")
     assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), 1)) == "first\n"
+
+
+@pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7_3", "node": "n4"}])
+def test_following_a_log_that_is_empty_says_why_and_where_more_is(
+    campaign: Campaign,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    place: dict[str, str] | None,
+) -> None:
+    begin(campaign, 1, place=place)
+    key = key_of(campaign)
+    monkeypatch.setattr("runners.tending.logs.time.sleep", lambda _: write_end(campaign.layout, key, 1))
+    assert logs(campaign, key, "-f") == 0
+    said = capsys.readouterr().err
+    assert "a trial prints nothing while all goes well; " in said
+    assert (f"`ablate logs {key[:8]} --worker` shows what its worker did" in said) == (place is not None)
+    assert logs(campaign, key, "-f") == 0  # it has ended
+    assert "prints nothing" not in capsys.readouterr().err
+
+
+def test_following_a_log_with_words_in_it_says_nothing_of_silence(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(campaign, 1, "text\n")
+    monkeypatch.setattr("runners.tending.logs.time.sleep", lambda _: write_end(campaign.layout, key_of(campaign), 1))
+    assert logs(campaign, key_of(campaign), "-f") == 0
+    assert "prints nothing" not in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

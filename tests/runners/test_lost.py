@@ -4,13 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pretend_slurm import PretendSlurm
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid import Measure
 from runners.attempts.lost import give_back_unreadable
+from runners.attempts.manifest import Manifest
+from runners.attempts.submission import Submission, submission_records
+from runners.cli import execute
 from runners.runs.run import RunOptions, run_campaign
 from store.layout import Layout
+from store.status import trial_state
 from store.store import Store
 
 OPTIONS = RunOptions(entry=ENTRY, progress=False, land_every_s=None)
@@ -38,3 +43,39 @@ def test_nothing_is_given_back_where_nothing_was_lost(tmp_path: Path, *, make: b
     if make:
         run_campaign(tmp_path, [toy_grid(seeds=[0])], options=OPTIONS)
     assert give_back_unreadable(tmp_path, ["toy"]) == 0
+
+
+SPEC = """
+from dataclasses import replace
+
+from grid import Measure
+from runners import Slurm
+from toy_campaign import toy_grid
+
+grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))
+slurm = Slurm(gpus=0, time="2h", workers=1)
+"""
+
+
+def test_it_is_queued_on_a_cluster_and_left_as_it_is_by_a_dry_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", PretendSlurm(tmp_path / "slurm").path)
+    path, root = tmp_path / "toys.py", tmp_path / "campaign"
+    path.write_text(SPEC)
+    grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))
+    run_campaign(root, [grid], options=OPTIONS)
+    layout = Layout(root)
+    shard = sorted(layout.spool.glob("*-evaluation.*"))[0]
+    shard.write_bytes(shard.read_bytes()[:-1])
+    command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--again"]
+    assert execute([*command, "--dry-run"]) == 0
+    assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"ok"}
+    assert execute(command) == 0
+    lost = [key for key in layout.trial_keys() if trial_state(layout, key).status != "ok"]
+    (submission,) = [
+        each for each in submission_records(layout) if isinstance(each, Submission) and each.machine == "slurm"
+    ]
+    manifest = Manifest(layout, submission.submission)
+    assert [manifest.trial(row) for row in range(len(manifest))] == lost
+    assert len(lost) == 1

@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ToyTrial
 
@@ -18,6 +19,7 @@ from runners.attempts.manifest import (
     write_grid,
     write_submission,
 )
+from runners.cli import execute
 from runners.planning.cells import walk
 from runners.planning.survey import publish
 from store.layout import Layout
@@ -149,3 +151,27 @@ def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_nam
     layout.grid_trials("toy").write_text("\n".join(lines[::-1]) + "\n", encoding="utf-8")
     with pytest.raises(StoreError, match="planned anew by another run"):
         list(found.lines(found.to_do))
+
+
+@pytest.mark.parametrize(("version", "says"), [(99, "upgrade ablate"), (0, "read it with the ablate that wrote it")])
+def test_a_grid_of_another_version_is_neither_replaced_nor_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, says: str
+) -> None:
+    spec, root = tmp_path / "spec.py", tmp_path / "campaign"
+    spec.write_text(real_spec("g", training="steps=2", seeds=1))
+    run = ["run", str(spec), "--campaign", str(root), "--on", "inline"]
+    assert execute(run) == 0
+    path = Layout(root).grid_header("g")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": version}))
+    before = path.read_bytes()
+    commands = [run, *([name, "--campaign", str(root)] for name in ("status", "table", "failures", "watch"))]
+    for command in commands:
+        capsys.readouterr()
+        assert execute(command) == 6
+        said = capsys.readouterr().err.strip()
+        assert f"{path} cannot be used: it has schema version {version}, and this ablate reads 1; {says}" in said
+        assert len(said.splitlines()) == 1
+    assert path.read_bytes() == before
+    path.write_text("torn")
+    assert execute(run) == 0
+    assert json.loads(path.read_text())["schema"] == 1

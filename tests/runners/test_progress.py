@@ -86,11 +86,17 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
     monkeypatch.setattr("runners.runs.progress.time.monotonic", lambda: now[0])
 
     def act(progress: Progress) -> None:
-        for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0):
+        for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0, 71.0):
+            now[0] = at
+            progress.tick()
+        progress.waits_for = "workers: 1 pending (Resources)"
+        for at in (82.0, 93.0):
             now[0] = at
             progress.tick()
 
-    assert shown(False, act, begun()).count("0/4 trials") == 3  # at 10 s, at 21 s, at the end
+    said = shown(False, act, begun())
+    assert said.count("0/4 trials") == 4  # at 10 s, once a minute at 71 s, changed at 82 s, at the end
+    assert said.count("0 running · workers: 1 pending (Resources) · ? left") == 2
 
 
 def test_on_a_terminal_the_display_redraws_itself_and_notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:

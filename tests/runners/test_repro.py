@@ -6,18 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from submitted import copied_rooms, git
 from toy_campaign import run_quietly, toy_grid
 
-from grid.errors import NotFoundError
-from runners.attempts.repro import recorded
+from grid.errors import NotFoundError, StoreError
+from runners.attempts.repro import recorded, reproduce
 from runners.attempts.repro_values import Where, differences
 from store.layout import Layout
+from store.status import Progress
+from store.store import Store
 
 SPEC = """
 from typing import ClassVar, Literal
@@ -99,7 +103,7 @@ def place(submitted: Path, tmp_path: Path) -> Path:
 def repro(place: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     def act(*flags: str | Path, key: str | None = None) -> "subprocess.CompletedProcess[str]":
         (found,) = Layout(place / "c").trial_keys()
-        command = ["-m", "runners", "repro", key or found[:9], "--campaign", place / "c", *flags]
+        command = ["-m", "runners", "repro", *(key or found[:9]).split(), "--campaign", place / "c", *flags]
         return process(*command, path=f"{place / 'rooms'}:{place / 'user'}")
 
     return act
@@ -133,6 +137,8 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(
     assert "the processor is " in done.stderr
     assert "here and an abacus where it was submitted" in done.stderr
     assert "code is not what" not in done.stderr
+    assert "1/1 trial · cells: 1/1 done, 0 running" in done.stderr
+    assert "training it again; the attempt that made its result took " in done.stderr
     assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
     assert repro("--keep", tmp_path / "kept").returncode == 2
 
@@ -165,7 +171,8 @@ def test_a_spec_file_that_nothing_names_is_asked_for(
     assert (done.returncode, done.stdout) == (4, "")
     assert "Score has no kind 'mine'" in done.stderr
     assert "name the spec file that defines its classes with --spec" in done.stderr
-    assert len(done.stderr.splitlines()) == 4
+    assert len(done.stderr.splitlines()) == 5
+    assert "1/1 trial · cells: 0/1 done, 1 with failures" in done.stderr
     done = repro("--spec", place / "user" / "my.py")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
 
@@ -182,6 +189,8 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_run(
     assert "do not have the hash in its name" in done.stderr
     assert "training" not in done.stderr
     assert repro(key="f" * 32).returncode == 3
+    assert "do not have the hash in its name" in repro(key="grid=mine seed=7").stderr
+    assert "there are 7" in repro(key="seed=8").stderr
 
 
 def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
@@ -206,6 +215,11 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     layout.end(key, 2).write_text(json.dumps({**json.loads((place / "end.json").read_bytes()), "attempt": 2}))
     found = recorded(layout, key)
     execution = found.line()["spec"]["execution"]
+    assert found.took.startswith("the 1 attempt that made its result took ")
+    assert found.took.endswith(" in all, without 1 attempt that did not say when it ended")
+    layout.end(key, 1).write_text(json.dumps({**json.loads((place / "end.json").read_bytes()), "wall_s": 100.0}))
+    layout.end(key, 2).write_text(json.dumps({**json.loads(layout.end(key, 2).read_bytes()), "wall_s": 20.4}))
+    assert recorded(layout, key).took == "the 2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
 
 
@@ -224,3 +238,65 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
     ]
     assert str(found[0].where) == "probe extra layer 1 head 2 at step 0"
     assert differences(before, before) == []
+
+
+class Kept:
+    """Keeps what it is told, and fails at the look `fails_at`."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.seen: list[Progress | None] = []
+        self.status: str | None = None
+        self.fails_at = fails_at
+
+    def told(self, text: str) -> None:
+        self.lines.append(text)
+
+    @contextmanager
+    def training(self, line: Mapping[str, Any]) -> Iterator["Kept"]:
+        self.lines.append(f"{line['label']} {line['seed']}")
+        yield self
+
+    def looked(self, found: Progress | None) -> None:
+        if len(self.seen) == self.fails_at:
+            raise KeyboardInterrupt
+        self.seen.append(found)
+
+    def ended(self, status: str | None) -> None:
+        self.status = status
+
+
+def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repetition is a process that beats until it has been seen to."""
+    run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
+    layout = Layout(tmp_path / "c")
+    key = next(layout.trial_keys())
+    beats = (
+        "import json, sys, time; from pathlib import Path; request = json.loads(sys.argv[-1]);"
+        f"at = Path(request['root']) / 'trials' / '{key[:2]}' / '{key}' / '001'; at.mkdir(parents=True);"
+        "(at / 'heartbeat').write_text(json.dumps({'step': 3, 'steps': 9, 'loss': 0.5}));"
+        f"seen = Path('{tmp_path}') / 'seen'\nwhile not seen.exists(): time.sleep(0.01)"
+    )
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{beats}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("runners.attempts.repro.sys.executable", str(program))
+    monkeypatch.setattr("runners.attempts.repro.LOOK_EVERY_S", 0.05)
+
+    class Seeing(Kept):
+        def looked(self, found: Progress | None) -> None:
+            super().looked(found)
+            if found is not None:
+                (tmp_path / "seen").touch()
+
+    kept = Seeing()
+    with Store.open(tmp_path / "c") as store:
+        with pytest.raises(StoreError, match="no record of how the trial ended"):
+            reproduce(store, key, tmp_path / "again", None, kept)
+        assert kept.seen[-1] == Progress(3, 9, 0.5)
+        assert kept.status is None
+        (tmp_path / "seen").unlink()
+        with pytest.raises(KeyboardInterrupt):  # and nobody is left who beats
+            reproduce(store, key, tmp_path / "once more", None, Kept(fails_at=2))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from crewed import FIRST, SECOND, WAITS, Scripted, submit
 from pretend_slurm import PretendSlurm
+from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
@@ -21,15 +22,12 @@ from store.layout import Layout
 from store.status import trial_state
 from store.store import Store
 
-SPEC = """
+STUMBLING = """
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax
 from variants.stages import LogScore
 
 
@@ -48,22 +46,13 @@ class Stumbling(LogScore):
         import math
 
         return math.exp(a)
-
-
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-grid = Grid(
-    name="tried",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=4, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=3),
-        execution=Execution(device="cpu"),
-    ),
-    axes=[over("operator", [softmax(), softmax().changed(score=Stumbling(), name="stumbling")])],
-    seeds=range(3),
-)
 """
+SPEC = real_spec(
+    "tried",
+    training="steps=3",
+    operators='softmax(), softmax().changed(score=Stumbling(), name="stumbling")',
+    before=STUMBLING,
+)
 
 
 @pytest.fixture
@@ -117,7 +106,9 @@ def test_exactly_the_chosen_failures_are_trained_again(
     assert execute(["retry", "--failed", *here]) == 0
     assert attempts(root) == {name: ends if "softmax" in name else ["failed", "ok"] for name, ends in expected.items()}
     assert execute(["retry", "--failed", *here]) == 0
-    assert "nothing is failed" in capsys.readouterr().out
+    assert capsys.readouterr().out == "nothing failed\n"
+    assert execute(["retry", "--failed", "--lost", *here]) == 0
+    assert capsys.readouterr().out == "nothing failed and nothing is lost\n"
     assert execute(["retry", "softmax", *here]) == 3
     assert "none of these trials is to be trained again: 3 are done" in capsys.readouterr().err
 
@@ -195,7 +186,7 @@ def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
     every = choose(where, [lost, failed, pending, queued, done], [])
     assert every.keys == {lost, failed, pending}
     assert every.left == {"queued": 1, "done": 1}
-    assert "1 are queued" in every.in_words()
+    assert "1 is queued" in every.in_words()
     with pytest.raises(NotFoundError, match="1 are queued"):
         choose(where, [queued], [])
     with pytest.raises(NotFoundError, match="1 are lost"):

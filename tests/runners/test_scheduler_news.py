@@ -1,6 +1,7 @@
 """SLURM's news through its commands: here they are scripts that answer, refuse, hang, or are not there."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,8 @@ from crewed import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.cli import execute
-from runners.slurm.queue import _QUEUE
-from runners.slurm.scheduler_news import Slurm, TaskNews
+from runners.slurm.queue import TaskId
+from runners.slurm.scheduler_news import _QUEUE, News, Slurm, TaskNews, account_rows, queue_rows
 
 Fake = Callable[[str, str], Path]
 
@@ -42,7 +43,6 @@ def row(job: int, task: object, state: str, **fields: object) -> str:
         "NodeList": "",
         "StartTime": "N/A",
         "TimeLimit": "1:00:00",
-        "RestartCnt": "0",
         "Name": "x",
     }
     values = {**usual, "ArrayJobID": job, "ArrayTaskID": task, "State": state, **fields}
@@ -112,7 +112,7 @@ def test_jobs_are_found_by_name(fake: Fake) -> None:
 
 
 def test_how_tasks_ended(fake: Fake) -> None:
-    fake("sacct", answers("7_0|NODE_FAIL|1:0|n3|1700000000|1700000060", "8|CANCELLED by 0|0:15|n3|1|2"))
+    fake("sacct", answers("7_0|NODE_FAIL|1:0|n3", "8|CANCELLED by 0|0:15|n3"))
     assert Slurm().accounted([7, 8]).tasks == {
         "7_0": TaskNews("ended", "NODE_FAIL, exit 1:0", "n3"),
         "8": TaskNews("ended", "CANCELLED, exit 0:15", "n3"),
@@ -129,6 +129,65 @@ def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypa
     monkeypatch.setattr("runners.slurm.scheduler_news.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
     assert "did not answer within" in str(Slurm().queued([7], []).problem)
+
+
+def test_nothing_is_asked_about_nothing(fake: Fake) -> None:
+    calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
+    assert Slurm().queued([], [])[::2] == ({}, None)
+    assert Slurm().accounted([])[::2] == ({}, None)
+    assert Slurm().cancel([]) is None
+    assert [path.read_text() for path in calls] == [""] * 3
+
+
+def test_a_job_that_is_not_there_any_more_is_no_problem(fake: Fake) -> None:
+    fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    found = Slurm().queued([7], [])
+    assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
+
+
+def test_of_a_question_that_is_not_answered_the_other_half_counts_for_nothing(fake: Fake) -> None:
+    fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
+    assert Slurm().queued([7], ["ablate-x"]) == News({}, None, "squeue failed: exit code 1")
+
+
+def test_the_queue_s_rows() -> None:
+    text = (
+        "CLUSTER: toy\n"
+        "7    |2   |PENDING  |JobArrayTaskLimit|      |N/A       |UNLIMITED    |ablate-x|\n"
+        "7    |0   |RUNNING  |None             |n1    |1795282617|365-00:00:00 |ablate-x|\n"
+        "9    |N/A |PENDING  |ReqNodeNotAvail, UnavailableNodes:n[1-2]||1795282999|1:00|a|b|\n"
+        "slurm_load_jobs: something else\n"
+    )
+    first, second, third = queue_rows(text, 1795282618.0)
+    assert first == (TaskId(7, 2), "ablate-x", TaskNews("pending", "JobArrayTaskLimit"))
+    assert second == (TaskId(7, 0), "ablate-x", TaskNews("running", "", "n1", 365 * 86400.0 - 1))
+    assert (str(third.id), third.news.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
+
+
+def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:
+    text = (
+        "7_0|CANCELLED by 1000|0:15|n1\n"
+        "7_2|RUNNING|0:0|n1\n"
+        "7_[2,7-8%2]|PENDING|0:0|None assigned\n"
+        "11|FAILED|86:0|n1\n"
+        "11.batch|FAILED|86:0|n1\n"
+        "a line of something else\n"
+    )
+    assert account_rows(text) == {
+        "7_0": TaskNews("ended", "CANCELLED, exit 0:15", "n1"),
+        "7_2": TaskNews("ended", "RUNNING, exit 0:0", "n1"),
+        "7_7": TaskNews("ended", "PENDING, exit 0:0"),
+        "7_8": TaskNews("ended", "PENDING, exit 0:0"),
+        "11": TaskNews("ended", "FAILED, exit 86:0", "n1"),
+    }
+
+
+def test_what_a_user_s_environment_changes_is_not_heeded(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake("squeue", 'echo "7|1|PENDING|$SQUEUE_USERS|n1|5|1:00|$SLURM_TIME_FORMAT|"')
+    monkeypatch.setenv("SQUEUE_USERS", "somebody")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    found = Slurm().queued([7], [])
+    assert (found.tasks["7_1"].words, list(found.named), os.environ["SQUEUE_USERS"]) == ("", ["%s"], "somebody")
 
 
 def test_cancelling_is_one_order_or_a_reason(fake: Fake) -> None:
@@ -149,7 +208,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     squeue = fake("squeue", answers(row(7, 0, "PENDING", Reason="Resources")))
-    sacct = fake("sacct", answers("7_1|OUT_OF_MEMORY|0:125|n3|1700000000|1700000060"))
+    sacct = fake("sacct", answers("7_1|OUT_OF_MEMORY|0:125|n3"))
     assert execute(["status", "--json", "--campaign", str(campaign.root)]) == 0
     data = json.loads(capsys.readouterr().out)["data"]
     assert {trial["state"] for trial in data["trials"].values()} == {"queued"}
@@ -188,5 +247,7 @@ def test_cancel_writes_the_file_and_tells_the_queue(
     assert "`ablate run` goes on" in said.err
     assert scancel.read_text() == "7\n"
     assert execute(["cancel", *here]) == 0
+    assert "nothing is queued or running" in capsys.readouterr().out
+    assert execute(["cancel", "seed=1", *here]) == 0
     assert "nothing of that is queued or running" in capsys.readouterr().out
     assert execute(["cancel", "seed=9", *here]) == 3

@@ -78,9 +78,23 @@ def test_the_scheduler_says_how_many_nodes_there_are(
     program.write_text("#!/bin/sh\nprintf '%s' \"" + nodes + '"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert only_node({"SLURM_JOB_PARTITION": "debug"}) == alone
+    assert only_node(None, {"SLURM_JOB_PARTITION": "debug"}) == alone
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    assert not only_node({})
+    assert not only_node(None, {})
+
+
+def test_the_nodes_of_all_partitions_that_were_asked_for_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in gpu, which has one node; a task asked for both, so another may tell."""
+    program = tmp_path / "sinfo"
+    program.write_text(
+        '#!/bin/sh\necho n1\nfor word in "$@"; do case $word in --partition=*old*) echo n2 ;; esac; done\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    runs_in = {"SLURM_JOB_PARTITION": "gpu"}
+    assert not only_node("gpu,old", runs_in)
+    assert only_node("gpu", runs_in)
+    assert only_node(None, runs_in)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Nodes that are not as they should be cost a submission neither its trials nor its neighbours' work."""
 
+import os
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,12 @@ from toy_training import ENTRY
 
 from grid import Grid, over
 from grid.errors import EnvironmentProblem
+from runners.attempts.room import no_room
 from runners.attempts.worker import Entry
 from runners.machines import Inline, Local
 from runners.slurm.task.signals import Heard
+from runners.slurm.task.supervisor import FULL
+from store.files import environment_problem
 from store.layout import Layout
 from store.status import TrialState, trial_state
 
@@ -175,6 +180,33 @@ def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> No
     (saved,) = ends(sent.layout, "stopped")
     assert 0 < saved["step"] < 2000
     assert list(sent.layout.checkpoint(saved["trial"], 1).glob("*.pt"))
+
+
+def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("full"))
+    status, out, _ = ended(sent.start(FULL="yes"))
+    assert status == FULL, out
+    (record,) = sent.records()
+    assert record.left == "full"
+    assert f"the campaign's disk is full ({tmp_path}: " in str(record.says)
+    assert ended(sent.start())[0] == 0
+    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+
+
+def test_a_disk_is_full_where_it_has_no_room_or_an_error_there_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, quota = (environment_problem("write", tmp_path / "x", OSError(n, os.strerror(n))) for n in (28, 122))
+    assert no_room(tmp_path) is None
+    assert "free; " not in str(no_room(tmp_path, quota))
+    assert "your quota is used up" in str(no_room(tmp_path, quota))
+    assert no_room(tmp_path, full) is not None
+    assert no_room(tmp_path / "other", full) is None  # the full disk is another one
+    plain = os.statvfs(tmp_path)
+    for changed in ({"f_bavail": 3}, {"f_favail": 0}):
+        fields = {name: getattr(plain, name) for name in ("f_bavail", "f_frsize", "f_favail", "f_files")} | changed
+        monkeypatch.setattr(os, "statvfs", lambda _, fields=fields: SimpleNamespace(**fields))
+        assert "the campaign's disk is full" in str(no_room(tmp_path))
 
 
 def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:

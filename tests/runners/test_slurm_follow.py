@@ -9,7 +9,11 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
 from grid import Grid
+from runners.cli import execute
+from runners.commands.options import Cluster
+from runners.commands.queueing import show_or_queue
 from runners.commands.running import concluded
+from runners.runs.progress import Progress
 from runners.slurm.follow import Following
 from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
@@ -105,3 +109,46 @@ def test_a_queue_that_does_not_answer_is_waited_for(
     assert submitted.follow(ask_every_s=0.1) == 0
     thread.join()
     assert "Unable to contact slurm controller" in capsys.readouterr().err
+
+
+def test_what_was_called_off_is_said_and_no_failure(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody calls off what a shell waits for; the exit code is 0, and 4 once a trial has failed before."""
+    until_over = Following.until_over
+    for number, fates in enumerate((["ok"], ["raises", "ok"])):
+        root, grid = tmp_path / f"campaign{number}", toy_grid(fates=fates)
+        drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), SubmitOptions(entry=ENTRY))
+
+        def ended(self: Following, root: Path = root, number: int = number) -> None:
+            if number:
+                run_quietly(root, toy_grid(fates=["raises"]))
+            assert execute(["cancel", "--campaign", str(root)]) == 0
+            slurm.forget()
+            until_over(self, look_every_s=0.05, ask_every_s=0.1)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Following, "until_over", ended)
+            assert show_or_queue(drafter, root, Cluster(wait=True)) == (4 if number else 0)
+        said = capsys.readouterr().err
+        assert "called off: 6 trials of submission 2" in said
+        assert "`ablate run` goes on with them" in said
+        assert "no worker is left" not in said
+    assert execute(["status", "--campaign", str(tmp_path / "campaign0")]) == 0
+    said = capsys.readouterr().out
+    assert "called off: 6 trials of submission 2" in said
+    assert "its node cannot write" not in said
+
+
+def test_it_says_what_workers_wait_for(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted = Submitted(tmp_path / "campaign", toy_grid())
+    asked = iter([True, False])
+
+    class Once(Following):  # type: ignore[misc]  # final for others
+        def _has_workers(self, shown: Progress) -> bool:
+            assert super()._has_workers(shown)
+            return next(asked)
+
+    submitted.following.__class__ = Once
+    submitted.follow(ask_every_s=0.1)
+    assert "0 running · workers: 1 pending (Priority) · ? left" in capsys.readouterr().err

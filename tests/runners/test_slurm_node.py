@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 from slurm_node import Sent, ended, own_host_names, plain, send, to_the_end
+from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from runners.slurm.cancelled import cancelled_path
 from runners.slurm.task.seen import Seen
+from runners.slurm.task.supervisor import LATE
 from runners.slurm.workers import read_workers, write_worker
 from store.files import write_json
 from store.status import TrialState, process_started, trial_state
@@ -335,9 +337,32 @@ def test_rows_are_not_begun_when_the_time_left_is_too_short(tmp_path: Path) -> N
     sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
     soon = str(int(time.time()) + 30)
     status, out, err = ended(sent.start(SLURM_JOB_END_TIME=soon))
-    assert (status, left(sent)) == (1, ["time"])
+    assert (status, left(sent)) == (LATE, ["late"])
     assert "begins" not in out
     assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
+
+
+def test_a_worker_whose_signal_comes_before_it_can_begin_is_over(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
+    task = sent.start(SLURM_JOB_END_TIME=str(int(time.time()) + 30))
+    task.send_signal(signal.SIGUSR2)
+    status, out, _ = ended(task)
+    assert (status, left(sent)) == (LATE, ["late"]), out
+
+
+def test_a_worker_that_waited_for_the_rows_of_others_all_its_time_is_queued_again(tmp_path: Path) -> None:
+    """It had time to begin in, eight seconds, and nothing to begin: whoever has the trials may be at work."""
+    grid = toy_grid(seeds=[0])
+    sent = send(tmp_path, grid, resources={"time": 1}, slurm={"signal_s": 50})
+    for planned in grid.trials():
+        write_start(sent.layout, planned.key, 1, host="away", pid=1, heartbeat_s=100.0)
+        sent.layout.heartbeat(planned.key, 1).write_text("{}")
+    end = int(time.time()) + 58
+    task = sent.start(SLURM_JOB_END_TIME=str(end))
+    until(lambda: time.time() > end - 50, task)
+    task.send_signal(signal.SIGUSR2)
+    status, out, _ = ended(task)
+    assert (status, left(sent)) == (85, ["time"]), out
 
 
 def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:

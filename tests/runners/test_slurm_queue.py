@@ -1,24 +1,12 @@
 """What SLURM's commands print, in the forms of several versions, is read as what it means."""
 
-import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.queue import (
-    TaskId,
-    accounted,
-    cancel,
-    queued,
-    records,
-    requeue,
-    seconds,
-    shorthand,
-    states,
-    task_ids,
-)
+from runners.slurm.queue import TaskId, release, seconds, shorthand, task_ids
 from runners.slurm.submitting.limits import (
     Association,
     Limits,
@@ -92,45 +80,6 @@ def test_durations(text: str, expected: int | None) -> None:
     assert seconds(text) == expected
 
 
-def test_the_queue_s_rows() -> None:
-    text = (
-        "CLUSTER: toy\n"
-        "7    |2   |PENDING  |JobArrayTaskLimit|      |N/A       |UNLIMITED    |0|ablate-x|\n"
-        "7    |0   |RUNNING  |None             |n1    |1795282617|365-00:00:00 |2|ablate-x|\n"
-        "9    |N/A |PENDING  |ReqNodeNotAvail, UnavailableNodes:n[1-2]||1795282999|1:00|0|a|b|\n"
-        "slurm_load_jobs: something else\n"
-    )
-    first, second, third = states(text)
-    assert (first.id, first.state, first.reason, first.node) == (TaskId(7, 2), "PENDING", "JobArrayTaskLimit", "")
-    assert (first.started, first.time_limit_s, first.restarts) == (None, None, 0)
-    assert (second.id, second.reason, second.node, second.started) == (TaskId(7, 0), "", "n1", 1795282617.0)
-    assert (second.time_limit_s, second.restarts, second.name) == (31536000, 2, "ablate-x")
-    assert (str(third.id), third.reason) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
-
-
-def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:
-    text = (
-        "7_0|CANCELLED by 1000|0:15|n1|1795282617|1795282635\n"
-        "7_1|OUT_OF_MEMORY|0:125|n2|1795282617|1795282641\n"
-        "7_2|RUNNING|0:0|n1|1795282635|Unknown\n"
-        "7_[2,7-8%2]|PENDING|0:0|None assigned|Unknown|Unknown\n"
-        "11|FAILED|86:0|n1|1795282635|1795282638\n"
-        "11.batch|FAILED|86:0|n1|1795282635|1795282638\n"
-        "a line of something else\n"
-    )
-    found = {str(record.id): record for record in records(text)}
-    assert {name: record.state for name, record in found.items()} == {
-        "7_0": "CANCELLED",
-        "7_1": "OUT_OF_MEMORY",
-        "7_2": "RUNNING",
-        "7_7": "PENDING",
-        "7_8": "PENDING",
-        "11": "FAILED",
-    }
-    assert (found["7_0"].signal, found["7_0"].ended) == (15, 1795282635.0)
-    assert (found["7_7"].node, found["7_7"].started, found["11"].exit_code) == ("", None, 86)
-
-
 def test_many_tasks_have_short_names_that_mean_them() -> None:
     tasks = [TaskId(7, task) for task in (0, 1, 2, 5, 9, 8)] + [TaskId(12), TaskId(12, 3), TaskId(9, 4)]
     names = shorthand(tasks)
@@ -139,44 +88,19 @@ def test_many_tasks_have_short_names_that_mean_them() -> None:
     assert shorthand([]) == []
 
 
-def test_a_cluster_without_squeue_and_a_controller_that_is_away_say_so(commands: Path) -> None:
-    assert queued([7]).problem == "squeue is not installed on this machine"
-    assert accounted([7]).problem == "sacct is not installed on this machine"
-    command(commands, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
-    found = queued([7])
-    assert found.rows == ()
-    assert found.problem == "squeue failed: slurm_load_jobs error: Unable to contact slurm controller"
-
-
-def test_nothing_is_asked_about_nothing(commands: Path) -> None:
-    assert queued([]) == ((), None)
-    assert accounted([]) == ((), None)
-    cancel([])
-
-
 def test_a_command_that_hangs_is_given_up(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command(commands, "scontrol", "exec /bin/sleep 600")
     monkeypatch.setattr("runners.slurm.queue.ask.__kwdefaults__", {"patience_s": 0.2})
     with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
-        requeue(TaskId(7, 1))
+        release(TaskId(7, 1))
 
 
 def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(commands: Path) -> None:
     command(commands, "scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
-    assert not requeue(TaskId(7, 1))
-    command(commands, "scontrol", "echo 'Job is pending execution for job 7_1' >&2; exit 1")
-    assert requeue(TaskId(7, 1))
+    assert not release(TaskId(7, 1))
     command(commands, "scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
-    with pytest.raises(EnvironmentProblem, match=r"scontrol requeue 7_1 was not carried out: .*permission denied"):
-        requeue(TaskId(7, 1))
-
-
-def test_what_a_user_s_environment_changes_is_not_heeded(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command(commands, "squeue", 'echo "7|1|RUNNING|$SQUEUE_USERS|n1|5|1:00|0|$SLURM_TIME_FORMAT|"')
-    monkeypatch.setenv("SQUEUE_USERS", "somebody")
-    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    (row,) = queued([7]).rows
-    assert (row.reason, row.name, os.environ["SQUEUE_USERS"]) == ("", "%s", "somebody")
+    with pytest.raises(EnvironmentProblem, match=r"scontrol release 7_1 was not carried out: .*permission denied"):
+        release(TaskId(7, 1))
 
 
 @pytest.mark.parametrize(
@@ -200,22 +124,20 @@ def test_partitions() -> None:
         "PartitionName=old AllowAccounts=ALL AllowQos=x Default=NO QoS=N/A MaxTime=UNLIMITED Nodes=m1 State=DRAIN "
         "TotalNodes=1\n"
     )
-    nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)|amd,ib\ngpu|32|250000|gpu:h100:8|intel\nold|8|1000|(null)|(null)\n"
+    nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)\ngpu|32|250000|gpu:h100:8\nold|8|1000|(null)\n"
     found = partitions(shown, nodes)
     assert found["gpu"] == Partition(
         name="gpu",
         default=True,
-        up=True,
+        state="UP",
         max_time_s=172800,
         nodes=8,
         cpus=64,
         memory_mb=500000,
         gpus={"a100": 4, "h100": 8},
-        features=frozenset({"amd", "ib", "intel"}),
-        accounts=frozenset({"a", "b"}),
         limiting_qos="part_gpu",
     )
-    assert found["old"] == Partition("old", False, False, None, 1, 8, 1000, {}, qos=frozenset({"x"}))
+    assert found["old"] == Partition("old", False, "DRAIN", None, 1, 8, 1000)
 
 
 def limits(**changes: object) -> Limits:
@@ -223,7 +145,7 @@ def limits(**changes: object) -> Limits:
         "max_array_size": 1001,
         "max_array_tasks": None,
         "max_jobs": 10_000,
-        "partitions": {name: Partition(name, name == "gpu", True, None, 1) for name in ("gpu", "cpu")},
+        "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
         "queued": Queued(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
     }
     return Limits(**{**found, **changes})  # type: ignore[arg-type]
@@ -247,11 +169,11 @@ def test_workers_are_split_into_arrays(tasks: int, changes: dict[str, object], s
 
 
 RIGHTS = (
-    Association("small", "", 4, frozenset({"normal"}), ""),
-    Association("big", "", None, frozenset({"normal", "few"}), "few"),
-    Association("big", "cpu", 21, frozenset({"normal"}), "normal"),
+    Association("small", "", 4, ""),
+    Association("big", "", None, "few"),
+    Association("big", "cpu", 21, "normal"),
 )
-LEVELS = {"normal": Quality("normal", None, None), "few": Quality("few", 3, None), "part": Quality("part", 25, None)}
+LEVELS = {"normal": Quality("normal", None), "few": Quality("few", 3), "part": Quality("part", 25)}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +194,7 @@ def test_the_room_in_the_queue_is_that_of_the_limit_that_counts(asked: dict[str,
 
 
 def test_the_qos_of_a_partition_comes_first_and_a_full_queue_has_no_room() -> None:
-    places = {"gpu": Partition("gpu", True, True, None, 1, limiting_qos="part")}
+    places = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
     given = {"partitions": places, "associations": RIGHTS, "qualities": LEVELS}
     assert limits(**given).room("small", "few").tasks == 5
     assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
@@ -280,15 +202,31 @@ def test_the_qos_of_a_partition_comes_first_and_a_full_queue_has_no_room() -> No
     assert limits(**given).accounts == ("small", "big")
 
 
+@pytest.mark.parametrize(
+    ("states", "asked", "said"),
+    [
+        ({"gpu": "DOWN"}, None, "partition gpu is DOWN: workers wait there"),
+        ({"gpu": "DOWN"}, "cpu", None),
+        ({"gpu": "DOWN"}, "gpu,cpu", None),
+        ({"gpu": "DOWN", "cpu": "DRAIN"}, "gpu,cpu", "partition gpu is DOWN, cpu is DRAIN: workers wait"),
+        ({}, None, None),
+    ],
+)
+def test_a_partition_that_starts_nothing_is_told(states: dict[str, str], asked: str | None, said: str | None) -> None:
+    places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
+    found = limits(partitions=places).asleep(asked)
+    assert found is None if said is None else str(found).startswith(said)
+
+
 def test_what_accounting_prints() -> None:
-    text = "big|toy|small||4|normal|\nbig|toy|big|cpu||few,normal|few\nbig|elsewhere|big||9|normal|\n"
+    text = "big|toy|small||4|\nbig|toy|big|cpu||few\nbig|elsewhere|big||9|\n"
     rights, default = associations(text, "toy")
     assert default == "big"
     assert rights == (
-        Association("small", "", 4, frozenset({"normal"}), ""),
-        Association("big", "cpu", None, frozenset({"few", "normal"}), "few"),
+        Association("small", "", 4, ""),
+        Association("big", "cpu", None, "few"),
     )
-    assert qos_levels("normal||\nfew|3|1-00:00:00\n")["few"] == Quality("few", 3, 86400)
+    assert qos_levels("normal|\nfew|3\n")["few"] == Quality("few", 3)
     found = counted("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
     assert found == Queued(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
 
@@ -309,7 +247,7 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(co
         f'case "$*" in *config*) printf "{CONFIG}AccountingStorageEnforce = associations\\n";; *) echo "{shown}";; esac'
     )
     command(commands, "scontrol", case)
-    command(commands, "sinfo", "echo 'gpu|4|1000|gpu:x:2|(null)'")
+    command(commands, "sinfo", "echo 'gpu|4|1000|gpu:x:2'")
     command(commands, "squeue", "echo 'slurm_load_jobs error' >&2; exit 1")
     found = read_limits()
     assert (found.array_size, found.max_jobs, found.partitions["gpu"].gpus) == (5, 50, {"x": 2})
@@ -318,7 +256,7 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(co
         "accounts and QOS are not known: sacctmgr is not installed on this machine",
     )
     assert found.accounts is None
-    command(commands, "sacctmgr", 'case "$*" in *qos*) echo "normal|1|";; *) echo "big|toy|big||2|normal|";; esac')
+    command(commands, "sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
     assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount)"

@@ -1,5 +1,6 @@
 """Rows of worker tasks: each is somebody's, none is forgotten, and files are not looked at for nothing."""
 
+import errno
 import os
 import shutil
 import time
@@ -11,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from looks import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
+from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 
+from grid.errors import EnvironmentProblem
+from runners.attempts.checkpoint import has_checkpoints, save_checkpoint
 from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
-from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.slurm.cancelled import CalledOff, Cancellations, cancelled_path
 from runners.slurm.task.outlook import Look, Outlook
@@ -170,7 +174,10 @@ def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pyt
     assert far.look(0) == HELD  # nothing is known at the first look
     campaign.heartbeat(seen.key(0), 1).write_text("sign of life")
     assert far.look(0) == ALIVE
-    clock.now += 61
+    for _ in range(5):
+        clock.now += 10
+        assert far.look(0) == ALIVE
+    clock.now += 10
     assert far.look(0) == Look("free", lost_here=True)
     assert outlook(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
 
@@ -197,7 +204,7 @@ def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path
     end = layout.end(again.key(at["raises"]), 1)
     write_json(end, {**_read(end), "reason": "out_of_memory"})
     assert outlook(layout).look(at["raises"]) == DONE
-    assert outlook(layout, oom="halve").look(at["raises"]).final is False  # whoever has it may cut it smaller
+    assert outlook(layout, oom="halve").look(at["raises"]) == FREE  # whoever takes it may cut it smaller
     assert outlook(layout, oom="halve").look(at["ok"]) == DONE
     assert outlook(layout).memory_bytes(at.values(), gpu=False)
     assert outlook(layout).memory_bytes(at.values(), gpu=True) is None
@@ -288,12 +295,12 @@ def test_a_budget_is_looked_at_every_minute_however_many_lives_there_were(tmp_pa
         for life in range(20):
             # the second life was killed, and nobody wrote its end
             left = None if life in (1, 19) else "time"
-            write_worker(layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0))
+            write_worker(
+                layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0, node=f"n{life}")
+            )
     purse = Purse(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
     assert not purse.empty()
     for worker in range(20):
-        for life in range(19):
-            worker_path(layout, replace(RECORD, worker=worker, restarts=life)).write_text("never read again")
         write_worker(layout, replace(RECORD, worker=worker, restarts=19, seconds=36.0 + 60))
     clock.now += 61
     assert purse.empty()
@@ -335,3 +342,89 @@ def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:
     known = Known(Layout("/nowhere"), SUBMISSION, "0-0", (0, 1))
     rows = NodeRows(Seen(), Share((0, 1), 0, 1), lambda: True, known)  # type: ignore[arg-type]
     assert rows._clock is time.monotonic
+
+
+def test_a_task_stays_while_its_own_workers_are_at_work_though_the_rest_is_surely_with_others() -> None:
+    clock = Clock()
+    rows = rows_of(Seen({1: ALIVE}), Share((0, 2), 0, 1), clock)
+    assert rows.take() == 0
+    assert rows.take() is None
+    assert (rows.left(), rows.unfinished) == (1, True)  # who waits here takes 1, should its owner die
+    rows.came_back(Outcome(0, "ok", 1))
+    assert (rows.left(), rows.unfinished) == (0, False)
+
+
+def test_a_row_that_stopped_and_is_with_somebody_else_now_is_not_unfinished() -> None:
+    clock = Clock()
+    looks = Seen()
+    rows = rows_of(looks, Share((0, 1), 0, 1), clock)
+    assert rows.take() == 0
+    rows.came_back(Outcome(0, "stopped", 1))
+    assert rows.unfinished
+    rows.give_back(0)
+    assert rows.take() == 0
+    rows.came_back(Outcome(0, "held", 1))
+    looks.looks[0] = ALIVE
+    clock.now += 5
+    assert rows.take() is None
+    assert (rows.left(), rows.unfinished) == (0, False)
+
+
+def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.submission(SUBMISSION).mkdir(parents=True)
+    layout.submission_record(SUBMISSION).write_text("{}")
+    share = Share((0, 12), 1, 3)
+    for worker, knows in enumerate([[0, 4], [1], [5, 10]]):
+        one = Known(layout, SUBMISSION, f"0-{worker}", share.rows)
+        for row in knows:
+            one.add(row)
+        one.publish()
+    clock = Clock()
+    known = Known(layout, SUBMISSION, "0-1", share.rows, clock)
+    looks = Seen(dict.fromkeys([7], DONE))
+    rows = rows_of(looks, share, clock, known=known)
+    assert rows.take() == 4  # 1 it has known itself to be done; that 4 is, another knows
+    assert looks.asked == [4]
+    rows.came_back(Outcome(4, "ok", 1))
+    assert rows.take() == 10
+    assert looks.asked == [4, 7, 10]
+    assert [row for row in range(12) if row in known] == [1, 4, 7]
+    told = Known(layout, SUBMISSION, "0-1", share.rows)
+    told.recall()
+    assert [row for row in range(12) if row in told] == [1]
+    rows.came_back(Outcome(10, "ok", 1))
+    assert rows.take() not in (0, 5, None)  # lists are read, and the own one is published first
+    told.recall()
+    assert [row for row in range(12) if row in told] == [1, 4, 7, 10]
+
+
+def test_finding_the_key_of_a_row_reads_no_spec(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = outlook(campaign)
+    keys = [seen.line(row)["trial"] for row in range(4)]
+    monkeypatch.setattr(Manifest, "line", None)
+    assert [seen.key(row) for row in range(4)] == keys
+
+
+def test_a_file_system_that_does_not_answer_is_said(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(self: Path) -> bool:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
+
+    seen = outlook(campaign)
+    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr(Path, "exists", stale)
+    with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
+        seen.begun(0)
+
+
+def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_seen(campaign: Layout) -> None:
+    seen = outlook(campaign)
+    key = seen.key(0)
+    for attempt in (1, 2, 3):
+        write_start(campaign, key, attempt)
+        save_checkpoint(campaign.checkpoint(key, attempt), key, attempt, {})
+    assert seen.look(0) == ALIVE
+    assert has_checkpoints(campaign, key, 1)
+    write_end(campaign, key, 2)
+    assert seen.look(0) == DONE
+    assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]

@@ -47,24 +47,37 @@ class Ended(NamedTuple):
 class Script:
     """A batch script whose worker is a line of shell."""
 
-    def __init__(self, place: Path, exclude: str | None = None) -> None:
+    def __init__(self, place: Path, exclude: str | None = None, partition: str | None = None) -> None:
         self.place = place
         self.exclude = exclude
+        self.partition = partition
+        self.pause_s = 0.01
         for name, body in (("squeue", SQUEUE), ("scontrol", SCONTROL)):
-            path = place / "bin" / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(COMMAND.format(name=name, log=place / "log", here=place, body=body))
-            path.chmod(0o755)
+            self.pretend(name, body)
         self.environment = {
             "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
             "SLURM_JOB_ID": "124",
             "SLURM_ARRAY_JOB_ID": "123",
             "SLURM_ARRAY_TASK_ID": "4",
+            "SLURM_JOB_PARTITION": "gpu",
             "SLURMD_NODENAME": "n1",
         }
 
+    def pretend(self, name: str, body: str) -> None:
+        path = self.place / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(COMMAND.format(name=name, log=self.place / "log", here=self.place, body=body))
+        path.chmod(0o755)
+
     def text(self, worker: str, *user: str) -> str:
-        setup = setup_lines(user, ["export TREE=there"], logs=self.place, exclude=self.exclude, pause_s=0.01)
+        setup = setup_lines(
+            user,
+            ["export TREE=there"],
+            logs=self.place,
+            partition=self.partition,
+            exclude=self.exclude,
+            pause_s=self.pause_s,
+        )
         return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
 
     def run(self, worker: str, *user: str, **environment: str) -> Ended:
@@ -151,6 +164,18 @@ def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Scri
     assert life(script, 85, 610)
 
 
+def test_a_worker_without_time_to_begin_in_is_over(script: Script) -> None:
+    ended = script.run("(exit 88)")
+    assert (requeues(ended), ended.status) == (0, 88)
+    assert "not queued again: its time limit leaves no time to begin anything in" in ended.said
+
+
+def test_a_full_disk_is_no_death(script: Script) -> None:
+    assert all(life(script, 89, restarts) for restarts in range(2 * MOST_DEATHS))
+    assert all(life(script, 137, 99) for _ in range(MOST_DEATHS - 1))
+    assert not life(script, 137, 99)
+
+
 @pytest.mark.parametrize("status", [87, 137])
 def test_what_slurm_queues_again_by_itself_is_no_death(script: Script, status: int) -> None:
     for restarts in range(MOST_DEATHS + 1):
@@ -191,6 +216,60 @@ def test_the_controller_may_be_away(script: Script) -> None:
     assert ended.said.count("the controller does not answer") == 1
 
 
+def pauses(ended: Ended) -> list[float]:
+    """Seconds that the script slept, in order."""
+    return [float(line.split()[1]) for line in ended.commands if line.startswith("sleep")]
+
+
+def test_while_the_controller_is_away_pauses_double_up_to_five_minutes_and_an_hour_in_all(script: Script) -> None:
+    script.pretend("sleep", "")
+    script.pause_s = 10
+    (script.place / "away").write_text("1000")
+    ended = script.run("(exit 85)")
+    found = pauses(ended)
+    longest = [min(300, 10 * 2**at) for at in range(len(found))]
+    assert all(most / 2 <= pause <= most for pause, most in zip(found, longest, strict=True))
+    assert 3300 < sum(found) <= 3600
+    assert requeues(ended) == 0
+    assert "not queued again: the controller has not answered for an hour" in ended.said
+    assert ended.status == 85
+
+
+def test_pauses_are_spread_over_half_their_length(script: Script) -> None:
+    """Two thousand pauses of one and the same length: every tenth of the half has its share, within four sigma."""
+    script.pretend("sleep", "")
+    lines = script.text("true").split("trap 'ablate_end $?' EXIT")[0]
+    many = f"{lines}\nablate_patience=999999999\nablate_longest_pause=300000\n"
+    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_rest; done"
+    drawn = f"sleep() {{ echo $1; }}\n{many}{loop}"
+    done = subprocess.run(["bash", "-c", drawn], env=script.environment, capture_output=True, text=True, check=True)
+    tenths = [sum(150 + 15 * k <= float(each) < 165 + 15 * k for each in done.stdout.split()) for k in range(10)]
+    assert sum(tenths) >= 1999
+    assert all(abs(each - 200) < 4 * (200 * 0.9) ** 0.5 for each in tenths), tenths
+
+
+def test_a_signal_ends_a_pause_that_sleep_would_not_and_makes_the_next_short(script: Script) -> None:
+    """At the time limit KILL follows TERM within seconds, and here `sleep` hears nothing of TERM."""
+    script.pretend(
+        "sleep", 'if [ ! -e "$here/slept" ]; then touch "$here/slept"; trap "" TERM; exec -a x tail -f /dev/null; fi'
+    )
+    script.pause_s = 200
+    (script.place / "away").write_text("2")
+    process = subprocess.Popen(
+        ["bash", "-c", script.text("(exit 85)")], env=script.environment, cwd=script.place, start_new_session=True
+    )
+    until(script.place / "slept")
+    process.send_signal(signal.SIGTERM)
+    try:
+        assert process.wait(timeout=30) == 85
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+    ended = Ended(85, "", script.commands())
+    assert requeues(ended) == 1
+    assert len(pauses(ended)) == 2
+    assert pauses(ended)[1] <= 200
+
+
 def test_a_node_that_refuses_is_kept_away_after_the_task_is_queued_again(script: Script) -> None:
     (script.place / "excluded").write_text("n7")
     ended = script.run("(exit 87)")
@@ -203,6 +282,38 @@ def test_nodes_that_the_user_excludes_have_not_refused(tmp_path: Path) -> None:
     script = Script(tmp_path, exclude="n7,n8,n9")
     (tmp_path / "excluded").write_text("n7,n8,n9")
     assert requeues(script.run("(exit 87)")) == 1
+
+
+SINFO = """
+for word in "$@"; do
+  case $word in --partition=*) for each in $(tr , ' ' <<< "${word#*=}"); do cat "$here/nodes of $each"; done ;; esac
+done
+"""
+
+
+@pytest.mark.parametrize(("partition", "again"), [(None, 0), ("gpu", 0), ("gpu,old", 1), ("old,gpu", 1)])
+def test_a_task_waits_for_a_node_of_any_partition_that_was_asked_for(
+    tmp_path: Path, partition: str | None, again: int
+) -> None:
+    """It runs in gpu, whose only node refuses it; that it may run in old is in its request alone."""
+    script = Script(tmp_path, partition=partition)
+    script.pretend("sinfo", SINFO)
+    (tmp_path / "nodes of gpu").write_text("n1\n")
+    (tmp_path / "nodes of old").write_text("n1\nn2\n")
+    ended = script.run("(exit 87)")
+    assert requeues(ended) == again
+    assert ("no node of partition gpu is left" in ended.said) != again
+
+
+def test_where_all_partitions_refuse_the_task_has_failed(tmp_path: Path) -> None:
+    script = Script(tmp_path, partition="gpu,old")
+    script.pretend("sinfo", SINFO)
+    (tmp_path / "nodes of gpu").write_text("n1\n")
+    (tmp_path / "nodes of old").write_text("n2\n")
+    (tmp_path / "excluded").write_text("n2")
+    ended = script.run("(exit 87)")
+    assert requeues(ended) == 0
+    assert "no node of partition gpu,old is left that has not refused it" in ended.said
 
 
 def test_after_enough_nodes_have_refused_the_task_has_failed(script: Script) -> None:

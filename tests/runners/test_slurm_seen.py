@@ -1,7 +1,9 @@
 """What workers tell one another of rows that are done: it is true, it spares looks, and nothing depends on it."""
 
+import base64
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.failure import failure_of
 from runners.attempts.worker import Outcome
-from runners.slurm.task.outlook import Look
 from runners.slurm.task.rows import Share
 from runners.slurm.task.seen import Seen as Known
+from store.files import write_json
 from store.layout import Layout
 
 FAR = float("inf")
@@ -134,21 +136,22 @@ def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> No
     assert drained(first) == []
     assert len(looks.asked) == 10_000
     told = known(layout, "0-3", share.rows)
-    told.read(FAR)
-    assert not told.complete  # published when its own rows were through
+    told.recall()
+    assert held(told, share.rows) == set(share.own)  # published when its own rows were through
     for row in range(10_000):
         told.add(row)
     told.publish()
     looks.asked.clear()
     looks.listed.clear()
-    second = rows_of(looks, Share((0, 10_000), 4, 1000), known=known(layout, "0-4", share.rows))
+    fourth = Share((0, 10_000), 4, 1000)
+    second = rows_of(looks, fourth, known=known(layout, "0-4", share.rows))
     assert drained(second) == []
-    assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, [], [])
+    assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, fourth.own, [])
 
 
 def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     memory = failure_of(MemoryError())
-    looks = Seen({0: DONE, 1: Look("done"), 2: FREE, 3: FREE, 4: FREE, 5: FREE})
+    looks = Seen({0: DONE, 1: DONE, 2: FREE, 3: FREE, 4: FREE, 5: FREE})
     found = known(layout, rows=(0, 6))
     rows = rows_of(looks, Share((0, 6), 0, 1), known=found)
     taken = []
@@ -159,4 +162,48 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
-    assert held(found, (0, 6)) == {0, 2, 3}
+    assert held(found, (0, 6)) == {0, 1, 2, 3, 4}
+
+
+def test_a_list_of_other_rows_or_of_more_of_them_says_nothing(layout: Layout) -> None:
+    for name, rows in (("0-1", (5, 31)), ("0-2", (6, 30))):
+        one = known(layout, name, rows)
+        for row in range(*rows):
+            one.add(row)
+        one.publish()
+    longer = layout.submission(SUBMISSION) / "seen" / "0-3.json"
+    done = base64.b64encode(zlib.compress(bytes([1] * 5))).decode()
+    write_json(longer, {"schema": 1, "rows": [5, 30], "done": done})
+    reader = known(layout)
+    assert reader.read(FAR)
+    assert held(reader) == set()
+
+
+def test_many_lists_are_read_less_often(layout: Layout) -> None:
+    clock = Clock()
+    one = known(layout, "0-1", clock=clock)
+    one.add(7)
+    one.publish()
+    folder = layout.submission(SUBMISSION) / "seen"
+    for worker in range(2, 901):
+        (folder / f"0-{worker}.json").write_text("{}")
+    reader = known(layout, "0-1000", clock=clock)
+    assert reader.read(FAR)
+    one.add(8)
+    one.publish()
+    clock.now += 80
+    assert reader.read(FAR)
+    assert held(reader) == {7}
+    clock.now += 11  # 0.1 s for each of 900
+    assert reader.read(FAR)
+    assert held(reader) == {7, 8}
+
+
+def test_what_a_worker_knows_is_there_for_its_next_life(layout: Layout) -> None:
+    one = known(layout, "0-1")
+    one.add(7)
+    one.publish()
+    again, other = known(layout, "0-1"), known(layout, "0-2")
+    again.recall()
+    other.recall()
+    assert (held(again), held(other)) == ({7}, set())

@@ -222,6 +222,13 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
     assert slurm.calls("sbatch") == []
 
 
+def test_a_partition_that_is_down_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+    shown = slurm.place / "partitions"
+    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
+    assert any("partition debug is DOWN: workers wait there" in note for note in submit(tmp_path / "c").draft.notes)
+    assert not any("is DOWN" in note for note in submit(tmp_path / "d", CPU.changed(partition="gpu")).draft.notes)
+
+
 def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) -> None:
     queued = submit(tmp_path / "campaign", CPU.changed(needs=(Needs(where={"steps": 99}, mem="1G"),)))
     assert any("no trial is like Needs(where={'steps': 99})" in note for note in queued.draft.notes)
@@ -293,7 +300,7 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         submit(root)
     assert list(slurm.jobs()) == [1]
     record = read_submission_record(Layout(root), name)
-    write_submission_record(Layout(root), replace(record, written=time.time() - 61))
+    write_submission_record(Layout(root), replace(record, written=time.time() - 181))
     assert submit(root).draft.trials == 6
     assert list(slurm.jobs()) == [2]
     assert name not in Layout(root).submission_ids()
@@ -302,13 +309,13 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
 def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
     root = tmp_path / "campaign"
     cancelled: list[str] = []
-    for age_s, certain, over in ((61, True, True), (61, False, False), (601, False, True)):
+    for age_s, certain, over in ((181, True, True), (181, False, False), (601, False, True)):
         name = cut_off(root, written=time.time() - age_s)
         if over:
             (said,) = half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
             assert f"{name} was cut off" in said
         else:
-            with pytest.raises(EnvironmentProblem, match=r"in 5[34]. s"):
+            with pytest.raises(EnvironmentProblem, match=r"in 4[12]. s"):
                 half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
             shutil.rmtree(Layout(root).submission(name))
         slurm.forget()
@@ -378,8 +385,8 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     second = submit(root)
     assert second.record is None
     said = queued_line(second, root)
-    assert f"all 6 trials are queued in submission {first.record.submission} already" in said
-    assert "for other workers `ablate cancel`, whereupon running trials save, and run again" in said
+    assert said.startswith(f"nothing to do: all 6 missing trials are queued in submission {first.record.submission}; ")
+    assert "to change what workers ask for, run `ablate cancel` (running trials save), then this command again" in said
     assert list(slurm.jobs()) == [1]
     third = submit(root, grid=toy_grid(seeds=range(5)))
     assert third.draft.trials == 4
@@ -419,7 +426,7 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     said = [shell.communicate(timeout=120)[0] for shell in shells]
     assert [shell.returncode for shell in shells] == [0] * 3, said
     assert sum("queued 6 trials" in each for each in said) == 1
-    assert sum("all 6 trials are queued in submission" in each for each in said) == 2
+    assert sum("all 6 missing trials are queued in submission" in each for each in said) == 2
     assert len(slurm.jobs()) == 1
     assert not (root / "submissions" / ".lock").exists()
 
@@ -476,7 +483,7 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     lose(Layout(root), keys[0], "g1")
     draft = drafter(root, gpu).draft()
     assert "#SBATCH --exclude=g9,g1\n" in draft.scripts[0].text
-    assert draft.notes == ("trials were lost on g1 (1); no worker is sent there this time",)
+    assert draft.notes[0] == "trials were lost on g1 (1); no worker is sent there this time"
     record = submit(root, gpu).record
     assert record is not None
     assert Slurm.model_validate(record.slurm) == gpu  # a node that lost one trial is not avoided for ever
@@ -557,7 +564,9 @@ def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) 
 
 def test_of_several_partitions_one_must_do(tmp_path: Path, slurm: PretendSlurm) -> None:
     both = CPU.changed(partition="short,gpu", time="1h")
-    assert "#SBATCH --partition=short,gpu\n" in drafter(tmp_path / "campaign", both).draft().scripts[0].text
+    text = drafter(tmp_path / "campaign", both).draft().scripts[0].text
+    assert "#SBATCH --partition=short,gpu\n" in text
+    assert "\nablate_partitions=short,gpu\n" in text
     with pytest.raises(SpecError, match=r"no partition 'moon'.*partitions here: debug, gpu, short"):
         drafter(tmp_path / "campaign", both.changed(partition="short,moon")).draft()
     with pytest.raises(SpecError, match=r"none of the partitions .*short allows 5 min.*gpu has 1024000 MiB"):
@@ -796,7 +805,7 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
     thread.join()
     second.join()
     assert order == ["first in", "first out", "second in"]
-    assert said == ["another shell is submitting to this campaign; waiting for it"]
+    assert said == ["another shell is submitting to this campaign, or cancels; waiting for it"]
     assert list(layout.submissions.iterdir()) == []
 
 

@@ -5,13 +5,14 @@ import os
 import shutil
 import sys
 import tarfile
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 from submitted import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
 
 from grid.errors import EnvironmentProblem
-from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot import Packed, Snapshot, write
 from runners.provenance.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
 from runners.provenance.snapshot_git import work_tree
 from store.layout import Layout
@@ -224,3 +225,22 @@ def test_a_work_tree_without_a_commit_has_no_head(tmp_path: Path) -> None:
 def test_a_snapshot_survives_its_record(repository: Path, rooms: Path, tmp_path: Path) -> None:
     snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
     assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
+
+
+def test_a_private_tree_is_private_whenever_the_shell_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tar = b"secret"
+    name = blake2b(tar, digest_size=16).hexdigest()
+    packed, layout = Packed(Snapshot(name, (), ()), tar, 0o400), Layout(tmp_path)
+    plain = Path.rename
+
+    def killed_after(self: Path, target: Path) -> Path:
+        plain(self, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed_after)
+        with pytest.raises(KeyboardInterrupt):
+            write(layout, packed)
+    assert layout.snapshot_tar(name).stat().st_mode & 0o777 == 0o400
+    layout.snapshot_tar(name).chmod(0o444)  # as left by a version that changed permissions afterwards
+    assert write(layout, packed).stat().st_mode & 0o777 == 0o400

@@ -130,7 +130,7 @@ def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
     message = str(raised.value)
     assert message.startswith(f"{broken}:{line}: ")
     assert said in message
-    assert message.endswith(f"(imported by {path}:2)")
+    assert message.removesuffix("; mend the file, nothing was planned").endswith(f"(imported by {path}:2)")
 
 
 def test_an_unexpected_error_in_a_called_function_is_told_at_the_call_with_the_place(
@@ -211,3 +211,10 @@ def test_what_is_not_a_python_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "null.py").write_bytes(b"x = 1\x00\n")
     with pytest.raises(SpecError, match="null"):
         load_spec_file(tmp_path / "null.py")
+
+
+def test_a_file_that_is_not_python_is_said_to_have_a_syntax_error_and_what_to_do(tmp_path: Path) -> None:
+    path = write(tmp_path, "x = 1\nf((1, 2)\n")
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    assert str(raised.value) == f"{path}:2: syntax error: '(' was never closed; mend the file, nothing was planned"

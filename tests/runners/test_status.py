@@ -1,6 +1,7 @@
 """Where trials are: from files, then the queue, then the accounts; and `unknown` where nobody can say."""
 
 import os
+import re
 import socket
 import time
 from collections import Counter
@@ -16,6 +17,8 @@ from runners.attempts.submission import Array, Submission, write_submission_reco
 from runners.slurm.cancelled import cancelled_path
 from runners.slurm.scheduler_news import Scheduler, TaskNews
 from runners.tending.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.tending.watch_text import changes
+from runners.tending.watching import look as view
 from runners.tending.whereabouts import STATES, Whereabouts, whereabouts
 from store.files import read_json, write_json
 from store.status import process_started
@@ -94,6 +97,28 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
     assert states(campaign, Scripted({}))[:3] == ["failed"] * 3
     write_submission_record(campaign.layout, replace(record, job={"retry": False}))
     assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
+
+
+def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_again(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three that failed alike two are queued again; of another kind all are."""
+    for seed, kind in enumerate("aaab"):
+        key = began(campaign, seed, submission=FIRST)
+        write_end(campaign.layout, key, 1, status="failed", reason="error", message=kind, fingerprint=kind * 16)
+    submit(campaign, SSA[1:4], job={"retry": True}, submission=SECOND)
+    for tasks, expected in (
+        ({"7_0": WAITS}, ["failed: 1 x error and 2 queued again: a", "failed and queued again: 1 x error: b"]),
+        ({}, ["failed: 3 x error: a", "failed: 1 x error: b"]),
+    ):
+        with Store.open(campaign.root) as store:
+            found = read_status(store, whereabouts(store, Scripted(tasks)), ["quickstart"], "quickstart")
+        write_status(found)
+        lines = [line.split(" (trial")[0] for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in lines if line.startswith("failed")] == expected
+        watched = view(campaign.root, Scripted(tasks))
+        assert [kind.line() for kind in watched.failures] == expected
+        assert sum(kind.n for kind in watched.failures) == watched.states["failed"]
 
 
 def test_a_run_on_this_machine_that_tries_again_has_queued_what_failed(campaign: Campaign) -> None:
@@ -274,6 +299,58 @@ def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign)
     assert crew_lines([crew]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
 
 
+def test_a_budget_that_is_used_up_is_told_with_what_is_left(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, budget={"hours": 0.001, "unit": "gpuh"})
+    write_record(campaign.layout, 0, seconds=4.0, left="budget")
+    for seed in range(5):
+        write_end(campaign.layout, began(campaign, seed), 1)
+    said = "budget: 0.00111 of 0.001 GPU-h used; 1 trial is left; run again with another --budget"
+    found = look(campaign, Scripted({}))
+    assert found.endings == (said,)
+    assert said in next(changes([view(campaign.root, Scripted({}))]))
+    assert look(campaign, Scripted({"7_1": RUNS})).endings == ()  # somebody ends what was begun
+    with Store.open(campaign.root) as store:
+        write_status(read_status(store, found, ["quickstart"], None))
+    assert said in capsys.readouterr().out
+    submit(campaign, SSA[5:], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
+    assert look(campaign, Scripted({"8_0": WAITS})).endings == ()
+    assert look(campaign, Scripted({})).endings == ()  # it is the later submission that has left it
+
+
+def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -> None:
+    submit(campaign, SSA[:4])
+    off = [campaign.line("SSA", seed)["trial"] for seed in (0, 1)]
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": False, "trials": off})
+    said = f"called off: 2 trials of submission {FIRST}; `ablate run` goes on with them"
+    assert look(campaign, Scripted({"7_0": RUNS})).endings == (said,)
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": off})
+    assert look(campaign, Scripted({})).endings == (said.replace("2 trials", "4 trials"),)
+    submit(campaign, SSA[:3], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
+    assert look(campaign, Scripted({"8_0": RUNS})).endings == (
+        f"called off: 1 trial of submission {FIRST}; `ablate run` goes on with it",
+    )
+
+
+def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look(campaign, Scripted({})).notes == ()
+    monkeypatch.setattr("runners.tending.whereabouts.no_room", lambda root: f"the disk of {root} is full")
+    assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
+
+
+def test_how_old_the_last_sign_is_of_workers_of_which_nobody_knows(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, written=time.time() - 40)
+    write_record(campaign.layout, 1, touched=time.time() - 4000)
+    with Store.open(campaign.root) as store:
+        write_status(read_status(store, whereabouts(store, Scripted()), ["quickstart"], None))
+    first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
+    assert re.search(r"unknown .* submitted 4\d s ago$", first)
+    assert re.search(r"unknown .* 1 h 06 min ago$", second)
+
+
 def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Campaign) -> None:
     submit(campaign, SSA[:2])
     submit(campaign, SSA[2:], submission=SECOND)
@@ -291,7 +368,7 @@ def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, tex
     (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
     found = look(campaign, Scripted({"7_0": RUNS}))
     (note,) = found.notes
-    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} are damaged or of a newer version")
+    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} is damaged or of a newer version")
     assert found.crews[0].workers[0].ok == 3
 
 

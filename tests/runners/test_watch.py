@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crewed import HELD, RUNS, WAITS, Scripted, submit, write_record
+from crewed import HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from rich.console import Console
 from synthetic import Campaign, write_campaign, write_end, write_start
 
+from runners.attempts.submission import Array
 from runners.cli import execute
 from runners.tending.watch_text import changes, render, show
 from runners.tending.watching import Seldom, View, look, views
@@ -89,6 +90,24 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
     assert found.tasks == {"7_0": RUNS}
     assert found.problem == "the controller is away"
     assert found.asked is not None
+
+
+def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign) -> None:
+    """The workers of a submission that is queued while somebody watches are not gone because nobody asked of them."""
+    asked = Scripted({"7_0": RUNS, "7_1": RUNS, "8_0": WAITS})
+    seldom = Seldom(asked)
+    submit(campaign, SSA[1:])
+    assert {worker.standing for worker in look(campaign.root, seldom).crews[0].workers} == {"running"}
+    submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
+    assert [worker.standing for worker in look(campaign.root, seldom).crews[1].workers] == ["pending"]
+    seldom.queued([8], [])  # a part of what was asked
+    assert len(asked.asked) == 2
+    seldom.queued([7, 8], ["ablate-x"])
+    assert len(asked.asked) == 3
+    asked.tasks = None
+    assert seldom.queued([7, 8, 9], []).asked is None  # what it said before says nothing of 9
+    seldom.queued([9], [])
+    assert len(asked.asked) == 4
 
 
 def test_views_follow_the_files_until_every_trial_has_ended(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from toy_training import ENTRY, ToyTrial
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.campaign import CampaignUnwritable
-from runners.attempts.checkpoint import checkpointed_step
+from runners.attempts.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
 from runners.attempts.failure import failure_of
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Entry, Job, Outcome, Worker, resolve
@@ -291,3 +292,72 @@ def test_a_worker_that_cannot_claim_says_that_the_campaign_is_unwritable(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CampaignUnwritable, match="free some space"):
         worker.run(0)
+
+
+@pytest.mark.parametrize("fate", ["ok", "raises"])
+def test_a_worker_whose_attempt_was_removed_and_begun_anew_by_another_leaves_it_alone(
+    tmp_path: Path, fate: str
+) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0], fates=[fate])))[:1]
+    key, layout = lines[0]["trial"], Layout(tmp_path)
+    worker = worker_for(tmp_path, lines)
+
+    def begun_anew(*_: object) -> None:
+        shutil.rmtree(layout.trial(key))
+        write_start(layout, key, 1, host="elsewhere")
+
+    worker._listener.stepped = begun_anew  # type: ignore[method-assign]
+    assert worker.run(0) == Outcome(0, "held", 1)
+    assert not layout.end(key, 1).exists()
+    assert json.loads(layout.start(key, 1).read_bytes())["host"] == "elsewhere"
+    assert trial_state(layout, key).status == "running"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, CampaignUnwritable], ids=["interrupt", "full"])
+def test_an_interrupt_is_one_also_where_another_has_begun_under_the_same_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+
+    def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+        shutil.rmtree(Layout(tmp_path).trial(trial.key))
+        write_start(Layout(tmp_path), trial.key, 1, host="elsewhere")
+        raise error
+
+    monkeypatch.setattr("toy_training.train", train)
+    with pytest.raises(error):
+        worker_for(tmp_path, lines).run(0)
+    assert not Layout(tmp_path).end(lines[0]["trial"], 1).exists()
+
+
+def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_found(tmp_path: Path) -> None:
+    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    key, layout = lines[0]["trial"], Layout(tmp_path)
+    worker = worker_for(tmp_path, lines)
+    assert worker.run(0).status == "ok"
+    write_start(layout, key, 2)
+    for attempt in (1, 2):  # the second trains it once more
+        save_checkpoint(layout.checkpoint(key, attempt), key, 7, {})
+    assert worker.run(0).status == "was_ok"
+    assert [has_checkpoints(layout, key, attempt) for attempt in (1, 2)] == [False, True]
+
+
+def broken(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    """Out of memory, and CUDA refuses the process from then on."""
+    raise MemoryError from RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def test_a_trial_out_of_memory_in_a_process_that_is_spent_is_cut_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = too_big(2)
+    worker = worker_for(tmp_path, lines, oom="halve")
+    with monkeypatch.context() as patch:
+        patch.setattr("toy_training.train", broken)
+        spent = worker_for(tmp_path, lines, oom="halve")
+        assert spent.run(0) == Outcome(0, "stopped", 1, spent=True)
+        assert spent.run(0) == Outcome(0, "stopped", 2, spent=True)
+        last = spent.run(0)  # it can be cut no smaller
+        assert (last.status, last.attempt, last.spent) == ("failed", 3, True)
+    assert [found[:3] for found in attempts_of(tmp_path, lines[0]["trial"])] == [(1, *OUT), (2, *OUT), (4, *OUT)]
+    assert worker.run(0).status == "was_failed"

@@ -234,3 +234,20 @@ def test_no_beginning_of_a_record_passes_for_the_record(tmp_path: Path, cut: int
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"there is no file .*r\.json"):
         read_json(tmp_path / "r.json")
+
+
+def test_a_private_file_is_private_before_anything_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    plain = os.fchmod
+
+    def changed(descriptor: int, mode: int) -> None:
+        plain(descriptor, mode)
+        found = os.fstat(descriptor)
+        seen.append((found.st_size, found.st_mode & 0o777))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fchmod", changed)
+        patch.setattr(Path, "chmod", lambda *_: None)
+        path = write_atomic(tmp_path / "f", b"secret", 0o400)
+    assert seen == [(0, 0o400)]
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"secret", 0o400)

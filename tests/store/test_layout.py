@@ -1,8 +1,10 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from grid.errors import SpecError
+from grid.errors import EnvironmentProblem, SpecError
 from store.layout import Layout
 
 KEY = "0123456789abcdef" * 2
@@ -72,3 +74,18 @@ def test_an_empty_place_lists_nothing_and_is_left_as_it_is(tmp_path: Path) -> No
     assert (layout.grid_names(), layout.submission_ids(), list(layout.trial_keys())) == ([], [], [])
     assert (layout.attempts(KEY), layout.shards()) == ([], [])
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_file_system_that_does_not_answer_is_a_problem_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr(os, "scandir", stale)
+    layout = Layout(tmp_path)
+    lists = (layout.grid_names, layout.submission_ids, lambda: [*layout.trial_keys()], layout.shards)
+    for listed in (*lists, lambda: layout.attempts(KEY)):
+        with pytest.raises(EnvironmentProblem, match=r"cannot list .*Stale file handle"):
+            listed()

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from synthetic import Campaign, write_end, write_start
 
 from store.layout import Layout
-from store.status import heartbeat_age, process_alive, process_started, trial_state
+from store.status import heartbeat_age, local_process, pid_space, process_alive, process_started, trial_state
 
 KEY = "ab" * 16
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
@@ -147,3 +148,29 @@ def test_a_torn_end_is_no_end_and_a_torn_start_no_attempt(layout: Layout) -> Non
     assert trial_state(layout, KEY).status == "pending"
     layout.start(KEY, 1).write_bytes(b"{")
     assert trial_state(layout, KEY).attempts == ()
+
+
+def test_a_process_of_another_container_or_boot_is_not_looked_for_here(layout: Layout) -> None:
+    assert pid_space() not in (None, "unknown")
+    for space, young in (("another", True), ("unknown", True), (pid_space(), False), (None, False)):
+        write_start(layout, KEY, 1, **GONE, pid_space=space)
+        assert (trial_state(layout, KEY).status == "running") == young
+        age(layout, 1, 200)
+        assert trial_state(layout, KEY).status == "pending"
+    write_start(layout, KEY, 1, pid_space="another")  # the number of a process that lives is no sign of life there
+    age(layout, 1, 200)
+    assert trial_state(layout, KEY).status == "pending"
+
+
+def test_process_numbers_that_this_process_is_not_shown_under_name_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = pid_space()
+    assert ours is not None
+    assert ours.endswith(str(Path("/proc/self/ns/pid").stat().st_ino))
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in a PID namespace that sees the /proc of its node
+    assert pid_space.__wrapped__() == "unknown"
+    about = {"host": socket.gethostname(), "pid": os.getppid()}
+    assert local_process({**about, "pid_space": ours}) is True
+    monkeypatch.setattr("store.status.pid_space", lambda: "unknown")
+    assert local_process({**about, "pid_space": "unknown"}) is None
+    assert local_process({**about, "pid_space": ours}) is None
+    assert local_process(about) is True

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, final
 
 from submitit.core.utils import FailedSubmissionError
@@ -20,6 +19,8 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission import job_name
+from runners.slurm.outputs import logs
+from runners.slurm.queue import ask
 from runners.slurm.resources import Resources
 from runners.slurm.spec import Slurm
 from runners.slurm.submitting.script import setup_lines, teardown_lines
@@ -43,16 +44,6 @@ class ArrayTasks(NamedTuple):
     at_once: int
 
 
-def logs(layout: Layout, submission: str) -> Path:
-    """Directory of what the workers of a submission print."""
-    return layout.submission(submission) / "logs"
-
-
-def worker_log(layout: Layout, submission: str, job: str) -> Path:
-    """What a worker printed, by its job as in `place`: `123_4`, or `123`."""
-    return logs(layout, submission) / f"{job}_0_log.out"
-
-
 @final
 class Arrays(SlurmExecutor):
     """Scripts and jobs of one submission; `tree` are the shell lines that lay out its code on a node."""
@@ -66,7 +57,7 @@ class Arrays(SlurmExecutor):
         self._submission = submission
         self._root = layout.root.absolute()
         self._slurm = slurm
-        self._setup = setup_lines(slurm.setup, tree, logs=folder.absolute(), exclude=slurm.exclude)
+        self._tree = tree
         self._single = single
 
     def script(self, task: ArrayTasks, resources: Resources) -> str:
@@ -86,7 +77,13 @@ class Arrays(SlurmExecutor):
             array_parallelism=task.at_once,
             wckey=None,
             stderr_to_stdout=True,
-            setup=self._setup,
+            setup=setup_lines(
+                slurm.setup,
+                self._tree,
+                logs=self.folder.absolute(),
+                partition=resources.partition,
+                exclude=slurm.exclude,
+            ),
             teardown=teardown_lines(),
             srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
             additional_parameters=_additional(slurm, resources),
@@ -102,13 +99,14 @@ class Arrays(SlurmExecutor):
         """Ask SLURM whether it would take the script; nothing is queued.
 
         Raises:
-            SpecError, EnvironmentProblem: it would not.
+            SpecError, EnvironmentProblem: it would not, or bash cannot read it.
         """
+        _require_readable(script)
         try:
             sbatch(script, "--test-only")
         except Refused as refused:
             if not refused.passing:
-                raise refused.told from None
+                raise self._told(refused, script) from None
 
     def submit_held(self, script: str) -> int:
         """Queue the script, held; its job.
@@ -119,7 +117,7 @@ class Arrays(SlurmExecutor):
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise refused.told from None
+            raise self._told(refused, script) from None
         try:
             return int(self._get_job_id_from_submission_command(answer))
         except FailedSubmissionError:
@@ -127,6 +125,44 @@ class Arrays(SlurmExecutor):
                 f"sbatch accepted the workers and named no job; it said {answer.strip() or 'nothing'!r}; see whether "
                 "the sbatch on PATH is SLURM's own"
             ) from None
+
+    def _told(self, refused: "Refused", script: str) -> AblateError:
+        """Why sbatch refused; that nodes are left out is told first where they may be those it looks for."""
+        nodes = self._slurm.exclude
+        if nodes is None or not re.search(_TOO_MUCH, str(refused)):
+            return refused.told
+        names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
+        own = _own_words(str(refused))
+        asked = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
+        if _none_left(nodes, asked and asked[1]):
+            return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
+        return SpecError(
+            f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
+            f"lower --gpus, --cpus or --mem (sbatch: {own})"
+        )
+
+
+def _require_readable(script: str) -> None:
+    """Refuse what bash cannot read; only the lines of `setup` are not ours.
+
+    Raises:
+        SpecError: it cannot.
+    """
+    bash = shutil.which("bash")
+    if bash is None:  # a login node need not have what nodes have
+        return
+    done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
+        raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
+
+
+def _none_left(excluded: str, partition: str | None) -> bool:
+    """Whether the partitions (None: the cluster's own) have no node but those excluded, as far as SLURM says."""
+    where = [f"--partition={partition}"] if partition else []
+    there = ask("sinfo", "--noheader", "--Node", *where, "--format=%N")
+    out = ask("scontrol", "show", "hostnames", excluded)
+    return there.problem is None and out.problem is None and set(there.text.split()) <= set(out.text.split())
 
 
 def _gres(resources: Resources) -> str | None:
@@ -197,6 +233,9 @@ def sbatch(script: str, *options: str) -> str:
     return done.stdout
 
 
+_TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
+_MOST_NAMES = 60
+
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
@@ -227,7 +266,7 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
     ),
     (r"reservation", SpecError, "the reservation does not exist, or is not yours"),
     (
-        r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available",
+        _TOO_MUCH,
         SpecError,
         "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem",
     ),
@@ -244,9 +283,13 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
 
 def in_words(said: str) -> AblateError:
     """What sbatch said as one sentence: what it is about, and its own words; unknown ones are passed on."""
-    own = " / ".join(line.strip() for line in said.splitlines() if line.strip())
-    own = re.sub(r"(sbatch: )?(error: )?(Batch job submission failed: |allocation failure: )?", "", own)
+    own = _own_words(said)
     for pattern, kind, words in _WORDS:
         if re.search(pattern, said):
             return kind(f"{words} (sbatch: {own})")
     return EnvironmentProblem(f"sbatch refused the workers: {own or 'it did not say why'}")
+
+
+def _own_words(said: str) -> str:
+    lines = " / ".join(line.strip() for line in said.splitlines() if line.strip())
+    return re.sub(r"(sbatch: )?(error: )?(Batch job submission failed: |allocation failure: )?", "", lines)

@@ -11,11 +11,16 @@ from typing import Any, NamedTuple, final
 from grid import Planned, Spec
 from grid.errors import SpecError
 from grid.path import value_at
+from runners.output import counted
 from runners.planning.survey import Surveyed
+from runners.provenance.environment import torch_without_cuda
 from runners.slurm.resources import Resources, Shortage, roomier, shortage
 from runners.slurm.spec import Needs, Slurm, megabytes, minutes
 from store.layout import Layout
 from store.status import trial_state
+
+START_S = 15.0
+"""What a worker needs before it can begin a trial, at least: Python and torch come from a shared disk."""
 
 _CPUS_FOR_AUTO = 4
 """Trials per GPU that cores are asked for, where nobody knows yet how many fit."""
@@ -29,6 +34,8 @@ class Demand(NamedTuple):
     ranks: int
     threads: int
     checkpoint_s: float
+    cuda: bool = False
+    """Whether they train on a GPU and nowhere else."""
 
 
 class Kind(NamedTuple):
@@ -84,6 +91,7 @@ class Demands:
             int(getattr(execution, "gpus", 1)),
             int(getattr(execution, "threads", 1)),
             float(getattr(execution, "checkpoint_s", 0.0)),
+            getattr(execution, "device", "auto") == "cuda",
         )
 
     def _fits(self, trial: Spec, wanted: Mapping[str, Any]) -> bool:
@@ -123,7 +131,8 @@ class Demands:
         """`trials` by what their workers need.
 
         Raises:
-            SpecError: the time limit is shorter than a checkpoint, or there is no more memory to give.
+            SpecError: the time limit holds no start and checkpoint, there is no more memory to give, or trials are for
+                CUDA alone and torch is a build for the CPU.
         """
         found: dict[Kind, list[Surveyed]] = {}
         for trial in trials:
@@ -134,13 +143,14 @@ class Demands:
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))
             self._require_time(resources, max(demand.checkpoint_s for demand in demands))
+            self._require_cuda(sum(demand.cuda for demand in demands))
             merged.setdefault(resources, []).append((kind, members))
         return [
             Group(
                 " or ".join(self._name(kind) for kind, _ in parts),
                 resources,
                 tuple(trial for _, members in parts for trial in members),
-                tuple(dict.fromkeys(remark for kind, _ in parts for remark in self._remarks(kind, resources))),
+                tuple(dict.fromkeys(remark for part in parts for remark in self._told(*part, resources))),
             )
             for resources, parts in merged.items()
         ]
@@ -181,9 +191,15 @@ class Demands:
         usual = min(usual, self._most_cpus(drafted.partition) or usual)
         return roomier(replace(drafted, cpus=_scaled(cpus, wide, gpus) if cpus else usual), kind.short)
 
-    def _remarks(self, kind: Kind, resources: Resources) -> Iterator[str]:
+    def _told(self, kind: Kind, members: Iterable[Surveyed], resources: Resources) -> Iterator[str]:
+        cuda = any(self._cells[trial.grid, trial.cell].cuda for trial in members)
+        return self._remarks(kind, resources, cuda=cuda)
+
+    def _remarks(self, kind: Kind, resources: Resources, *, cuda: bool) -> Iterator[str]:
         own, slurm, ranks = self._own(kind.needs), self._slurm, kind.ranks
         gpus, per_gpu = self._gpus(kind.needs), own.per_gpu or slurm.per_gpu
+        if not gpus and cuda:
+            yield "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them; --gpus 1 asks"
         if ranks > 1 and per_gpu != 1:
             on = f"over {ranks} GPUs" if gpus else f"of {ranks} processes"
             yield f"trials {on} are not trained side by side; per_gpu={per_gpu} is for trials on one"
@@ -202,11 +218,19 @@ class Demands:
 
     def _require_time(self, resources: Resources, checkpoint_s: float) -> None:
         usable = resources.time * 60 - self._slurm.signal_s
-        if usable < checkpoint_s:
+        if usable < START_S + checkpoint_s:
             raise SpecError(
                 f"a time limit holds at least one checkpoint: workers have {resources.time} min and save "
-                f"{self._slurm.signal_s} s before the end, and these trials save every {checkpoint_s:g} s; raise time, "
-                "or lower execution.checkpoint_s"
+                f"{self._slurm.signal_s} s before the end, which leaves {usable} s, they need {START_S:g} s to start, "
+                f"and these trials save every {checkpoint_s:g} s; raise time, or lower signal_s or "
+                "execution.checkpoint_s"
+            )
+
+    def _require_cuda(self, trials: int) -> None:
+        if trials and torch_without_cuda():
+            raise SpecError(
+                f"execution.device is 'cuda' in {counted(trials, 'trial')} and torch is a build for the CPU here, "
+                "which is what nodes use too; install a CUDA build of torch, or say execution.device='auto'"
             )
 
     def _name(self, kind: Kind) -> str:

@@ -29,6 +29,7 @@ from runners.slurm.submitting.checks import partitions_of, require_allowed
 from runners.slurm.submitting.classes import Demands, Group
 from runners.slurm.submitting.elsewhere import Elsewhere, queued_elsewhere
 from runners.slurm.submitting.limits import Limits, Room, arrays, read_limits
+from runners.slurm.submitting.shared_disk import unshared
 from runners.slurm.submitting.workload import loads, trial_s
 from store.layout import Layout
 
@@ -150,8 +151,11 @@ class Drafter:
             notes.append(
                 "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
             )
+        if groups and (alone := unshared(self.layout.root)):
+            notes.append(alone)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
-        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
+        notes = [*self._remarks, *remarks, *self._limits.problems, *asleep, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_countable(self, groups: Sequence[Group]) -> None:
@@ -182,7 +186,8 @@ class Drafter:
         if room is not None and got > room.tasks:
             if room.tasks < len(groups):
                 raise EnvironmentProblem(
-                    f"{len(groups)} classes of trials need a worker each, and you may queue {room.tasks} more jobs: "
+                    f"at least {counted(len(groups), 'worker')} must be queued, one for each class of trials, and you "
+                    f"may queue {counted(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
             sizes = shares.shared(room.tasks, [float(size) for size in sizes], sizes)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, StoreError
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission import Submission, job_name, read_submission_record, write_submission_record
+from runners.attempts.submission import Submission, job_name, submission_records, write_submission_record
 from runners.output import counted
 from runners.planning.survey import Surveyed
 from runners.slurm.cancelled import read_cancelled
@@ -21,10 +21,11 @@ from store.layout import Layout
 from store.status import local_process, trial_state
 
 _BY_NOW_S = 600.0
-"""A submission that has not told its jobs for so long never will, also where nobody can lock files."""
+"""A submission of which nothing was written for so long is at rest, also where nobody can lock files."""
 
-_SURELY_S = 60.0
-"""The same where they lock, since a file system may lock files for each host alone."""
+_SURELY_S = 180.0
+"""The same where they lock, since a file system may lock files for each host alone: longer than one sbatch may take,
+before each of which the record is written anew."""
 
 
 @final
@@ -46,12 +47,16 @@ def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Sche
         EnvironmentProblem: the scheduler does not say.
     """
     crews, notes = read_crews(layout, scheduler)
-    found = Elsewhere()
+    found = Elsewhere(notes=list(notes))
     by_key = {trial.key: trial for trial in wanted}
     for crew in crews:
         rows = _live_rows(crew, notes)
-        manifest = Manifest(layout, crew.record.submission) if rows else None
-        keys = (manifest.trial(row) for row in rows) if manifest is not None else ()
+        try:
+            manifest = Manifest(layout, crew.record.submission) if rows else None
+            keys = [manifest.trial(row) for row in rows] if manifest is not None else []
+        except StoreError as error:  # its workers cannot read it either, and what is queued twice is trained once
+            found.notes.append(f"which trials submission {crew.record.submission} has queued is not known: {error}")
+            continue
         taken = {key for key in keys if key in by_key and _takes(layout, crew, by_key[key])} - found.trials
         if taken:
             found.submissions[crew.record.submission] = len(taken)
@@ -65,13 +70,13 @@ def _live_rows(crew: Crew, notes: Sequence[str]) -> list[int]:
     rows: list[int] = []
     for found in crew.record.classes:
         standing = crew.standing(found.name)
-        if standing == "unknown":
+        if standing == "unknown" and not crew.spent:
             why = f" ({'; '.join(notes)})" if notes else ""
             raise EnvironmentProblem(
                 f"whether submission {crew.record.submission} still has workers is not known{why}, so trials could "
                 "be queued twice; try again when the controller answers"
             )
-        if standing == "live" or (standing == "held" and not crew.record.released):
+        if standing in ("live", "unknown") or (standing == "held" and not crew.record.released):
             rows.extend(range(*found.rows))
     return rows
 
@@ -80,12 +85,15 @@ def _takes(layout: Layout, crew: Crew, trial: Surveyed) -> bool:
     """Whether a worker of the crew would train it."""
     if trial.key in crew.cancelled.trials:
         return False
+    if crew.spent:
+        live = trial_state(layout, trial.key).live
+        return live is not None and live.start.get("submission") == crew.record.submission
     if trial.status == "ok":
-        return bool(crew.record.job["again"])
+        return bool(crew.record.job.get("again"))
     if trial.status != "failed":
         return True
     latest = trial_state(layout, trial.key).attempts[-1]
-    return bool(crew.record.job["retry"]) and latest.start.get("submission") != crew.record.submission
+    return bool(crew.record.job.get("retry")) and latest.start.get("submission") != crew.record.submission
 
 
 def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], None]) -> list[str]:
@@ -120,10 +128,10 @@ def _still_s(record: Submission, *, certain: bool) -> float:
     here = local_process(vars(record))
     if here is False or (record.pid == os.getpid() and here):
         return 0.0
-    return (_SURELY_S if certain else _BY_NOW_S) - abs(time.time() - record.written)
+    return (_SURELY_S if certain else _BY_NOW_S) - (time.time() - record.written)
 
 
-def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], None]) -> list[str]:
+def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object]) -> list[str]:
     """Release jobs whose shell died when it knew them all and had not released them all; what was done, in words.
 
     Raises:
@@ -132,7 +140,7 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], None])
     done = []
     for record in _records(layout):
         known = all(array.job is not None for each in record.classes for array in each.arrays)
-        if record.released or not known or read_cancelled(layout, record.submission).all:
+        if record.released or not known or _called_off(layout, record.submission):
             continue
         queue = scheduler.queued(record.jobs, ())
         if queue.asked is None:  # whether trials are queued already is asked next, and that it does not answer is told
@@ -148,13 +156,19 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], None])
     return done
 
 
+def _called_off(layout: Layout, submission: str) -> bool:
+    """Whether all of it was, or may have been; who reads the crews is told where that cannot be read."""
+    try:
+        return read_cancelled(layout, submission).all
+    except StoreError:
+        return True
+
+
 def _records(layout: Layout) -> Iterator[Submission]:
-    """Of submissions to a cluster."""
-    for submission in layout.submission_ids():
-        if layout.submission_record(submission).is_file():
-            record = read_submission_record(layout, submission)
-            if record.machine == "slurm":
-                yield record
+    """Of submissions to a cluster, as far as they can be read; `queued_elsewhere` tells of the others."""
+    for record in submission_records(layout):
+        if isinstance(record, Submission) and record.machine == "slurm":
+            yield record
 
 
 def told(found: Elsewhere, of: Collection[Surveyed]) -> str | None:

@@ -6,7 +6,7 @@ sacctmgr (two). Limits that a site keeps elsewhere are not seen: sbatch's own an
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -21,8 +21,8 @@ class Partition:
 
     name: str
     default: bool
-    up: bool
-    """Whether it takes jobs and starts them."""
+    state: str
+    """UP; or DOWN, where jobs wait and none starts, INACTIVE and DRAIN, where none may be queued."""
     max_time_s: int | None
     """None: unlimited."""
     nodes: int
@@ -30,11 +30,6 @@ class Partition:
     memory_mb: int = 0
     gpus: Mapping[str, int] = field(default_factory=dict)
     """The most GPUs of one node, by type; "" is the type of GPUs without one."""
-    features: frozenset[str] = frozenset()
-    accounts: frozenset[str] | None = None
-    """Accounts that may use it; None: all."""
-    qos: frozenset[str] | None = None
-    """QOS that may use it; None: all."""
     limiting_qos: str = ""
     """The QOS whose limits hold for all jobs in it; empty: none."""
 
@@ -59,7 +54,6 @@ class Association(NamedTuple):
     """Empty: all partitions."""
     max_submit: int | None
     """Tasks that may wait or run at once."""
-    qos: frozenset[str]
     default_qos: str
 
 
@@ -69,7 +63,6 @@ class Quality(NamedTuple):
     name: str
     max_submit: int | None
     """Tasks of one user that may wait or run at once."""
-    max_time_s: int | None
 
 
 @final
@@ -108,6 +101,16 @@ class Limits:
         """The most tasks that one array can have; 1: arrays are off."""
         most = self.max_array_size if self.max_array_tasks is None else min(self.max_array_size, self.max_array_tasks)
         return max(most, 1)
+
+    def asleep(self, partition: str | None) -> str | None:
+        """That nothing starts in a partition, or in any of several as SLURM lists them, in a sentence."""
+        default = self.default_partition
+        names = partition.split(",") if partition else [default.name] if default else []
+        found = [self.partitions[name] for name in names if name in self.partitions]
+        if not found or any(place.state == "UP" for place in found):
+            return None
+        said = ", ".join(f"{place.name} is {place.state}" for place in found)
+        return f"partition {said}: workers wait there until an administrator sets it UP; `sinfo` shows the others"
 
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """How many more tasks may be queued for an account and a QOS, and which limit says so."""
@@ -163,7 +166,7 @@ def read_limits() -> Limits:
         EnvironmentProblem: SLURM is not installed here, or its controller does not answer.
     """
     config = settings(_need("scontrol", "show", "config"))
-    shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G|%f"))
+    shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G"))
     me = user()
     listed = ask("squeue", "-r", "-h", "-o", "%u|%a|%q|%P")
     permission = _permission(config, me)
@@ -204,8 +207,8 @@ def _permission(config: Mapping[str, str], me: str) -> _Permission:
     return _Permission(rights, account, qualities)
 
 
-_RIGHTS = "-nP show user {user} withassoc format=DefaultAccount,Cluster,Account,Partition,MaxSubmitJobs,QOS,DefaultQOS"
-_QUALITIES = "-nP show qos format=Name,MaxSubmitJobsPerUser,MaxWall"
+_RIGHTS = "-nP show user {user} withassoc format=DefaultAccount,Cluster,Account,Partition,MaxSubmitJobs,DefaultQOS"
+_QUALITIES = "-nP show qos format=Name,MaxSubmitJobsPerUser"
 
 
 def settings(text: str) -> dict[str, str]:
@@ -234,18 +237,17 @@ def counted(text: str, me: str) -> Queued:
 
 def associations(text: str, cluster: str) -> tuple[tuple[Association, ...], str | None]:
     """The rights of a user on `cluster`, from sacctmgr, and the account of jobs that name none."""
-    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 7 and row[1] == cluster]
+    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 6 and row[1] == cluster]
     found = tuple(
-        Association(account, partition, _number(most), frozenset(filter(None, qos.split(","))), default)
-        for _, _, account, partition, most, qos, default in rows
+        Association(account, partition, _number(most), default) for _, _, account, partition, most, default in rows
     )
     return found, next((row[0] for row in rows if row[0]), None)
 
 
 def qos_levels(text: str) -> dict[str, Quality]:
     """The QOS by name, from sacctmgr."""
-    rows = (row for line in text.splitlines() if len(row := line.split("|")) == 3)
-    return {name: Quality(name, _number(most), seconds(longest)) for name, most, longest in rows}
+    rows = (row for line in text.splitlines() if len(row := line.split("|")) == 2)
+    return {name: Quality(name, _number(most)) for name, most in rows}
 
 
 def gpus(gres: str) -> dict[str, int]:
@@ -268,30 +270,21 @@ def _need(program: str, *arguments: str) -> str:
 
 def _partition(shown: Mapping[str, str], groups: Mapping[str, Sequence[Sequence[str]]]) -> Partition:
     name = shown["PartitionName"]
-    nodes = [row for row in groups.get(name, ()) if len(row) == 4]
+    nodes = [row for row in groups.get(name, ()) if len(row) == 3]
     most: dict[str, int] = {}
     for kind, count in (each for row in nodes for each in gpus(row[2]).items()):
         most[kind] = max(most.get(kind, 0), count)
     return Partition(
         name=name,
         default=shown.get("Default") == "YES",
-        up=shown.get("State") == "UP",
+        state=shown.get("State", "UP"),
         max_time_s=seconds(shown.get("MaxTime", "")),
         nodes=_number(shown.get("TotalNodes")) or 0,
         cpus=max((_number(row[0]) or 0 for row in nodes), default=0),
         memory_mb=max((_number(row[1]) or 0 for row in nodes), default=0),
         gpus=most,
-        features=frozenset(_features(row[3] for row in nodes)),
-        accounts=_allowed(shown.get("AllowAccounts")),
-        qos=_allowed(shown.get("AllowQos")),
         limiting_qos="" if shown.get("QoS", "N/A") == "N/A" else shown["QoS"],
     )
-
-
-def _features(listed: Iterable[str]) -> Iterator[str]:
-    for text in listed:
-        if text != "(null)":
-            yield from filter(None, text.split(","))
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -300,10 +293,6 @@ def _fields(line: str) -> dict[str, str]:
 
 def _options(text: str) -> dict[str, str]:
     return {key: value for key, _, value in (part.partition("=") for part in text.split(","))}
-
-
-def _allowed(text: str | None) -> frozenset[str] | None:
-    return None if text is None or text in {"ALL", "N/A", "(null)"} else frozenset(text.split(","))
 
 
 def _number(text: str | None) -> int | None:

@@ -18,44 +18,66 @@ MOST_REFUSALS = 3
 _MOST_RESTARTS = 999
 """For whatever reason: the numbers of a task's processes leave room for no more."""
 
+_LONGEST_PAUSE = 30
+"""Between questions to a controller that is away, in first pauses: five minutes."""
+
+_PATIENCE = 360
+"""How long it is asked, in first pauses: an hour."""
+
 _END = r"""
-# The worker is this task. TERM and USR2 are for Python: bash waits for it, and then decides below.
-trap : TERM USR2
+# The worker is this task. TERM and USR2 are for Python: bash waits for it, and then decides below. KILL may be near
+# then, so pauses are short again.
+trap 'ablate_pause=$ablate_first_pause' TERM USR2
+ablate_pause=$ablate_first_pause
+ablate_rested=0
 ablate_task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}
 ablate_task=${ablate_task:-$SLURM_JOB_ID}
 ablate_deaths=$ablate_logs/$ablate_task.deaths
 ablate_began=
 ablate_say() { printf '%s ablate: %s\n' "$(date '+%F %T')" "$*" >&2; }
 
+# A pause before SLURM is asked again; 1 after an hour of them, in all. Each may be twice as long as the last and is
+# spread over its second half: a controller that comes back is not asked by all workers at once. A signal ends `wait`.
+ablate_rest() {
+  local ms=$((ablate_pause / 2 + (RANDOM * 32768 + RANDOM) % (ablate_pause / 2 + 1))) seconds
+  ablate_rested=$((ablate_rested + ms))
+  if [ "$ablate_rested" -gt "$ablate_patience" ]; then
+    ablate_say "not queued again: the controller has not answered for an hour"
+    return 1
+  fi
+  ablate_pause=$((2 * ablate_pause < ablate_longest_pause ? 2 * ablate_pause : ablate_longest_pause))
+  printf -v seconds '%d.%03d' "$((ms / 1000))" "$((ms % 1000))"
+  sleep "$seconds" &
+  wait "$!" || kill "$!" 2>/dev/null
+  return 0
+}
+
 # 0: the task is running, or SLURM ended it at its time limit; 1: it was cancelled, or SLURM queues it again by itself.
-# Asks again while the controller is away, for an hour at most.
+# Asks again while the controller is away.
 ablate_mine() {
-  local found attempt
-  for ((attempt = 1; attempt <= 360; attempt++)); do
+  local found
+  while true; do
     if found=$(squeue --noheader --array --jobs="$ablate_task" --format='%T %r' 2>&1); then
-      case $found in
-        *RUNNING*|*TIMEOUT*|*COMPLETING*TimeLimit*) return 0 ;;
-        *) return 1 ;;
-      esac
+      case $found in *RUNNING*|*TIMEOUT*|*COMPLETING*TimeLimit*) return 0 ;; esac
+      break
     fi
-    case $found in *'Invalid job id'*) return 1 ;; esac
-    [ "$attempt" -gt 1 ] || ablate_say "the controller does not answer; asking again: $found"
-    sleep "$ablate_pause"
+    case $found in *'Invalid job id'*) break ;; esac
+    [ "$ablate_rested" -gt 0 ] || ablate_say "the controller does not answer; asking again: $found"
+    ablate_rest || return 1
   done
+  ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"
   return 1
 }
 
 ablate_requeue() {
-  local attempt
   if [ "$restarts" -ge "$ablate_most_restarts" ]; then
     ablate_say "not queued again: that was restart $restarts"
     return 1
   fi
-  for ((attempt = 1; attempt <= 360; attempt++)); do
-    ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
+  while ablate_mine; do
     ablate_say "queued again: $1"
     scontrol requeue "$ablate_task" && return 0
-    sleep "$ablate_pause"
+    ablate_rest || return 1
   done
   return 1
 }
@@ -63,7 +85,7 @@ ablate_requeue() {
 # Again after a death or a refusal, unless those were too many; where they cannot be noted, all restarts count as such.
 ablate_retry() {
   local noted=() deaths=$((restarts + 1))
-  ablate_mine || { ablate_say "not queued again: it was cancelled, or SLURM has queued it itself"; return 1; }
+  ablate_mine || return 1
   if { printf '%s: %s\n' "$SLURMD_NODENAME" "$1" >> "$ablate_deaths" && mapfile -t noted < "$ablate_deaths"; } \
     2>/dev/null; then deaths=${#noted[@]}; fi
   if [ "$deaths" -ge "$ablate_most_deaths" ]; then
@@ -84,7 +106,7 @@ ablate_elsewhere() {
     return 1
   fi
   if ! ablate_left "${nodes:+$nodes,}$SLURMD_NODENAME"; then
-    ablate_say "not queued again: no node of partition $SLURM_JOB_PARTITION is left that has not refused it"
+    ablate_say "not queued again: no node of partition $ablate_partitions is left that has not refused it"
     return 1
   fi
   ablate_retry "node $SLURMD_NODENAME refuses the worker, which is kept away from it" || return 1
@@ -95,10 +117,10 @@ ablate_elsewhere() {
   ablate_say "node $SLURMD_NODENAME could not be excluded"
 }
 
-# Whether the partition has a node beside those of the list; so where that is not known.
+# Whether the partitions that were asked for have a node beside those of the list; so where that is not known.
 ablate_left() {
   local nodes
-  nodes=$(sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --format=%N 2>/dev/null)
+  nodes=$(sinfo --noheader --Node --partition="$ablate_partitions" --format=%N 2>/dev/null)
   [ -z "$nodes" ] || grep -qvxF "$(scontrol show hostnames "$1")" <<<"$nodes"
 }
 
@@ -117,6 +139,8 @@ ablate_end() {
     85)
       [ ! -s "$ablate_deaths" ] || : > "$ablate_deaths"
       ablate_requeue "it has saved, and rows are left" ;;
+    88) ablate_say "not queued again: its time limit leaves no time to begin anything in" ;;
+    89) ablate_requeue "the campaign's disk is full" ;;
     87) ablate_elsewhere ;;
     *) ablate_retry "the worker died with status $status" ;;
   esac
@@ -129,15 +153,25 @@ _TELL = """trap 'ablate_say "a line of set-up ended with $? on $SLURMD_NODENAME:
 
 
 def setup_lines(
-    user: Sequence[str], tree: Sequence[str], *, logs: Path, exclude: str | None, pause_s: float = 10.0
+    user: Sequence[str],
+    tree: Sequence[str],
+    *,
+    logs: Path,
+    partition: str | None,
+    exclude: str | None,
+    pause_s: float = 10.0,
 ) -> list[str]:
     """What runs before the worker: the end is arranged first, then the user's lines, then those that lay out the tree.
 
-    `logs` is where a task notes its deaths, in `<job>.deaths`; `exclude` are the nodes that the user keeps the worker
-    away from; `pause_s` is between questions to a controller that is away.
+    `logs` is where a task notes its deaths, in `<job>.deaths`; `partition` are those that were asked for (None: the
+    cluster's own) and `exclude` the nodes that the user keeps the worker away from; `pause_s` is the longest that the
+    first pause may be between questions to a controller that is away.
     """
+    pause_ms = round(1000 * pause_s)
     constants = {
-        "ablate_pause": f"{pause_s:g}",
+        "ablate_first_pause": str(pause_ms),
+        "ablate_longest_pause": str(_LONGEST_PAUSE * pause_ms),
+        "ablate_patience": str(_PATIENCE * pause_ms),
         "ablate_logs": str(logs),
         "ablate_most_deaths": str(MOST_DEATHS),
         "ablate_most_restarts": str(_MOST_RESTARTS),
@@ -145,6 +179,7 @@ def setup_lines(
         "ablate_excluded": exclude or "",
     }
     first = [f"{name}={shlex.quote(value)}" for name, value in constants.items()]
+    first.append(f"ablate_partitions={shlex.quote(partition) if partition else '$SLURM_JOB_PARTITION'}")
     return [*first, *_END.strip().splitlines(), "", _TELL, *user, "trap - ERR", *tree, "ablate_began=yes"]
 
 

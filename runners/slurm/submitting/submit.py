@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,12 +22,13 @@ from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
 from runners.provenance.snapshot_modules import user_imports
+from runners.slurm.outputs import logs
 from runners.slurm.queue import TaskId, ask, release, user
-from runners.slurm.submitting.arrays import logs
 from runners.slurm.submitting.drafting import Draft, Drafter, SubmitOptions
 from runners.slurm.submitting.elsewhere import half_submitted, let_go
 from runners.slurm.submitting.turn import turn
 from store.files import make_directory
+from store.layout import Layout
 from store.status import process_started
 
 __all__ = ["Draft", "Drafter", "Queued", "SubmitOptions", "submit"]
@@ -53,7 +54,7 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
     with turn(drafter.layout, told) as certain:
         for remark in half_submitted(drafter.layout, certain=certain, cancel=_cancel_named):
             told(remark)
-        for remark in let_go(drafter.layout, drafter.scheduler, lambda job: _let_go([job])):
+        for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
             told(remark)
         draft = drafter.drafted()
         for grid in drafter.grids:  # also where nothing is left to queue: a grid of finished trials is one
@@ -66,22 +67,25 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
     layout = drafter.layout
     found = _record(drafter, draft)
     place = layout.submission(draft.submission)
+    jobs: list[int] = []
     try:
         _write(drafter, draft, found)
         made = drafter.arrays(draft.submission)
-        jobs = [made.submit_held(script.text) for script in draft.scripts]
+        for script in draft.scripts:
+            if jobs:
+                found = _still_there(layout, replace(found, written=time.time()))
+            jobs.append(made.submit_held(script.text))
         known = iter(jobs)
         classes = tuple(
             replace(each, arrays=tuple(replace(array, job=next(known)) for array in each.arrays))
             for each in found.classes
         )
-        found = replace(found, classes=classes)
-        write_submission_record(layout, found)
-        _let_go(jobs)
+        found = _still_there(layout, replace(found, classes=classes))
+        _let_go(layout, found)
     except BaseException:
-        if place.exists():
+        if jobs or place.exists():
             _cancel_named(job_name(draft.submission))
-            shutil.rmtree(place)
+            shutil.rmtree(place, ignore_errors=True)
         raise
     found = replace(found, released=True)
     with contextlib.suppress(EnvironmentProblem):  # they are queued; who comes next finds that none of them is held
@@ -89,9 +93,34 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
     return found
 
 
-def _let_go(jobs: Iterable[int]) -> None:
-    for job in jobs:
-        release(TaskId(job))
+def _still_there(layout: Layout, found: Submission) -> Submission:
+    """Write the record anew, unless the submission was taken back: by a shell that took this one for dead.
+
+    Raises:
+        EnvironmentProblem: it was.
+    """
+    _require_manifest(layout, found)
+    write_submission_record(layout, found)
+    return found
+
+
+def _require_manifest(layout: Layout, found: Submission) -> None:
+    if not layout.manifest(found.submission).exists():
+        raise EnvironmentProblem(
+            f"submission {found.submission} was taken back while it was being queued, by a shell on another host that "
+            "took this one for dead, or by hand; the same command queues its trials anew"
+        )
+
+
+def _let_go(layout: Layout, found: Submission) -> None:
+    """Release all of its jobs; whoever has taken the submission back has cancelled them before."""
+    _require_manifest(layout, found)
+    for job in found.jobs:
+        if not release(TaskId(job)):
+            raise EnvironmentProblem(
+                f"job {job} of submission {found.submission} was cancelled while it was being queued; the same command "
+                "queues its trials anew"
+            )
 
 
 def _record(drafter: Drafter, draft: Draft) -> Submission:

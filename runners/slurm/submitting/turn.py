@@ -1,4 +1,4 @@
-"""Taking turns: of several shells that submit to one campaign, one at a time looks what is queued and adds to it."""
+"""Taking turns: of several shells that submit to one campaign or call off, one at a time looks and writes."""
 
 import errno
 import fcntl
@@ -16,7 +16,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 @contextmanager
 def turn(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
-    """Wait until no other shell is submitting. Whether that is certain: not on a file system without locks.
+    """Wait until no other shell has the turn. Whether that is certain: not on a file system without locks.
 
     The lock is a file that is there during the turn and no longer.
 
@@ -54,7 +54,7 @@ def _locked(held: int, told: Callable[[str], None]) -> bool:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told("another shell is submitting to this campaign; waiting for it")
+            told("another shell is submitting to this campaign, or cancels; waiting for it")
             fcntl.flock(held, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno in _NO_LOCKS:

@@ -11,10 +11,9 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.campaign import require_there
 from runners.attempts.worker import Outcome
 from runners.slurm.task.assignment import Assignment
-from runners.slurm.workers import Left, WorkerRecord, write_worker
+from runners.slurm.workers import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 
 _EVERY_S = 60.0
-_MOST_FINGERPRINTS = 64
 
 
 @final
@@ -62,7 +61,7 @@ class Diary:
             name = outcome.status
             self.record = replace(self.record, **{name: getattr(self.record, name) + 1})
         met = self.record.failures
-        if outcome.failure is not None and outcome.failure.fingerprint not in met and len(met) < _MOST_FINGERPRINTS:
+        if outcome.failure is not None and outcome.failure.fingerprint not in met and len(met) < MOST_FINGERPRINTS:
             self.record = replace(self.record, failures=(*met, outcome.failure.fingerprint))
 
     def close(self, left: Left, says: str | None = None) -> None:

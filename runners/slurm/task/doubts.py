@@ -62,9 +62,10 @@ class Doubts:
         self._unexplained = [each for each in self._unexplained if each not in self._explained]
 
 
-def only_node(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether SLURM says that the partition of this task has one node."""
-    ask = ["sinfo", "--noheader", "--Node", f"--partition={environ.get('SLURM_JOB_PARTITION', '')}", "--format=%N"]
+def only_node(partitions: str | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether SLURM says that the partitions this task was asked for have one node; None: the one it runs in."""
+    asked = partitions or environ.get("SLURM_JOB_PARTITION", "")
+    ask = ["sinfo", "--noheader", "--Node", f"--partition={asked}", "--format=%N"]
     try:
         answer = subprocess.run(ask, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -4,10 +4,12 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
+from runners.attempts.checkpoint import discard_forgotten
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
+from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
-from store.files import retried
+from store.files import environment_problem, retried
 from store.layout import Layout
 from store.status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
@@ -20,8 +22,6 @@ class Look(NamedTuple):
     """Of a held row: its owner is known to be alive, and not just not known to be dead."""
     lost_here: bool = False
     """Of a free row: its last owner was lost on this very node."""
-    final: bool = False
-    """Of a row that is done: nothing in this submission changes that."""
 
 
 @final
@@ -49,12 +49,20 @@ class Outlook:
         """The key of the row's trial."""
         found = self._keys.get(row)
         if found is None:
-            found = self._keys[row] = self._manifest.line(row)["trial"]
+            found = self._keys[row] = self._manifest.trial(row)
         return found
 
     def begun(self, row: int) -> bool:
-        """Whether anybody has ever begun it; the cheapest question there is."""
-        return retried(self._layout.trial(self.key(row)).exists)
+        """Whether anybody has ever begun it; the cheapest question there is.
+
+        Raises:
+            EnvironmentProblem: the file system does not answer.
+        """
+        path = self._layout.trial(self.key(row))
+        try:
+            return retried(path.exists)
+        except OSError as error:
+            raise environment_problem("look for", path, error) from error
 
     def look(self, row: int) -> Look:
         """How it is with a row now.
@@ -64,8 +72,10 @@ class Outlook:
         """
         key = self.key(row)
         state = trial_state(self._layout, key, self._leases.alive)
-        if self._settled(state):
-            return Look("done", final=self._final(state))
+        if self._settled(state) and not self._to_be_cut(row, state):
+            if state.status == "ok":
+                discard_forgotten(self._layout, key, state)
+            return Look("done")
         if state.live is not None:
             return Look("held", sure=self._sure(key, state.live))
         return Look("free", lost_here=bool(state.attempts) and self._lost_here(state.attempts[-1]))
@@ -85,10 +95,9 @@ class Outlook:
         ends = [found for found in state.attempts if found.end is not None and found.end["status"] == state.status]
         return ends[-1].start.get("submission") == self._job.submission
 
-    def _final(self, state: TrialState) -> bool:
-        """Not so where a trial out of memory is cut smaller by whoever has it."""
-        reason = (state.ended.end or {}).get("reason") if state.ended else None
-        return state.status == "ok" or self._job.oom != "halve" or reason != "out_of_memory"
+    def _to_be_cut(self, row: int, state: TrialState) -> bool:
+        """Whether it is for whoever takes it to try it in smaller pieces, or to find that there are none."""
+        return self._job.oom == "halve" and state.status == "failed" and wants_smaller(state, self.line(row)["spec"])
 
     def _sure(self, key: str, live: AttemptState) -> bool:
         if local_process(live.start) is not None:

@@ -112,9 +112,10 @@ class NodeRows(Rows):
         return any(row not in self._seen and not self._off(row) for row in rows)
 
     def came_back(self, outcome: Outcome) -> None:
-        """A worker of this task is through with a row."""
+        """A worker of this task is through with a row; one that failed is not tried again, as no smaller piece is left
+        where trials out of memory are cut."""
         self.out.discard(outcome.row)
-        if outcome.status in ("ok", "was_ok") or (outcome.failure and outcome.failure.reason != "out_of_memory"):
+        if outcome.status in ("ok", "was_ok", "was_failed") or outcome.failure:
             self._seen.add(outcome.row)
         elif outcome.status == "held":
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
@@ -133,10 +134,9 @@ class NodeRows(Rows):
             row = self._back.popleft()
             if not self._off(row):
                 return row
-        if not self._heard:
-            self._heard = self._seen.read(until)
-            if not self._heard:
-                return None
+        if not self._heard:  # what others know is theirs to be asked for when no own row is left
+            self._heard = True
+            self._seen.recall()
         while self._own:
             if self._offers(row := self._own.popleft()):
                 return row
@@ -184,7 +184,7 @@ class NodeRows(Rows):
         if row in self._seen or self._off(row):
             return False
         found = self._outlook.look(row)
-        if found.final:
+        if found.at == "done":
             self._seen.add(row)
         elif found.at == "held":
             self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=found.sure)

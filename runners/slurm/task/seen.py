@@ -62,6 +62,10 @@ class Seen:
         """Whether all rows are known to be done."""
         return int.from_bytes(self._bits, "little").bit_count() == self._end - self._first
 
+    def recall(self) -> None:
+        """Read what earlier lives of this very worker knew: one file."""
+        self._learn(self._path)
+
     def read(self, until: float) -> bool:
         """Go on reading what the others know, until that time of the clock; whether all that is due was read."""
         if self._clock() >= self._read_next:
@@ -95,15 +99,16 @@ class Seen:
         self._new = False
 
     def _files(self) -> list[Path]:
-        """Those of the workers of this class, its own first: each reads them in an order of its own."""
+        """Those of the other workers of this class: each reads them in an order of its own."""
         try:
             listed = list(self._path.parent.iterdir())
         except OSError:
             return []
-        mine = self._path.name.partition("-")[0] + "-"
-        found = sorted(path for path in listed if path.name.startswith(mine) and not is_temporary(path))
+        same = self._path.name.partition("-")[0] + "-"
+        others = (path for path in listed if path.name.startswith(same) and path != self._path)
+        found = sorted(path for path in others if not is_temporary(path))
         random.Random(self._path.name).shuffle(found)
-        return sorted(found, key=lambda path: path != self._path)
+        return found
 
     def _learn(self, path: Path) -> None:
         try:

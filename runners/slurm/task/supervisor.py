@@ -3,10 +3,12 @@
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import final
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from runners.attempts.room import no_room
 from runners.attempts.worker import Outcome, Unfit
 from runners.machines import Local
 from runners.machines.forks import CannotStart, ServerDied
@@ -25,7 +27,7 @@ from runners.slurm.task.signals import Heard
 from runners.slurm.workers import Left, Purse, read_workers
 from store.files import be_patient, environment_problem, read_json
 
-DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED = 0, 1, 85, 86, 87
+DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
 """Exit statuses; the batch script acts on them."""
 
 _LOOK_EVERY_S = 0.2
@@ -54,11 +56,12 @@ def supervise(task: Arguments, heard: Heard) -> int:
         return _Supervisor(assignment, diary, heard).run()
     except (EnvironmentProblem, NotFoundError, OSError) as error:
         problem = environment_problem("work in", Path(task.root), error) if isinstance(error, OSError) else error
+        full = no_room(Path(task.root), error)
         if diary is None:
-            sys.stderr.write(f"{problem}\n")
+            sys.stderr.write(f"{full or problem}\n")
         else:
-            diary.close("error", str(problem))
-        return UNEXPECTED
+            diary.close("full" if full else "error", full or str(problem))
+        return FULL if full else UNEXPECTED
     except Exception as error:  # noqa: BLE001  # the batch script sees the exit status, a person the traceback
         traceback.print_exc()
         if diary is not None:
@@ -86,9 +89,12 @@ class _Supervisor:
         name = f"{assignment.task.resource_class}-{assignment.worker}"
         self._seen = Seen(self._layout, submission, name, wanted.rows)
         self._rows = NodeRows(self._outlook, assignment.share, self._willing, self._seen)
-        self._doubts = Doubts(diary.record, lambda: read_workers(self._layout, submission), only_node)
+        alone = partial(only_node, assignment.resources.partition)
+        self._doubts = Doubts(diary.record, lambda: read_workers(self._layout, submission), alone)
         self._doubt: str | None = None
         self._idle = True
+        self._ready = False
+        self._in_time = False
         self._began: dict[int, tuple[int, float]] = {}
         self._forks = 0
         self._packing = assignment.packing(self._outlook.line(wanted.rows[0])["spec"], self.note)
@@ -106,10 +112,11 @@ class _Supervisor:
             refused, late = None, str(error)
         self._seen.publish()
         if refused is not None:
-            return self._leave("refused", refused, REFUSED)
+            full = no_room(self._layout.root)
+            return self._leave("full", full, FULL) if full else self._leave("refused", refused, REFUSED)
         left = self._why()
-        if left == "time" and self._idle and not self._pace.enough():
-            return self._leave(left, self._too_late(), UNEXPECTED)
+        if left == "time" and self._idle and not self._in_time and not self._pace.enough():
+            return self._leave("late", self._too_late(), LATE)
         self._diary.close(left, late)
         if left in ("time", "signal"):
             return AGAIN
@@ -121,7 +128,7 @@ class _Supervisor:
         return status
 
     def _too_late(self) -> str:
-        """A life that begins nothing is no reason for another, and the next may be the same."""
+        """A life that could begin nothing is no reason for another, which would be the same."""
         task = self._assignment
         return (
             f"{max(0.0, self._pace.left_s):.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
@@ -154,6 +161,7 @@ class _Supervisor:
         """Train rows while there are any to begin; a sentence where this node cannot train any."""
         servers = 0
         while self._something_to_begin():
+            self._ready = True
             try:
                 self._machine.run(self._job, self._rows, self)
             except (SpecError, CannotStart, Unfit) as error:
@@ -164,6 +172,8 @@ class _Supervisor:
                     raise
                 self.note(str(error))
                 self._rows.reclaim()
+            finally:
+                self._ready = False
         return self._doubt if self._rows.unfinished else None
 
     def _something_to_begin(self) -> bool:
@@ -175,12 +185,15 @@ class _Supervisor:
                 return True
             if self._rows.left() == 0:
                 return False
+            self._in_time = self._in_time or self._willing()
             time.sleep(_LOOK_EVERY_S)
         return False
 
     def _willing(self) -> bool:
-        """Whether another row may be begun."""
-        return not (self._stopping or (self._purse and self._purse.empty())) and self._pace.enough()
+        """Whether another row may be begun; a machine that is loaded asks, and so does who waits for rows of others."""
+        willing = not (self._stopping or (self._purse and self._purse.empty())) and self._pace.enough()
+        self._in_time = self._in_time or (willing and self._ready)
+        return willing
 
     @property
     def _stopping(self) -> bool:

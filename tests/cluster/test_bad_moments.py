@@ -1,0 +1,101 @@
+"""What changes under the workers of a campaign, and the limits of a run: the tables are those of a calm one."""
+
+import shutil
+import signal
+
+import pytest
+from cluster.cluster import Cluster, wait_for
+from cluster.user import PATIENCE_S, User, over
+
+from runners.attempts.submission import read_submission_record
+from runners.slurm.outputs import logs
+
+# A campaign that changes under its workers:
+
+
+def saved(user: User) -> bool:
+    """Whether every worker has saved: what the first one imports to do it has come."""
+    found = list(user.layout.trials.glob("*/*/*/checkpoint/step-*.pt"))
+    return len({path.parent for path in found}) == 2
+
+
+def test_an_attempt_whose_directory_is_removed_is_done_again(cluster: Cluster, user: User) -> None:
+    user.writes("step_s=0.1, steps=60, seeds=(0,), checkpoint_s=60.0").queues()
+    wait_for(user.training, "training", PATIENCE_S)
+    shutil.rmtree(next(user.layout.trials.glob("*/*/*/heartbeat")).parent)
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert user.same_as_local()
+
+
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_a_campaign_that_goes_away_is_not_begun_anew(cluster: Cluster, user: User, how: str) -> None:
+    user.writes("step_s=0.1, steps=100, seeds=(0,), checkpoint_s=1.0").queues()
+    wait_for(lambda: saved(user), "both workers to save", PATIENCE_S)
+    before, now = user.root, user.place / "elsewhere"
+    before.rename(now)
+    if how == "removed":
+        shutil.rmtree(now)
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    left = {path.suffix for path in before.rglob("*") if path.is_file()}
+    assert left <= {".pt", ".parquet"}  # what was being written just then
+    if how == "moved":
+        user.lives(now)
+        (submission,) = user.layout.submission_ids()
+        for log in logs(user.layout, submission).iterdir():
+            assert "is gone: the campaign was moved or removed meanwhile; run the same command" in log.read_text()
+            assert "Traceback" not in log.read_text()
+        user.queues()
+        wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+        assert user.same_as_local()
+
+
+# Limits of a run:
+
+
+def test_trials_out_of_memory_are_cut_until_they_fit(cluster: Cluster, user: User) -> None:
+    user.writes("fates=['ok', 'too_big'], fits=4, seeds=(0,)").queues("--oom", "halve")
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert user.ok() == 4
+    tried = sorted([found.start["accumulate"] for found in state.attempts] for state in user.states().values())
+    assert tried == [[1], [1], [1, 2, 4], [1, 2, 4]]
+
+
+def test_trials_out_of_memory_are_given_more_when_they_are_tried_again(cluster: Cluster, user: User) -> None:
+    user.writes("fates=['ok', 'needs_memory'], seeds=(0,)").queues("--oom", "bigger")
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert {state.status for state in user.states().values()} == {"ok", "failed"}
+    again = user.does("retry", "--failed", "--oom", "bigger", "--campaign", str(user.root))
+    assert again.code == 0, again.err
+    record = read_submission_record(user.layout, user.layout.submission_ids()[-1])
+    assert "--mem=1000M" in "".join(record.scripts.values())
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert [len(state.attempts) for state in user.states().values() if state.status == "failed"] == [2, 2]
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_for_later(cluster: Cluster, user: User) -> None:
+    user.writes("step_s=0.1, seeds=range(20)", "workers=1").queues("--budget", "0.001cpuh")
+    wait_for(over(cluster), "the worker to leave", PATIENCE_S + 60)
+    assert [each.left for each in user.workers()] == ["budget"]
+    assert 0 < user.ok() < 40
+    user.writes("seeds=range(20)", "workers=2").queues()
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert user.same_as_local()
+
+
+def test_an_interrupt_leaves_the_workers_alone(cluster: Cluster, user: User) -> None:
+    shell = user.writes("step_s=0.05, steps=100").shell(*user.run, "--wait")
+    wait_for(user.training, "training", PATIENCE_S)
+    shell.send_signal(signal.SIGINT)
+    _, err = shell.communicate(timeout=PATIENCE_S)
+    assert shell.returncode == 130
+    assert "the workers go on without this shell" in err
+    assert "Traceback" not in err
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert user.same_as_local()
+
+
+def test_trials_on_two_gpus_see_one_each(cluster: Cluster, user: User) -> None:
+    user.writes("step_s=0.1", "workers=1, gpus=2").queues()
+    wait_for(over(cluster), "the worker to leave", PATIENCE_S)
+    devices = [found.start["place"]["devices"] for state in user.states().values() for found in state.attempts]
+    assert (len(devices), set(devices)) == (6, {"0", "1"})

@@ -1,0 +1,238 @@
+"""Disks, nodes, clocks and file servers that are not as they should be: it is told, and costs no result."""
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from cluster.cluster import Cluster, Shape, wait_for
+from cluster.tasks import in_queue
+from cluster.user import PATIENCE_S, User, nothing_happened, over
+
+from runners.attempts.submission import Submission
+
+# A disk that is full or cannot be written:
+
+
+class Disk:
+    """A small disk that this machine and the nodes of `cluster` see."""
+
+    def __init__(self, place: Path, cluster: Cluster) -> None:
+        self.place = place
+        self.cluster = cluster
+        self._ballast = place / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12):
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+
+    def free(self) -> None:
+        self._ballast.unlink()
+
+    def read_only(self, *, on: bool) -> None:
+        mount("-o", f"remount,{'ro' if on else 'rw'}", str(self.place))
+
+
+def mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True)
+
+
+@pytest.fixture
+def disk(user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Nodes see what was mounted before they were switched on, so the cluster is one of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount("-t", "tmpfs", "-o", "size=70m", "none", str(place))
+    user.lives(place / "campaign")
+    try:
+        with Cluster(Shape(gpus=0, accounting=False)) as other:
+            monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
+            yield Disk(place, other)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_disk_without_room_is_refused(disk: Disk, user: User) -> None:
+    disk.fill()
+    said = user.does(*user.run)
+    assert said.code == 5
+    assert "a campaign needs 64 MB of free disk" in said.sentence
+    assert nothing_happened(disk.cluster, user)
+    disk.free()
+    disk.read_only(on=True)
+    said = user.does(*user.run)
+    assert said.code == 5
+    assert "cannot be written to; choose another campaign directory" in said.sentence
+    assert nothing_happened(disk.cluster, user)
+
+
+def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user: User) -> None:
+    record = user.writes("step_s=0.05, steps=200, seeds=(0,), checkpoint_s=0.3").queues()
+    wait_for(user.training, "training", PATIENCE_S)
+    disk.fill()
+    wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
+    disk.free()
+    wait_for(over(disk.cluster), "the workers to leave", PATIENCE_S)
+    for task in (0, 1):
+        said = user.log(record.submission, f"{record.jobs[0]}_{task}")
+        assert re.search("leaves: error; .*No space left on device; free some space and run the same command", said)
+        assert "Traceback" not in said
+    assert user.same_as_local()
+
+
+# Nodes that are not like the others:
+
+
+@contextmanager
+def closed(cluster: Cluster) -> Iterator[None]:
+    """Nothing that is queued starts meanwhile."""
+    cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")
+    try:
+        yield
+    finally:
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
+
+
+def on(node: str, line: str) -> str:
+    """A line of set-up, as an argument of `Slurm`, that does something on one node alone."""
+    return f"setup=({f'[ $SLURMD_NODENAME != {node} ] || {line}'!r},)"
+
+
+ODD = "torch is 1.0 here and .* where it was submitted"
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """What makes another environment of a node where it is on Python's path."""
+    (tmp_path / "odd" / "torch-1.0.dist-info").mkdir(parents=True)
+    return tmp_path / "odd"
+
+
+def test_a_node_with_another_torch_is_told_and_left(cluster: Cluster, user: User, odd: Path) -> None:
+    record = user.writes("seeds=(0,)", "workers=1, " + on("n1", f"export PYTHONPATH={odd}")).queues()
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert [(each.node, each.left) for each in user.workers()] == [("n1", "refused"), ("n2", "done")]
+    assert re.search(ODD, user.log(record.submission, f"{record.jobs[0]}_0"))
+    assert user.same_as_local()
+    told = user.does("failures", "--campaign", str(user.root))
+    assert re.search(f"worker refused to train: {ODD}(.|\\n)*leave it out with --exclude n1", told.out), told.out
+
+
+def test_where_every_node_refuses_the_worker_gives_up(cluster: Cluster, user: User, odd: Path) -> None:
+    record = user.writes("seeds=(0,)", f"workers=1, setup=('export PYTHONPATH={odd}',)").queues()
+    refused(cluster, user, record, ODD)
+    assert user.does("failures", "--campaign", str(user.root)).out.count("worker refused to train") == 1
+    assert {(each.node, each.left) for each in user.workers()[:2]} == {("n1", "refused"), ("n2", "refused")}
+
+
+def refused(cluster: Cluster, user: User, record: Submission, words: str) -> None:
+    """The worker left without a trial and said why, nothing waits for ever, and without the fault it goes on."""
+    wait_for(over(cluster), "the worker to leave", PATIENCE_S)
+    said = user.log(record.submission, f"{record.jobs[0]}_0")
+    assert re.search(words, said)
+    assert "not queued again: no node of partition debug is left that has not refused it" in said
+    shown = f"gave up: 1 worker|{words}"  # what the worker said, or where none came so far the end of its output
+    wait_for(lambda: re.search(shown, user.does("status", "--campaign", str(user.root)).out), "its reason")
+    assert user.ok() == 0
+    user.queues("--setup", "true")
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    assert user.same_as_local()
+
+
+def test_a_damaged_snapshot_is_refused_and_made_anew(cluster: Cluster, user: User) -> None:
+    with closed(cluster):
+        record = user.writes("seeds=(0,)", "workers=1").queues()
+        (tar,) = user.root.rglob("*.tar")
+        tar.chmod(0o644)
+        data = bytearray(tar.read_bytes())
+        data[len(data) // 2] ^= 1
+        tar.write_bytes(data)
+    refused(cluster, user, record, "do not have the hash in its name: it is not there or damaged; submit again")
+
+
+def test_a_line_of_set_up_that_fails_is_told(cluster: Cluster, user: User) -> None:
+    record = user.writes("seeds=(0,)", "workers=1, setup=('set -e', 'module load nix')").queues()
+    refused(cluster, user, record, "module: command not found(.|\n)*the lines before the worker ended with 127 on n1")
+    failures = user.does("failures", "--campaign", str(user.root)).out
+    assert "worker was given up: module: command not found; the lines before the worker ended with 127 on n" in failures
+
+
+def test_a_spec_that_cannot_be_imported_on_nodes_is_told(cluster: Cluster, user: User) -> None:
+    user.writes("seeds=(0,)", "workers=1, setup=('export NO_PLACE_FOR_IT=1',)")
+    broken = "import os\nif 'NO_PLACE_FOR_IT' in os.environ:\n    import no_such_module\n"
+    user.spec.write_text(broken + user.spec.read_text())
+    refused(cluster, user, user.queues(), "No module named 'no_such_module'")
+
+
+def test_a_spec_file_that_is_gone_does_not_matter(cluster: Cluster, user: User) -> None:
+    with closed(cluster):
+        user.writes("seeds=(0,)").queues()
+        text = user.spec.read_text()
+        user.spec.unlink()
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    user.spec.write_text(text)
+    assert user.same_as_local()
+
+
+# Clocks and file servers:
+
+JUMPS = """\
+import time
+_time, _began = time.time, time.monotonic()
+def jumping():
+    age = time.monotonic() - _began
+    return _time() + (86400 if 4 <= age < 8 else -86400 if age >= 8 else 0)
+time.time = jumping
+"""
+
+
+def test_a_clock_that_jumps_costs_nothing(cluster: Cluster, user: User) -> None:
+    place = user.place / "jumps"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(JUMPS)
+    asked = "workers=2, " + on("n1", f"export PYTHONPATH={place}")
+    user.writes("step_s=0.05, steps=200, seeds=(0, 1), checkpoint_s=0.3", asked).queues()
+    wait_for(user.training, "training", PATIENCE_S)
+    while not over(cluster)():
+        assert not any(cell["lost"] for cell in user.status()["grids"]["toy"])
+    starts = [found.start for state in user.states().values() for found in state.attempts]
+    assert len(starts) == 4
+    assert max(start["started"] for start in starts) - min(start["started"] for start in starts) > 80_000
+    assert user.same_as_local()
+
+
+STALE = """\
+import errno, io, os, random
+_root, _draws = os.environ["STALE_ROOT"], random.Random(os.getpid())
+def stale(function):
+    def call(path, *rest, **named):
+        if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(_root) and _draws.random() < 0.05:
+            with open(os.environ["STALE_LOG"], "a") as log: log.write(function.__name__ + "\\n")
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), os.fspath(path))
+        return function(path, *rest, **named)
+    return call
+for _name in ("open", "stat", "mkdir", "rename", "replace", "scandir", "listdir", "unlink"):
+    setattr(os, _name, stale(getattr(os, _name)))
+io.open = stale(io.open)
+"""
+
+
+def test_a_stale_handle_is_tried_again(cluster: Cluster, user: User) -> None:
+    place = user.place / "stale"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(STALE)
+    lines = f"export PYTHONPATH={place} STALE_ROOT={user.root} STALE_LOG={place}/log"
+    user.writes("step_s=0.02, seeds=range(8), checkpoint_s=0.1", f"workers=2, setup=({lines!r},)").queues()
+    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    met = Counter((place / "log").read_text().split())
+    assert met.total() > 50, met
+    assert not any(
+        found.end and found.end["status"] == "failed" for s in user.states().values() for found in s.attempts
+    )
+    assert user.same_as_local()

@@ -1,0 +1,141 @@
+"""Somebody at a terminal who queues toys on the test cluster, and what they see."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.cluster import Cluster
+from toy_campaign import run_quietly, tables
+
+from runners.attempts.submission import Submission, read_submission_record
+from runners.cli import execute
+from runners.provenance.specfile import load_spec_file
+from runners.slurm.outputs import worker_log
+from runners.slurm.workers import WorkerRecord, read_workers
+from store.layout import Layout
+from store.status import TrialState, trial_state
+
+TESTS = Path(__file__).parent.parent
+SPEC = """\
+from runners import Slurm
+from toy_campaign import toy_grid
+grid = toy_grid({grid})
+slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
+"""
+ABLATE = """\
+import runners.slurm.submitting.submit as submit
+from functools import partial
+from toy_training import ENTRY
+submit.SubmitOptions = partial(submit.SubmitOptions, entry=ENTRY)
+from runners.cli import main
+main()
+"""
+"""The command, with toy training."""
+PATIENCE_S = 150.0
+
+
+class Said:
+    """What a command ended with."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def sentence(self) -> str:
+        """What was wrong: the one line that it said."""
+        (line,) = self.err.splitlines()
+        assert line.startswith("ablate: ")
+        return line.removeprefix("ablate: ")
+
+
+class User:
+    """Somebody at a terminal, with a spec file and a campaign in `place`."""
+
+    def __init__(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.place = place
+        self._capsys = capsys
+        self.spec = place / "toys.py"
+        self.lives(place / "campaign")
+
+    def lives(self, root: Path) -> None:
+        """The campaign is there."""
+        self.root = root
+        self.layout = Layout(root)
+
+    def writes(self, grid: str = "", slurm: str = "") -> "User":
+        self.spec.write_text(SPEC.format(grid=grid, slurm=slurm))
+        return self
+
+    @property
+    def run(self) -> tuple[str, ...]:
+        return ("run", str(self.spec), "--on", "slurm", "--campaign", str(self.root))
+
+    def does(self, *words: str) -> Said:
+        """The command, in this process."""
+        self._capsys.readouterr()
+        code = execute(list(words))
+        return Said(code, *self._capsys.readouterr())
+
+    def shell(self, *words: str, code: str = ABLATE, **environ: str) -> "subprocess.Popen[str]":
+        """The command as a process of its own."""
+        paths = os.pathsep.join(map(str, (TESTS.parent, TESTS)))
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", code, *words],
+            env={**os.environ, "PYTHONPATH": paths, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def queues(self, *options: str) -> Submission:
+        """Submit, which works; the record."""
+        said = self.does(*self.run, *options)
+        assert said.code == 0, said.err
+        return read_submission_record(self.layout, self.layout.submission_ids()[-1])
+
+    def status(self) -> dict[str, Any]:
+        said = self.does("status", "--json", "--campaign", str(self.root))
+        assert said.code == 0, said.err
+        found: dict[str, Any] = json.loads(said.out)["data"]
+        return found
+
+    def states(self) -> dict[str, TrialState]:
+        return {key: trial_state(self.layout, key) for key in self.layout.trial_keys()}
+
+    def ok(self) -> int:
+        return sum(state.status == "ok" for state in self.states().values())
+
+    def training(self) -> bool:
+        return any(path.stat().st_size > 0 for path in self.layout.trials.glob("*/*/*/heartbeat"))
+
+    def workers(self) -> list[WorkerRecord]:
+        found = self.layout.submission_ids()
+        return [each for submission in found for each in read_workers(self.layout, submission)]
+
+    def log(self, submission: str, job: str) -> str:
+        return worker_log(self.layout, submission, job).read_text()
+
+    def same_as_local(self) -> bool:
+        """Whether the campaign says what an undisturbed one on this machine says, and each trial is complete once."""
+        (grid,) = load_spec_file(self.spec).values()
+        local = self.place / "local"
+        run_quietly(local, grid)
+        mine, theirs = tables(self.root), tables(local)
+        mine.pop("trial"), theirs.pop("trial")  # specs say where they ran
+        ends = [[found.end for found in state.attempts if found.end] for state in self.states().values()]
+        return mine == theirs and all(sum(end["status"] == "ok" for end in each) == 1 for each in ends)
+
+
+def over(cluster: Cluster) -> Callable[[], bool]:
+    return lambda: not cluster.run("squeue", "-h")
+
+
+def nothing_happened(cluster: Cluster, user: User) -> bool:
+    return not user.root.exists() and over(cluster)()

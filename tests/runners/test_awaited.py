@@ -1,0 +1,91 @@
+"""What lasts is named while it lasts, what is quick is not, and of parts inside parts the one at work is named."""
+
+import threading
+from collections.abc import Callable
+from typing import final
+
+import pytest
+
+from runners import awaited as module
+from runners.awaited import awaited
+
+
+@final
+class Stopped:
+    """Timers that fire when the test says that their time has come."""
+
+    def __init__(self) -> None:
+        self.going: list[Callable[[], None]] = []
+
+    def __call__(self, after_s: float, fire: Callable[[], None]) -> "Stopped.One":
+        assert after_s == module.AFTER_S
+        return Stopped.One(self, fire)
+
+    def passes(self) -> None:
+        """The time of every timer that goes."""
+        for fire in self.going.copy():
+            self.going.remove(fire)
+            fire()
+
+    class One:
+        def __init__(self, all_: "Stopped", fire: Callable[[], None]) -> None:
+            self._all, self._fire = all_, fire
+
+        def start(self) -> None:
+            self._all.going.append(self._fire)
+
+        def cancel(self) -> None:
+            if self._fire in self._all.going:
+                self._all.going.remove(self._fire)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Stopped:
+    made = Stopped()
+    monkeypatch.setattr(module, "Timer", made)
+    return made
+
+
+def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
+    clock: Stopped, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with awaited("packing"):
+        clock.passes()
+        clock.passes()
+    assert capsys.readouterr().err == "ablate: packing\n"
+    with awaited("quick"):
+        pass
+    clock.passes()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_part_inside_is_named_and_the_outer_one_only_for_time_of_its_own(
+    clock: Stopped, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with awaited("asking"):
+        with awaited("planning"):
+            clock.passes()
+        with awaited("packing"):
+            pass
+        assert capsys.readouterr().err == "ablate: planning\n"
+        clock.passes()
+        assert capsys.readouterr().err == "ablate: asking\n"
+        with pytest.raises(ZeroDivisionError), awaited("failing"):
+            raise ZeroDivisionError
+    assert clock.going == []
+
+
+def test_real_timers_name_a_part_and_leave_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    said = threading.Event()
+    monkeypatch.setattr(module, "AFTER_S", 0.001)
+    lines: list[str] = []
+    monkeypatch.setattr(module, "say", lambda text: (lines.append(text), said.set()))
+    with awaited("lasting"):
+        assert said.wait(60)
+    assert lines == ["ablate: lasting"]
+    monkeypatch.setattr(module, "AFTER_S", 3600.0)
+    with awaited("quick"):
+        (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    timer.join(60)
+    assert threading.active_count() == before

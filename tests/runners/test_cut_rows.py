@@ -1,0 +1,170 @@
+"""Rows whose trial ran out of memory: whoever comes to one cuts it smaller, until it cannot be cut any smaller."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from looks import DONE, FREE, SUBMISSION, Clock, Seen, rows_of
+from synthetic import write_end, write_start
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from runners.attempts.deaths import MOST_DEATHS, Deaths
+from runners.attempts.failure import failure_of
+from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.worker import Job, Outcome, Worker
+from runners.slurm.task.outlook import Outlook
+from runners.slurm.task.rows import NodeRows, Share
+from runners.slurm.task.seen import Seen as Known
+from store.layout import Layout
+from store.status import trial_state
+
+MEMORY = failure_of(MemoryError())
+GONE = {"pid": 2**22 + 1, "pid_started": 1}
+
+
+class Silent:
+    """A listener that never asks to stop."""
+
+    def stop_requested(self) -> bool:
+        return False
+
+    def started(self, row: int, attempt: int, step: int) -> None: ...
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+def submitted(layout: Layout, fits: int) -> str:
+    """A submission of one trial, which fits into memory in so many micro-batches; at most 6 there are. Its key."""
+    grid = toy_grid(seeds=[0], fates=["too_big"], fits=fits, checkpoint_s=0.0, steps=100)
+    line = next(trial_lines(grid))
+    write_submission(layout, SUBMISSION, [line])
+    layout.submission_record(SUBMISSION).write_text("{}")
+    return str(line["trial"])
+
+
+def job(layout: Layout, **fields: Any) -> Job:
+    return Job(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
+
+
+def worker(layout: Layout, number: int, **fields: Any) -> Worker:
+    return Worker(job(layout, **fields), number, Silent(), own_process=False)
+
+
+def rows(layout: Layout, *, publish: bool = False, **fields: Any) -> NodeRows:
+    """What a life of a worker task hands out; nothing is known to it of others unless they `publish`."""
+    known = Known(layout if publish else Layout("/nowhere"), SUBMISSION, "0-0", (0, 1), Clock())
+    return NodeRows(Outlook(job(layout, **fields), "n0"), Share((0, 1), 0, 1), lambda: True, known)
+
+
+def tried(layout: Layout, key: str) -> list[tuple[int, str | None]]:
+    """Of each attempt its micro-batches and how it ended."""
+    found = trial_state(layout, key).attempts
+    return [(each.start["accumulate"], each.end and (each.end["reason"] or each.end["status"])) for each in found]
+
+
+def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout: Layout) -> None:
+    key = submitted(layout, 4)
+    worker(layout, 0)._tried(0)  # and is killed
+    assert tried(layout, key) == [(1, "out_of_memory")]
+    assert rows(layout, oom="fail").take() is None
+    life = rows(layout)
+    assert life.take() == 0
+    life.came_back(worker(layout, 1).run(0))
+    assert tried(layout, key) == [(1, "out_of_memory"), (2, "out_of_memory"), (4, "ok")]
+    assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+
+
+def test_a_trial_whose_worker_vanished_over_the_smaller_pieces_is_taken_in_these(layout: Layout) -> None:
+    key = submitted(layout, 2)
+    worker(layout, 0)._tried(0)
+    write_start(layout, key, 2, **GONE, submission=SUBMISSION, accumulate=2)
+    life = rows(layout)
+    assert life.take() == 0
+    life.came_back(worker(layout, 1).run(0))
+    assert tried(layout, key) == [(1, "out_of_memory"), (2, None), (2, "ok")]
+
+
+def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layout: Layout) -> None:
+    """Each life that knows nothing of others takes it once and finds that out; who is told takes it not at all."""
+    key = submitted(layout, 7)
+    made = [(1, "out_of_memory"), (2, "out_of_memory"), (4, "out_of_memory")]
+    for number, came in enumerate(["failed", "was_failed", "was_failed"]):
+        life = rows(layout, publish=number == 1)
+        assert life.take() == 0
+        outcome = worker(layout, number).run(0)
+        assert outcome.status == came
+        life.came_back(outcome)
+        assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+        life._seen.publish()
+        assert tried(layout, key) == made
+    told = rows(layout, publish=True)
+    assert (told.take(), told.left(), told.unfinished) == (None, 0, False)
+
+
+def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = submitted(layout, 4)
+    worker(layout, 0)._tried(0)
+    kills = iter(range(100))
+    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(kills))
+    deaths, life = Deaths(job(layout)), rows(layout)
+    for death in range(1, MOST_DEATHS + 1):
+        assert life.take() == 0
+        outcome = deaths.at_work(0, GONE["pid"], "SIGKILL")
+        if outcome is None:
+            assert death < MOST_DEATHS
+            life.give_back(0)
+        else:
+            life.came_back(outcome)
+    assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+    assert tried(layout, key) == [(1, "out_of_memory")]
+
+
+def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks, another tries the same pieces and dies, it claims: that these failed says nothing of smaller ones."""
+    key = submitted(layout, 4)
+    plain, overtaken = Worker._about, []
+
+    def about(self: Worker, *given: Any) -> dict[str, Any]:
+        if not overtaken:
+            overtaken.append(True)
+            worker(layout, 1)._tried(0)
+        return plain(self, *given)
+
+    worker(layout, 0)._tried(0)
+    monkeypatch.setattr(Worker, "_about", about)
+    assert worker(layout, 3).run(0).status == "ok"
+    assert tried(layout, key)[-1] == (4, "ok")
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "reason", "look"),
+    [(1, "out_of_memory", FREE), (2, "out_of_memory", FREE), (None, "out_of_memory", DONE), (1, "error", DONE)],
+)
+def test_only_what_an_attempt_found_too_big_is_to_be_cut(
+    layout: Layout, accumulate: int | None, reason: str, look: Any
+) -> None:
+    key = submitted(layout, 4)
+    write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
+    write_end(layout, key, 1, status="failed", reason=reason)
+    assert Outlook(job(layout), "n0").look(0) == look
+    assert Outlook(job(layout, oom="bigger"), "n0").look(0) == DONE
+
+
+def test_rows_that_failed_are_not_looked_at_again() -> None:
+    looks = Seen({0: FREE, 1: FREE, 2: FREE})
+    life = rows_of(looks, Share((0, 3), 0, 1))
+    assert [life.take() for _ in range(3)] == [0, 1, 2]
+    life.came_back(Outcome(0, "failed", 1, MEMORY))
+    life.came_back(Outcome(1, "was_failed"))
+    life.came_back(Outcome(2, "stopped", 1))
+    assert [row in life._seen for row in range(3)] == [True, True, False]

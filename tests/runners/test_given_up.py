@@ -1,0 +1,203 @@
+"""Workers that all gave up: their reason is in status, failures and logs, also where no record of theirs has it."""
+
+from pathlib import Path
+
+import pytest
+from crewed import FIRST, SECOND, WAITS, Scripted, submit, write_record
+from synthetic import Campaign, write_campaign, write_end, write_start
+
+from runners.attempts.submission import Array
+from runners.cli import execute
+from runners.slurm.outputs import last_words, worker_log
+from runners.slurm.scheduler_news import TaskNews
+from runners.slurm.submitting.script import MOST_REFUSALS
+from runners.tending.refusals import refusals
+from runners.tending.status_text import read_status, write_status
+from runners.tending.whereabouts import whereabouts
+from store.store import Store
+
+SSA = [("SSA", seed) for seed in range(3)]
+AGAIN = """\
+/var/spool/slurmd/job00005/slurm_script: line 114: module: command not found
+2026-11-21 18:24:36 ablate: the lines before the worker ended with 1 on n1
+2026-11-21 18:24:36 ablate: queued again: node n1 refuses the worker, which is kept away from it
+"""
+GIVEN_UP = f"""{AGAIN}\
+/var/spool/slurmd/job00005/slurm_script: line 114: module: command not found
+2026-11-21 18:26:36 ablate: the lines before the worker ended with 1 on n2
+2026-11-21 18:26:36 ablate: not queued again: no node of partition debug is left that has not refused it
+"""
+REASON = "module: command not found; the lines before the worker ended with 1 on n2"
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), pending=set(SSA))
+
+
+def prints(campaign: Campaign, job: str, text: str) -> Path:
+    path = worker_log(campaign.layout, FIRST, job)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def status(campaign: Campaign, scheduler: Scripted, capsys: pytest.CaptureFixture[str]) -> str:
+    with Store.open(campaign.root) as store:
+        found = read_status(store, whereabouts(store, scheduler), ["quickstart"], None)
+    capsys.readouterr()
+    write_status(found)
+    return capsys.readouterr().out
+
+
+def test_set_up_that_ends_the_worker_everywhere_is_told_with_its_last_line(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
+    path = prints(campaign, "5_0", GIVEN_UP)
+    said = status(campaign, Scripted({}), capsys)
+    assert f"gave up: 1 worker (1 x {REASON}, see {path}); `ablate failures` says what to do" in said
+    assert "gone:" not in said
+    (found,) = refusals(campaign.layout)
+    assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
+    assert found.action.startswith(f"{path} says more; mend it (--setup")
+    assert execute(["failures", "--campaign", str(campaign.root)]) == 0
+    assert f"1 x worker was given up: {REASON}" in capsys.readouterr().out
+
+
+def test_a_worker_that_is_queued_again_has_not_given_up(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
+    prints(campaign, "5_0", AGAIN)
+    assert "gave up" not in status(campaign, Scripted({"5_0": WAITS}), capsys)
+    assert refusals(campaign.layout) == []
+    prints(campaign, "5_0", f"{GIVEN_UP}2026-11-21 18:26:36 ablate: not queued again: it was cancelled, or SLURM ...\n")
+    assert "gave up" not in status(campaign, Scripted({}), capsys)
+    assert refusals(campaign.layout) == []
+
+
+def test_a_worker_that_began_well_and_was_given_up_later_says_so(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
+    prints(campaign, "5_0", GIVEN_UP)
+    write_record(campaign.layout, 0, job="5_0", left="time")
+    assert f"gave up: 1 worker (1 x {REASON}" in status(campaign, Scripted({}), capsys)
+    assert len(refusals(campaign.layout)) == 1
+    write_record(campaign.layout, 0, job="5_0", left="done")
+    assert "gave up" not in status(campaign, Scripted({}), capsys)
+    assert refusals(campaign.layout) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GIVEN_UP, REASON),
+        (
+            "script: line 9: module: command not found\n"
+            "2026-01-01 00:00:00 ablate: a line of set-up ended with 127 on n1: module load cuda\n"
+            "2026-01-01 00:00:00 ablate: the lines before the worker ended with 127 on n1\n",
+            "module: command not found; the lines before the worker ended with 127 on n1",
+        ),
+        (
+            "2026-01-01 00:00:00 ablate: a line of set-up ended with 3 on n1: false\n",
+            "a line of set-up ended with 3 on",
+        ),
+        (
+            "slurmstepd: error: execve(): /gone/python: No such file or directory\n"
+            "srun: error: n1: task 0: Exited with exit code 2\n"
+            "2026-01-01 00:00:00 ablate: not queued again: the worker died with status 2, and that was death 10\n",
+            "slurmstepd: error: execve(): /gone/python: No such file",
+        ),
+        ("2026-01-01 00:00:00 ablate: queued again: x\n", "queued again: x"),
+    ],
+)
+def test_the_telling_line_is_that_of_the_program_that_failed(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "1_0_0_log.out"
+    path.write_text("2026-01-01 00:00:00 ablate: queued again: it has saved\n" * 1000 + text)
+    found = last_words(path)
+    assert found is not None
+    assert found.text.startswith(says)
+
+
+def test_there_are_no_last_words_where_nothing_was_printed(tmp_path: Path) -> None:
+    assert last_words(tmp_path / "none") is None
+    (tmp_path / "empty").write_text("\n")
+    assert last_words(tmp_path / "empty") is None
+
+
+def test_the_output_of_workers_is_shown_for_a_trial_that_nobody_has_begun(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, classes=[(1, [Array(0, 1, 5)]), (2, [Array(0, 1, 6)])])
+    prints(campaign, "5_0", "that of another class\n")
+    key = str(campaign.line("SSA", 2)["trial"])
+    words = ["logs", key, "--worker", "--campaign", str(campaign.root)]
+    assert execute(words) == 3
+    assert "no worker that would take it has printed anything" in capsys.readouterr().err
+    path = prints(campaign, "6_0", GIVEN_UP)
+    assert execute(words) == 0
+    said = capsys.readouterr()
+    assert said.out == GIVEN_UP
+    assert str(path) in said.err
+
+
+def test_a_worker_without_time_and_one_with_a_full_disk_say_so(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, classes=[(3, [Array(0, 2, 7)])])
+    write_record(campaign.layout, 0, left="late", says="nothing was begun")
+    write_record(campaign.layout, 1, left="full", says="the disk is full")
+    said = status(campaign, Scripted({}), capsys)
+    assert "gave up: 2 workers (1 x nothing was begun; 1 x the disk is full)" in said
+    assert [found.left for found in refusals(campaign.layout)] == ["late"]
+    assert "1 full" not in status(campaign, Scripted({"7_1": WAITS}), capsys)
+
+
+def test_exit_0_53_is_explained_by_the_directory_that_cannot_be_written(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA, classes=[(3, [Array(0, 1, 7)])])
+    accounts = {"7_0": TaskNews("ended", "FAILED, exit 0:53", "n1")}
+    where = f"{campaign.layout.submission(FIRST) / 'logs'}"
+    said = status(campaign, Scripted({}, accounts), capsys).replace("\n", "")
+    assert (
+        f"FAILED, exit 0:53: the node cannot write {where}; is the campaign on a file system that nodes share?" in said
+    )
+    said = status(campaign, Scripted({}), capsys).replace("\n", "")
+    assert f"it was cancelled as it waited, or its node cannot write {where}" in said
+    prints(campaign, "7_0", "something\n")
+    assert "cannot write" not in status(campaign, Scripted({}, accounts), capsys)
+
+
+NO_CUDA = "execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'"
+
+
+def test_a_reason_that_all_nodes_have_is_mended_and_not_every_node_excluded(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(campaign, SSA)
+    for restarts in range(MOST_REFUSALS):
+        node = f"n{restarts}"
+        write_record(campaign.layout, 0, restarts=restarts, left="refused", says=NO_CUDA, node=node)
+    (found,) = refusals(campaign.layout)
+    assert found.n == MOST_REFUSALS
+    assert "--exclude" not in found.action
+    assert "ask for GPUs (--gpus), install a CUDA build of torch" in found.action
+    key = str(campaign.line("SSA", 0)["trial"])
+    write_start(campaign.layout, key, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_0", "node": "n2"})
+    write_end(campaign.layout, key, 1, status="stopped")
+    said = status(campaign, Scripted({}), capsys)
+    assert "their workers gave up: `ablate failures` says what to mend before `ablate retry --lost` queues it" in said
+    write_record(campaign.layout, 1, node="n7", ok=1, left="done")
+    assert refusals(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")
+
+
+def test_another_environment_on_every_node_is_not_left_out_either(campaign: Campaign) -> None:
+    submit(campaign, SSA)
+    write_record(campaign.layout, 0, left="refused", says="torch is 2 here and 3 where it was submitted", node="n1")
+    (found,) = refusals(campaign.layout)
+    assert "--exclude" not in found.action
+    assert "install what was submitted on n1" in found.action
+    submit(campaign, SSA, submission=SECOND)
+    write_record(campaign.layout, 0, submission=SECOND, node="n5")
+    assert "leave it out with --exclude n1" in refusals(campaign.layout)[0].action

@@ -1,0 +1,139 @@
+"""What would never train is refused before it is queued: too little time, no GPU, a set-up that is no shell."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretend_slurm import PretendSlurm
+from real_spec import real_spec
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from grid.errors import SpecError
+from runners.cli import execute
+from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.spec import Slurm
+from runners.slurm.submitting import classes, drafting
+from runners.slurm.submitting.classes import START_S
+from runners.slurm.submitting.shared_disk import unshared
+from runners.slurm.submitting.submit import Draft, Drafter, SubmitOptions
+
+NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    made = PretendSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", made.path)
+    return made
+
+
+def draft(root: Path, **asked: Any) -> Draft:
+    request = Slurm(**{"gpus": 0, "workers": 1, **asked})
+    return Drafter(root, [toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY)).draft()
+
+
+def run(tmp_path: Path, *words: str) -> int:
+    return execute(
+        ["run", str(tmp_path / "spec.py"), "--campaign", str(tmp_path / "campaign"), "--on", "slurm", *words]
+    )
+
+
+def test_a_time_limit_holds_a_start_and_a_checkpoint(tmp_path: Path, slurm: PretendSlurm) -> None:
+    """The toys save every 20 s."""
+    most = 120 - int(START_S) - 20
+    for signal_s in (118, most + 1):
+        with pytest.raises(
+            SpecError, match=rf"2 min and save {signal_s} s before .* leaves {120 - signal_s} s, .*15 s"
+        ):
+            draft(tmp_path / "campaign", time="2m", signal_s=signal_s)
+    assert draft(tmp_path / "campaign", time="2m", signal_s=most).trials == 6
+
+
+def test_set_up_that_bash_cannot_read_is_refused_in_one_sentence(
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "spec.py").write_text(real_spec("g", training="steps=4"))
+    assert run(tmp_path, "--gpus", "0", "--setup", "if then") == 2
+    said = capsys.readouterr().err.strip()
+    assert "the lines of setup are no shell that bash can read (syntax error near unexpected token `then'" in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "campaign").exists()
+    assert slurm.calls("sbatch") == []
+    assert draft(tmp_path / "campaign", setup=("if true; then export A=1; fi",)).trials == 6
+
+
+@pytest.mark.parametrize("case", [(True, "1", 2), (True, "0", 2), (False, "0", 0)])
+def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
+    tmp_path: Path,
+    slurm: PretendSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    case: tuple[bool, str, int],
+) -> None:
+    cpu_build, gpus, code = case
+    spec = real_spec("g", training="steps=4").replace('device="cpu"', 'device="cuda"')
+    (tmp_path / "spec.py").write_text(spec)
+    monkeypatch.setattr(classes, "torch_without_cuda", lambda: cpu_build)
+    assert run(tmp_path, "--gpus", gpus, "--partition", "gpu") == code
+    said = capsys.readouterr().err
+    if code:
+        assert "execution.device is 'cuda' in 6 trials and torch is a build for the CPU here" in said
+        assert slurm.calls("sbatch") == []
+    else:
+        assert "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them" in said
+
+
+@pytest.mark.parametrize(
+    ("exclude", "words"),
+    [
+        ("n1,n2", "--exclude n1,n2 leaves no node to train on; exclude fewer"),
+        ("n2", "no node that --exclude n2 leaves has that many GPUs"),
+        (None, "no node of the partition has that many GPUs"),
+    ],
+)
+def test_nodes_left_out_are_blamed_where_they_may_be_those_that_are_missing(
+    tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str
+) -> None:
+    slurm.says("test", NOT_AVAILABLE)
+    with pytest.raises(SpecError) as refused:
+        draft(tmp_path / "campaign", exclude=exclude)
+    assert words in str(refused.value)
+    assert str(refused.value).endswith("(sbatch: Requested node configuration is not available)")
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+tmpfs /run tmpfs rw 0 0
+tmpfs /home tmpfs rw 0 0
+server:/home /home nfs4 rw 0 0
+server:/scratch /tmp/scratch nfs4 rw 0 0
+tmpfs /my\\040memory tmpfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [
+        ("/home/me/campaign", None),
+        ("/data/campaign", None),
+        ("/tmp/campaign", "/tmp is on a disk of this machine"),
+        ("/tmp/scratch/campaign", None),
+        ("/tmpfoo", None),
+        ("/run/campaign", "it is on tmpfs"),
+        ("/my memory/campaign", "it is on tmpfs"),
+    ],
+)
+def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, root: str, why: str | None) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS)
+    found = unshared(Path(root), mounts)
+    assert (found is None) == (why is None)
+    assert (why or "") in (found or "")
+
+
+def test_a_campaign_on_tmpfs_or_below_tmp_is_warned_of_as_it_is_queued(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafting, "unshared", lambda root: f"nodes may not see {root}")
+    assert f"nodes may not see {tmp_path / 'campaign'}" in draft(tmp_path / "campaign").notes

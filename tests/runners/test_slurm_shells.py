@@ -1,0 +1,166 @@
+"""Shells that submit to one campaign from several login nodes, and what is left when one of them is cut off."""
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretend_slurm import PretendSlurm
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from grid.errors import EnvironmentProblem
+from runners.attempts.submission import job_name, read_submission_record, write_submission_record
+from runners.slurm.queue import TaskId, release
+from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.spec import Slurm
+from runners.slurm.submitting import arrays, elsewhere
+from runners.slurm.submitting.arrays import Arrays
+from runners.slurm.submitting.elsewhere import half_submitted, let_go
+from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
+from store.layout import Layout
+
+ASKED = Slurm(gpus=0, time="1h", workers=12)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    """Arrays of five at most, so that twelve workers are three of them."""
+    made = PretendSlurm(tmp_path / "slurm", max_array=5)
+    monkeypatch.setenv("PATH", made.path)
+    return made
+
+
+def queue(root: Path) -> Queued:
+    grid = toy_grid(seeds=range(10))
+    return submit(Drafter(root, [grid], ASKED, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
+
+
+def during_sbatch(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Call `act` with the number of the array while sbatch is at it, after it has queued it."""
+    calls: list[int] = []
+    real = Arrays.submit_held
+
+    def submit_held(self: Arrays, script: str) -> int:
+        job = real(self, script)
+        calls.append(job)
+        act(len(calls))
+        return job
+
+    monkeypatch.setattr(Arrays, "submit_held", submit_held)
+
+
+@pytest.mark.parametrize("moment", [1, 3, "release"])
+def test_what_another_shell_took_back_is_not_released(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, moment: int | str
+) -> None:
+    """It takes back before the jobs of the last sbatch are in the queue, so it does not cancel those."""
+    layout = Layout(tmp_path / "campaign")
+
+    def take_back() -> None:
+        shutil.rmtree(layout.submission(layout.submission_ids()[0]))
+
+    def act(number: int) -> None:
+        if number == moment:
+            take_back()
+
+    def write(layout: Layout, found: Any) -> None:
+        write_submission_record(layout, found)
+        if moment == "release" and len(found.jobs) == 3:
+            take_back()
+
+    during_sbatch(monkeypatch, act)
+    monkeypatch.setattr("runners.slurm.submitting.submit.write_submission_record", write)
+    with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
+        queue(layout.root)
+    assert slurm.jobs() == {}
+    assert slurm.calls("scontrol release") == []
+    assert list(layout.submissions.iterdir()) == []
+
+
+def test_jobs_that_were_cancelled_before_they_are_released_are_no_submission(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(task: TaskId) -> bool:
+        return release(task) and task.job != 2
+
+    monkeypatch.setattr("runners.slurm.submitting.submit.release", gone)
+    with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
+        queue(tmp_path / "campaign")
+    assert slurm.jobs() == {}
+    assert Layout(tmp_path / "campaign").submission_ids() == []
+
+
+def test_a_record_is_written_anew_before_each_sbatch(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nobody takes a shell for dead that waits for a busy controller; one sbatch is waited for."""
+    layout = Layout(tmp_path / "campaign")
+    written, ended = [], []
+
+    def act(number: int) -> None:
+        written.append(read_submission_record(layout, layout.submission_ids()[0]).written)
+        ended.append(time.time())
+
+    during_sbatch(monkeypatch, act)
+    queue(layout.root)
+    assert len(slurm.jobs()) == 3
+    assert written[1] >= ended[0]
+    assert written[2] >= ended[1]
+    assert arrays._PATIENCE_S < elsewhere._SURELY_S < elsewhere._BY_NOW_S
+
+
+def test_ctrl_c_while_jobs_are_queued_takes_them_back(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(number: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    during_sbatch(monkeypatch, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        queue(tmp_path / "campaign")
+    assert slurm.jobs() == {}
+    assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
+
+
+def cut_off(root: Path, **fields: Any) -> str:
+    record = queue(root).record
+    assert record is not None
+    write_submission_record(
+        Layout(root), replace(record, released=False, host="login2", pid=1, pid_started=1, **fields)
+    )
+    return record.submission
+
+
+def test_a_shell_whose_clock_is_fast_is_not_taken_for_dead(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    record = queue(root).record
+    assert record is not None
+    classes = tuple(
+        replace(each, arrays=tuple(replace(array, job=None) for array in each.arrays)) for each in record.classes
+    )
+    cut_off_ = replace(record, classes=classes, host="login2", pid=1, pid_started=1, written=time.time() + 1000)
+    write_submission_record(Layout(root), cut_off_)
+    with pytest.raises(EnvironmentProblem, match=r"a shell on login2 is queueing .* in 1[12].. s"):
+        half_submitted(Layout(root), certain=True, cancel=pytest.fail)
+    assert len(slurm.jobs()) == 3
+
+
+@pytest.mark.parametrize("called_off", [False, True])
+def test_what_was_called_off_while_it_was_held_is_not_let_go(
+    tmp_path: Path, slurm: PretendSlurm, called_off: bool
+) -> None:
+    root = tmp_path / "campaign"
+    name = cut_off(root)
+    for job in slurm.jobs():
+        slurm.hold(job, "JobHeldUser")
+    if called_off:
+        path = Layout(root).submission(name) / "cancelled.json"
+        path.write_text('{"schema": 1, "all": true, "trials": []}')
+    released: list[int] = []
+    let_go(Layout(root), Scheduler(), released.append)
+    assert released == ([] if called_off else [1, 2, 3])
+    assert job_name(name) in slurm.jobs()[1]

@@ -1,0 +1,160 @@
+"""Records of submissions that cannot be read: told in a sentence, and no reason for anything else to stop."""
+
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretend_slurm import PretendSlurm
+from toy_campaign import toy_grid
+from toy_training import ENTRY
+
+from grid.errors import StoreError
+from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.submission import (
+    Array,
+    ResourceClass,
+    Submission,
+    Unreadable,
+    read_submission_record,
+    submission_records,
+    write_submission_record,
+)
+from runners.runs.local_runs import runs_here
+from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.spec import Slurm
+from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
+from store.files import read_json, write_json
+from store.layout import Layout
+from store.status import process_started
+
+OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))
+
+
+def record(submission: str, **fields: Any) -> Submission:
+    classes = (ResourceClass("c0", (0, 6), {"gpus": 0}, 2, (Array(0, 2, 7),)),)
+    usual = {"machine": "slurm", "written": 1.5, "job": {"retry": False}, "classes": classes}
+    return Submission(submission, **{**usual, **fields})
+
+
+def published(layout: Layout, *records: Submission) -> None:
+    for each in records:
+        write_submission(layout, each.submission, trial_lines(toy_grid()))
+        write_submission_record(layout, each)
+
+
+def damages(whole: dict[str, Any]) -> dict[str, str]:
+    """Texts of a damaged record, by what is wrong."""
+    spoiled = {
+        "newer": {**whole, "schema": 2},
+        "more": {**whole, "more": 1},
+        "less": {name: value for name, value in whole.items() if name != "classes"},
+        "number": {**whole, "written": "soon"},
+        "rows": {**whole, "classes": [{**whole["classes"][0], "rows": [0]}]},
+        "class": {**whole, "classes": ["c0"]},
+        "job": {**whole, "job": None},
+        "another's": {**whole, "submission": NEW},
+    }
+    return {"torn": '{"schema": 1, "subm', **{name: json.dumps(data) for name, data in spoiled.items()}}
+
+
+DAMAGES = damages({**json.loads(json.dumps(record(OLD).__dict__, default=vars)), "submission": OLD})
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    written = record(OLD, budget={"hours": 2.0, "unit": "gpuh"}, host="h", pid=4, pid_started=9, ended=3.0)
+    write_submission_record(layout, written)
+    assert read_submission_record(layout, OLD) == written
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path, damage: str) -> None:
+    layout = Layout(tmp_path)
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": process_started(os.getpid())}
+    run = record(NEW, machine="local", **about)
+    published(layout, record(OLD), record(MINE), run)
+    layout.submission_record(OLD).write_text(DAMAGES[damage])
+    write_submission(layout, "20250101T000000-000000", trial_lines(toy_grid()))  # from before there were records
+    first, *others = submission_records(layout)
+    assert isinstance(first, Unreadable)
+    assert first.in_words().startswith(f"what became of submission {OLD} is not known: {layout.submission_record(OLD)}")
+    assert "\n" not in first.in_words()
+    assert others == [record(MINE), run]
+    assert runs_here(layout) == [run]
+    with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
+        read_submission_record(layout, OLD)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    made = PretendSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", made.path)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    return made
+
+
+def queue(root: Path) -> tuple[Queued, list[str]]:
+    """What was queued, and what was told."""
+    told: list[str] = []
+    drafter = Drafter(root, [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler(), SubmitOptions(entry=ENTRY))
+    found = submit(drafter, told.append)
+    return found, [*told, *found.draft.notes]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_record_is_told_and_the_trials_are_queued(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
+    root = tmp_path / "campaign"
+    layout = Layout(root)
+    published(layout, record(OLD))
+    layout.submission_record(OLD).write_text(DAMAGES[damage])
+    found, told = queue(root)
+    assert found.draft.trials == 6
+    (note,) = told
+    assert note.startswith(f"what became of submission {OLD} is not known")
+    assert layout.submission_record(OLD).read_text() == DAMAGES[damage]
+    again, told = queue(root)
+    assert (again.draft.trials, told) == (0, [note])  # what the first has queued is known all the same
+    assert list(slurm.jobs()) == [1]
+
+
+@pytest.mark.parametrize("damage", ["torn", "gone"])
+def test_a_damaged_manifest_of_others_is_told_and_the_trials_are_queued(
+    tmp_path: Path, slurm: PretendSlurm, damage: str
+) -> None:
+    root = tmp_path / "campaign"
+    first, _ = queue(root)
+    index = Layout(root).manifest_index(first.draft.submission)
+    index.write_bytes(b"123") if damage == "torn" else index.unlink()
+    found, (note,) = queue(root)
+    assert found.draft.trials == 6
+    assert note.startswith(f"which trials submission {first.draft.submission} has queued is not known")
+    assert list(slurm.jobs()) == [1, 2]
+
+
+def test_what_was_called_off_and_cannot_be_read_is_told_and_its_jobs_stay_held(
+    tmp_path: Path, slurm: PretendSlurm
+) -> None:
+    root = tmp_path / "campaign"
+    layout = Layout(root)
+    first, _ = queue(root)
+    assert first.record is not None
+    write_submission_record(layout, replace(first.record, released=False))
+    (layout.submission(first.draft.submission) / "cancelled.json").write_text("{")
+    found, (note,) = queue(root)
+    assert found.draft.trials == 6
+    assert first.draft.submission in note
+    assert read_submission_record(layout, first.draft.submission).released is False
+
+
+def test_a_record_without_what_later_versions_added_is_read(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    write_submission_record(layout, record(OLD, written=time.time()))
+    path = layout.submission_record(OLD)
+    write_json(path, {name: value for name, value in read_json(path).items() if name not in ("host", "ended")})
+    assert read_submission_record(layout, OLD).host is None
