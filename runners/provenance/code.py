@@ -23,8 +23,11 @@ from store.status import TrialState
 CORE = (
     "variants/*.py",
     "variants/paths/*.py",
-    "runners/tasks/*.py",
-    "runners/probes/*.py",
+    "runners/tasks/task.py",
+    "runners/tasks/draws.py",
+    "runners/probes/probe.py",
+    "runners/probes/looking.py",
+    "runners/evaluations/evaluation.py",
     "runners/distributed.py",
     "runners/flat.py",
     "runners/optimisers.py",
@@ -66,6 +69,7 @@ class Codes:
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self._modules = dict(known or {})
+        self._imports: dict[str, list[ModuleType]] = {}
         self._found: dict[frozenset[type], dict[str, str]] = {}
 
     @cached_property
@@ -109,6 +113,16 @@ class Codes:
         if room and name not in self._modules:
             self._modules[name] = _of_file(file)
         found[name] = self._modules[name] if room else _of_file(file)
+        for other in self._followed(module):
+            self._add_module(other, found)
+
+    def _followed(self, module: ModuleType) -> list[ModuleType]:
+        """What `module` imports from where members of its family share modules."""
+        name = module.__name__
+        if name not in self._imports:
+            found = imported_modules(statements(_text(module)), module) if name.startswith(_FAMILIES) else ()
+            self._imports[name] = [other for other in found if other.__name__.startswith(_FAMILIES)]
+        return self._imports[name]
 
     def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
         """The part of a user's `module` that `cls` reaches, and what that part imports, installed packages aside."""
@@ -147,6 +161,9 @@ def _with_parents(classes: frozenset[type]) -> set[type]:
 
 
 _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
+_FAMILIES = ("runners.tasks.", "runners.probes.", "runners.evaluations.")
+"""Their members share modules beside the core: what such a module imports from these counts with it."""
+
 _SAYS_NOTHING = frozenset({"grid", "store", "dashboards"})
 """Rooms that say nothing of what is computed."""
 

@@ -12,9 +12,11 @@ import pytest
 from toy_training import Toy, ToyTrial
 
 from grid import Grid, Spec
+from runners.evaluations import BoundaryValues
 from runners.provenance.code import CORE, Codes
 from runners.provenance.source import digest, relevant, statements
 from runners.provenance.specfile import load_spec_file
+from runners.tasks import AskedLengths, Induction, LengthGrid, Quantifiers
 from runners.trial import Trial
 from variants import ssa
 
@@ -197,6 +199,12 @@ def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter
         ("variants/paths/new.py", "LIMIT = 1\n", False),
         ("runners/training.py", "LIMIT = 1\n", False),
         ("runners/tasks/linear_functions.py", "LIMIT = 1\n", False),
+        ("runners/tasks/task.py", "LIMIT = 1\n", False),
+        ("runners/tasks/grammar.py", "LIMIT = 1\n", True),
+        ("runners/probes/sink_share.py", "LIMIT = 1\n", False),
+        ("runners/probes/rows.py", "LIMIT = 1\n", False),
+        ("runners/probes/effective_rank.py", "LIMIT = 1\n", True),
+        ("runners/evaluations/boundary_values.py", "LIMIT = 1\n", True),
     ],
 )
 def test_only_files_a_trial_passes_through_are_its_code(
@@ -231,6 +239,26 @@ def _code_in(project: Path, trial: Trial) -> dict[str, str]:
         )
         patch.setattr("runners.provenance.code.room_of", lambda module: module.__name__.partition(".")[0])
         return code_of(trial)
+
+
+def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Trial) -> None:
+    recall = tiny.changed(task=Induction(context=8, evaluation=AskedLengths(lengths=(8,))))
+    quantifier = tiny.changed(task=Quantifiers(points=5, evaluation=LengthGrid(lengths=(5,))))
+    judged = tiny.changed(evaluations=(BoundaryValues(points=4),))
+    for file, changed in (
+        ("runners/tasks/asked.py", [recall]),
+        ("runners/tasks/linear_functions.py", [quantifier, tiny, judged]),
+        ("runners/evaluations/boundary_values.py", [judged]),
+    ):
+        trials = [tiny, recall, quantifier, judged]
+        before = [_code_in(project, trial) for trial in trials]
+        original = (project / file).read_text()
+        (project / file).write_text(f"{original}LIMIT = 1\n")
+        after = [_code_in(project, trial) for trial in trials]
+        (project / file).write_text(original)
+        assert [trial for trial, old, new in zip(trials, before, after, strict=True) if old != new] == [
+            trial for trial in trials if trial in changed
+        ]
 
 
 def test_every_pattern_of_the_core_finds_a_file() -> None:

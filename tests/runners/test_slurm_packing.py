@@ -100,5 +100,5 @@ def test_a_machine_grows_and_has_a_device_for_every_worker() -> None:
     machine = Local(1, devices=["0"])
     machine.grow(["0", "1"])
     assert machine.workers == 3
-    with pytest.raises(Exception, match="every worker has a device: 2 workers, 1 device$"):
+    with pytest.raises(Exception, match=r"every worker has a device: 2 workers, 1 device$"):
         Local(2, devices=["0"])
