@@ -242,7 +242,7 @@ def _code_in(project: Path, trial: Trial) -> dict[str, str]:
 
 
 def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Trial) -> None:
-    recall = tiny.changed(task=Induction(context=8, evaluation=AskedLengths(lengths=(8,))))
+    recall = tiny.changed(task=Induction(context=8, span=3, evaluation=AskedLengths(lengths=(8,))))
     quantifier = tiny.changed(task=Quantifiers(points=5, evaluation=LengthGrid(lengths=(5,))))
     judged = tiny.changed(evaluations=(BoundaryValues(points=4),))
     for file, changed in (
