@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
-from runners.attempts.campaign import FLUSH_S, FLUSH_SHARE
+from runners.attempts.attempt import FLUSH_S, FLUSH_SHARE
 from runners.cli import app
 from runners.provenance.specfile import cluster_of, load_spec_file
 from runners.slurm.spec import Needs, Slurm
@@ -211,7 +211,7 @@ def test_every_page_that_is_linked_exists() -> None:
 
 
 def shards(checkpoint_s: int, hours: int) -> int:
-    """Files of a table that has rows at every step, by the rule in `runners.attempts.campaign`, the last at the end."""
+    """Files of a table that has rows at every step, by the rule in `runners.attempts.attempt`, the last at the end."""
     written, count = 0, 1
     for age in range(checkpoint_s, hours * 3600, checkpoint_s):
         if age - written >= max(FLUSH_S, FLUSH_SHARE * age):

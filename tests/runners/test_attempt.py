@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch
 from runners.attempts.checkpoint import KEEP, save_checkpoint
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.endings import record_death
