@@ -80,6 +80,7 @@ def test_what_another_shell_took_back_is_not_released(
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
     assert slurm.jobs() == {}
+    assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # what sbatch was asked for
     assert slurm.calls("scontrol release") == []
     assert list(layout.submissions.iterdir()) == []
 
