@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from spans import Spans
 
-import runners.attempts.campaign
+import runners.attempts.attempt
 import runners.attempts.worker
 import store.shards
 from grid import Grid, Measure, Spec
@@ -96,7 +96,7 @@ def _watch() -> None:
         (os, "fsync", "fsync"),
         (runners.attempts.worker, "claim", "claim and start.json"),
         (runners.attempts.worker, "discard_checkpoints", "checkpoints discarded"),
-        (runners.attempts.campaign, "write_json", "start.json again, end.json"),
+        (runners.attempts.attempt, "write_json", "start.json again, end.json"),
         (store.shards, "encode_shard", "shards encoded"),
         (ShardBuffer, "flush", "shards written"),
         (Codes, "sources", "sources of the trial"),

@@ -12,7 +12,7 @@ from typing import Any
 import toy_training
 from toy_training import Falling, ToyTrial
 
-import runners.attempts.campaign
+import runners.attempts.attempt
 import store.files
 from grid.errors import EnvironmentProblem
 from runners.surroundings import Finished, Surroundings
@@ -63,7 +63,7 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     def refuse(*_: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
-    runners.attempts.campaign.write_json = refuse  # type: ignore[assignment]
+    runners.attempts.attempt.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
@@ -75,7 +75,7 @@ def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             raise store.files.environment_problem("write", path, error) from error
 
-        runners.attempts.campaign.write_json = refuse  # type: ignore[assignment]
+        runners.attempts.attempt.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
+from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
 from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.failure import Failure, breaks_process, failure_of

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
-from runners.attempts.campaign import CampaignUnwritable
+from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.worker import Job, Unfit, Worker
 from store.files import be_patient
 

@@ -5,7 +5,7 @@ from multiprocessing.connection import wait
 from typing import Any, final
 
 from grid.errors import AblateError
-from runners.attempts.campaign import CampaignUnwritable
+from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.deaths import Deaths
 from runners.attempts.worker import Job, Outcome
 from runners.machines.forks import Exit, Forked, Forks, ServerDied

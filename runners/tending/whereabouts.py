@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 from runners.attempts.manifest import Manifest
 from runners.attempts.room import no_room
 from runners.attempts.submission import Submission
-from runners.runs.local_runs import runs_here
-from runners.slurm.crews import Crew, read_crews
+from runners.output import age
+from runners.runs.local_runs import Away, runs_elsewhere, runs_here
+from runners.slurm.crews import SILENT_S, Crew, read_crews
 from runners.slurm.scheduler_news import Scheduler
 from runners.tending.endings import endings
 from store.layout import Layout
@@ -81,7 +82,8 @@ class Whereabouts:
     endings: tuple[str, ...] = ()
     """A sentence for every submission that was called off, or has used up its budget, before its trials were done."""
     runs: tuple[Submission, ...] = ()
-    """Runs without a scheduler whose process is on this host; they may not have begun a trial yet."""
+    """Runs without a scheduler whose process is on this host, or gave a sign on another lately; they may not have begun
+    a trial yet."""
 
     def of(self, state: State) -> list[str]:
         """Keys of the trials in a state."""
@@ -95,7 +97,9 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     full = no_room(layout.root)
     rows = store.sql(_TRIALS).rows()
     open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
-    runs = tuple(runs_here(layout))
+    when = time.time()
+    away = runs_elsewhere(layout, open_states)
+    runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
     takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
     again: set[str] = set()
@@ -108,13 +112,18 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
         else:
             found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
+    notes += [
+        _quiet(each)
+        for each in away
+        if each.record not in runs and nobodys.intersection(takers.members(each.record.submission))
+    ]
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
     return Whereabouts(
         trials=found,
         at_work=tuple(_at_work(store, running)),
         crews=tuple(crews),
         notes=(*notes, full) if full else tuple(notes),
-        when=time.time(),
+        when=when,
         again=frozenset(again),
         endings=endings(crews, nobodys, takers.members),
         runs=runs,
@@ -124,6 +133,13 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
 _TRIALS = """
     SELECT trial, status, attempts FROM trial WHERE trial IN (SELECT trial FROM grid_trial) ORDER BY trial
 """
+
+
+def _quiet(run: Away) -> str:
+    return (
+        f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
+        f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
+    )
 
 
 def _open(status: str) -> bool:

@@ -15,7 +15,7 @@ from toy_training import Execution, Falling, Rising, ToyTrial
 
 from grid import Grid
 from grid import over as axis
-from runners.attempts.campaign import Attempt
+from runners.attempts.attempt import Attempt
 from runners.attempts.worker import Entry
 from runners.surroundings import Finished
 

@@ -8,8 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from runners.attempts import campaign
-from runners.attempts.campaign import Attempt, Watch
+from runners.attempts.attempt import ROWS, Attempt, Watch
 from runners.attempts.claims import Claim, claim
 from runners.surroundings import Finished
 from store.ingest import ingest
@@ -68,7 +67,7 @@ def test_whenever_a_worker_dies_every_row_counts_once(
         trains(attempt, at + 1, reached)
         ends.add(reached)
         at = reached
-        monkeypatch.setattr(campaign, "FLUSH_S", draw.choice([0.0, 1e9]))
+        monkeypatch.setattr("runners.attempts.attempt.FLUSH_S", draw.choice([0.0, 1e9]))
         fate = draw.choice(["saved", "saved", "flushed", "lost"])
         if fate == "flushed":
             attempt.flush()  # what a full buffer does between two checkpoints
@@ -78,7 +77,7 @@ def test_whenever_a_worker_dies_every_row_counts_once(
             dies(layout, attempt)
             attempt = begin(layout)
             step, state = attempt.restore() or (0, {"at": 0, "ends": []})
-            assert campaign.ROWS not in state
+            assert ROWS not in state
             assert step == state["at"]
             at, ends = step, set(state["ends"])
     attempt.finish(done(steps))
@@ -99,8 +98,8 @@ def test_a_checkpoint_writes_no_shard_before_it_is_time_for_one(
     trains(attempt, 1, 3)
     attempt.save(3, {})
     assert layout.shards() == []
-    monkeypatch.setattr(campaign, "FLUSH_S", 0.0)
-    monkeypatch.setattr(campaign, "FLUSH_SHARE", 0.0)
+    monkeypatch.setattr("runners.attempts.attempt.FLUSH_S", 0.0)
+    monkeypatch.setattr("runners.attempts.attempt.FLUSH_SHARE", 0.0)
     attempt.save(3, {})
     assert len(layout.shards()) == 3
     attempt.save(3, {})
@@ -112,7 +111,7 @@ def test_more_rows_than_a_checkpoint_should_carry_go_into_a_shard(
 ) -> None:
     layout = Layout(tmp_path)
     attempt = begin(layout)
-    monkeypatch.setattr(campaign, "MOST_CARRIED", 10)
+    monkeypatch.setattr("runners.attempts.attempt.MOST_CARRIED", 10)
     trains(attempt, 1, 5)
     attempt.save(5, {})
     assert len(layout.shards()) == 3

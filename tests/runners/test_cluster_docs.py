@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
+from runners.attempts.attempt import FLUSH_S, FLUSH_SHARE
 from runners.cli import app
 from runners.provenance.specfile import cluster_of, load_spec_file
 from runners.slurm.spec import Needs, Slurm
@@ -207,3 +208,19 @@ def test_every_page_that_is_linked_exists() -> None:
     for text, place in [(README, DOCS.parent), *((page, DOCS) for page in PAGES.values())]:
         for link in re.findall(r"\]\(([\w./-]+)\)", text):
             assert (place / link).exists(), link
+
+
+def shards(checkpoint_s: int, hours: int) -> int:
+    """Files of a table that has rows at every step, by the rule in `runners.attempts.attempt`, the last at the end."""
+    written, count = 0, 1
+    for age in range(checkpoint_s, hours * 3600, checkpoint_s):
+        if age - written >= max(FLUSH_S, FLUSH_SHARE * age):
+            written, count = age, count + 1
+    return count
+
+
+def test_the_files_of_a_long_trial_are_as_many_as_is_said() -> None:
+    said = "s, the default, leaves {} files of metrics in an hour and {} in ten; one that saves every 300 s leaves {} "
+    page = " ".join(PAGES["administrators"].split())
+    expected = (shards(20, 1), shards(20, 10), shards(300, 1), shards(300, 10))
+    assert (said + "and {}.").format(*expected) in page

@@ -8,7 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from toy_training import ENTRY
 
 from runners.slurm.cancelled import cancelled_path
 from runners.slurm.task.seen import Seen
-from runners.slurm.task.supervisor import LATE
+from runners.slurm.task.supervisor import LATE, _Supervisor
 from runners.slurm.workers import read_workers, write_worker
 from store.files import write_json
 from store.status import TrialState, process_started, trial_state
@@ -319,6 +321,28 @@ def test_all_called_off_stops_as_a_signal_does_and_is_not_queued_again(tmp_path:
     assert [state.attempts[-1].end and state.attempts[-1].end["status"] for state in states(sent)] == ["stopped"]
     assert ended(sent.start())[0] == 0
     assert len(states(sent)[0].attempts) == 1
+
+
+def test_a_task_that_was_called_off_does_not_end_as_failed_because_a_trial_failed_before(tmp_path: Path) -> None:
+    grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
+    sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
+    task = sent.start()
+    until(lambda: "failed" in {state.status for state in states(sent)} and live(sent), task)
+    write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
+    status, out, _ = ended(task)
+    assert (status, left(sent), sent.records()[0].failed > 0) == (0, ["cancelled"], True), out
+
+
+def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
+    """By class, worker, life of the task and how many it has started: files in the spool are named so."""
+    numbers = []
+    for resource_class, worker, restarts in product((0, 1, 20), (0, 1, 999), (0, 1, 999)):
+        task = _Supervisor.__new__(_Supervisor)
+        place = SimpleNamespace(restarts=restarts)
+        about = SimpleNamespace(task=SimpleNamespace(resource_class=resource_class), worker=worker, place=place)
+        task._assignment, task._forks = about, 0  # type: ignore[assignment]
+        numbers += [task.worker_number() for _ in range(3)]
+    assert len(set(numbers)) == len(numbers) == 81
 
 
 def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:

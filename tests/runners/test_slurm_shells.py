@@ -1,6 +1,9 @@
 """Shells that submit to one campaign from several login nodes, and what is left when one of them is cut off."""
 
+import fcntl
+import os
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from runners.slurm.submitting import arrays, elsewhere
 from runners.slurm.submitting.arrays import Arrays
 from runners.slurm.submitting.elsewhere import half_submitted, let_go
 from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submitting.turn import turn
 from store.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)
@@ -76,6 +80,7 @@ def test_what_another_shell_took_back_is_not_released(
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
     assert slurm.jobs() == {}
+    assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # what sbatch was asked for
     assert slurm.calls("scontrol release") == []
     assert list(layout.submissions.iterdir()) == []
 
@@ -124,6 +129,27 @@ def test_ctrl_c_while_jobs_are_queued_takes_them_back(
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
     assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
+
+
+def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> None:
+    """The first removes the file that the second waits for, which then is no lock to a third."""
+    layout = Layout(tmp_path)
+    waits, found = threading.Event(), []
+
+    def second() -> None:
+        with turn(layout, lambda _: waits.set()):
+            held = os.open(layout.submissions / ".lock", os.O_RDWR | os.O_CREAT)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(held)
+            found.append("locked")
+
+    with turn(layout, pytest.fail):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waits.wait(60)
+    thread.join()
+    assert found == ["locked"]
 
 
 def cut_off(root: Path, **fields: Any) -> str:

@@ -14,23 +14,25 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import StoreError
-from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.submission import (
     Array,
     ResourceClass,
     Submission,
     Unreadable,
     read_submission_record,
+    record_run,
     submission_records,
     write_submission_record,
 )
+from runners.attempts.worker import Job
 from runners.runs.local_runs import runs_here
 from runners.slurm.scheduler_news import Slurm as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
 from store.files import read_json, write_json
 from store.layout import Layout
-from store.status import process_started
+from store.status import pid_space, process_started
 
 OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))
 
@@ -88,6 +90,14 @@ def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: P
     assert runs_here(layout) == [run]
     with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
         read_submission_record(layout, OLD)
+
+
+def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
+    submission = submission_id()
+    write_submission(Layout(tmp_path), submission, trial_lines(toy_grid()))
+    ours = record_run(Layout(tmp_path), Job(tmp_path, submission), "inline")
+    assert (ours.pid_space, ours.process) == (pid_space(), os.getpid())
+    assert replace(ours, pid_space="another").process is None
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.campaign import CampaignUnwritable
+from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
 from runners.attempts.failure import failure_of
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
@@ -127,7 +127,7 @@ def test_a_worker_without_a_record_leaves_no_attempt_that_looks_alive(
 
     worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0], checkpoint_s=0.0))))
     with monkeypatch.context() as patch:
-        patch.setattr("runners.attempts.campaign.save_checkpoint", full)
+        patch.setattr("runners.attempts.attempt.save_checkpoint", full)
         with pytest.raises(CampaignUnwritable, match="the disk is full"):
             worker.run(0)
     (key,) = Layout(tmp_path).trial_keys()

@@ -7,7 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from slurm_node import send
+from toy_campaign import toy_grid
 
+from runners.attempts.failure import Failure
+from runners.attempts.worker import Outcome
+from runners.slurm.task.assignment import Arguments, Assignment
+from runners.slurm.task.diary import Diary
+from runners.slurm.task.place import here
 from runners.slurm.workers import (
     MOST_FINGERPRINTS,
     Left,
@@ -111,3 +118,10 @@ def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(tmp_path: Path) 
     before, last = read_workers(layout, SUBMISSION)
     assert len(before.failures) == MOST_FINGERPRINTS
     assert len(last.failures) == 50
+    sent = send(tmp_path / "campaign", toy_grid())
+    environ = {"SLURM_ARRAY_JOB_ID": "100", "SLURM_ARRAY_TASK_ID": "0"}
+    diary = Diary(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
+    for number in [*range(70), 0]:
+        diary.count(Outcome(number, "failed", failure=Failure("error", "m", None, f"{number}")))
+    assert diary.record.failures == tuple(str(number) for number in range(MOST_FINGERPRINTS))
+    assert diary.record.failed == 71

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import final
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.campaign import require_there
+from runners.attempts.attempt import require_there
 from runners.attempts.worker import Outcome
 from runners.slurm.task.assignment import Assignment
 from runners.slurm.workers import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker

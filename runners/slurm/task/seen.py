@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.attempts.campaign import require_there
+from runners.attempts.attempt import require_there
 from store.files import is_temporary, read_json, write_json
 from store.layout import FILE_SCHEMA, Layout
 

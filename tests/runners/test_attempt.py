@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runners.attempts.campaign import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch
 from runners.attempts.checkpoint import KEEP, save_checkpoint
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.endings import record_death
@@ -21,7 +21,7 @@ from runners.attempts.failure import Failure, killed
 from runners.surroundings import Finished
 from store.layout import Layout
 from store.shards import ShardBuffer, verify_shard
-from store.status import process_started, progress_of, trial_state
+from store.status import pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -73,6 +73,7 @@ def test_a_claim_is_a_whole_start_record_under_the_first_number(layout: Layout) 
     assert start == mine.start
     assert {name: start[name] for name in ABOUT} == ABOUT
     assert (start["pid"], start["pid_started"]) == (os.getpid(), process_started(os.getpid()))
+    assert start["pid_space"] == pid_space()
     assert start["resumed_from"] is None
     assert set(start["versions"]) == {"python", "torch", "ablate"}
     assert layout.heartbeat(TRIAL, 1).exists()
