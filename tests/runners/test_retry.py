@@ -187,9 +187,9 @@ def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
     assert every.keys == {lost, failed, pending}
     assert every.left == {"queued": 1, "done": 1}
     assert "1 is queued" in every.in_words()
-    with pytest.raises(NotFoundError, match="1 are queued"):
+    with pytest.raises(NotFoundError, match="1 is queued"):
         choose(where, [queued], [])
-    with pytest.raises(NotFoundError, match="1 are lost"):
+    with pytest.raises(NotFoundError, match="1 is lost"):
         choose(where, [lost], ["failed"])
 
 

@@ -29,7 +29,7 @@ from runners.slurm.submitting.elsewhere import half_submitted, let_go
 from runners.slurm.submitting.turn import turn
 from store.files import make_directory
 from store.layout import Layout
-from store.status import process_started
+from store.status import pid_space, process_started
 
 __all__ = ["Draft", "Drafter", "Queued", "SubmitOptions", "submit"]
 
@@ -154,6 +154,7 @@ def _record(drafter: Drafter, draft: Draft) -> Submission:
         host=socket.gethostname(),
         pid=os.getpid(),
         pid_started=process_started(os.getpid()),
+        pid_space=pid_space(),
     )
 
 
