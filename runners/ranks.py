@@ -117,13 +117,27 @@ def _started(trial: Trial, device: torch.device) -> Iterator[World]:
         try:
             others.await_ready()
             place = Place(0, size)
-            with grouped(place, device, _store(meeting, size)):
+            with grouped(place, device, _store(meeting, size)), _left_alone(others):
                 yield World(place, device, others.look)
             others.leave()
         except PeerLost as error:
             raise others.failed(error) from error
         finally:
             others.kill()
+
+
+@contextlib.contextmanager
+def _left_alone(others: "_Others") -> Iterator[None]:
+    """After a failure no other rank is left: to leave the group would wait for what is still to be summed with them."""
+    try:
+        yield
+    except PeerLost as error:
+        failure = others.failed(error)
+        others.kill()
+        raise failure from error
+    except BaseException:
+        others.kill()
+        raise
 
 
 def _store(meeting: Path, size: int) -> FileStore:

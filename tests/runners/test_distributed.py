@@ -156,10 +156,16 @@ def test_a_rank_that_fails_says_why_and_memory_is_told_from_errors(tiny: Trial, 
 
 @pytest.mark.timeout(120)
 def test_a_rank_that_says_why_it_failed_is_not_waited_for(tiny: Trial, memory: Callable) -> None:
-    """Its process ends only when all others have."""
+    """Its process ends only when all others have, and one of them never does."""
     trial = tiny.changed(task=TooBigForRankOne(points=5, batch=9, evaluation=tiny.task.evaluation, end="last"))
-    with pytest.raises(RankFailed, match=r"rank 1 of 3 failed: out of memory \(OutOfMemoryError: CUDA") as caught:
-        train(split(trial, 1, gpus=3), memory())
+    with subprocess.Popen(["sleep", "600"]) as lasting:
+        try:
+            with pytest.raises(
+                RankFailed, match=r"rank 1 of 3 failed: out of memory \(OutOfMemoryError: CUDA"
+            ) as caught:
+                train(split(trial, 1, gpus=3), memory())
+        finally:
+            lasting.kill()
     assert failure_of(caught.value).reason == "out_of_memory"
 
 
