@@ -31,7 +31,7 @@ class _Part:
 
     def _say(self) -> None:
         self._said = True
-        say(f"ablate: {self._text}")
+        say(f"{self._text} ...")
 
 
 _INNERMOST: ContextVar[_Part | None] = ContextVar("innermost", default=None)

@@ -49,8 +49,9 @@ class Said:
 
     @property
     def sentence(self) -> str:
-        """What was wrong: the one line that it said."""
-        (line,) = self.err.splitlines()
+        """What was wrong: one line, after those that say which part takes long."""
+        *awaited, line = self.err.splitlines()
+        assert not any(each.startswith("ablate: ") for each in awaited)
         assert line.startswith("ablate: ")
         return line.removeprefix("ablate: ")
 

@@ -52,7 +52,7 @@ def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
     with awaited("packing"):
         clock.passes()
         clock.passes()
-    assert capsys.readouterr().err == "ablate: packing\n"
+    assert capsys.readouterr().err == "packing ...\n"
     with awaited("quick"):
         pass
     clock.passes()
@@ -67,9 +67,9 @@ def test_the_part_inside_is_named_and_the_outer_one_only_for_time_of_its_own(
             clock.passes()
         with awaited("packing"):
             pass
-        assert capsys.readouterr().err == "ablate: planning\n"
+        assert capsys.readouterr().err == "planning ...\n"
         clock.passes()
-        assert capsys.readouterr().err == "ablate: asking\n"
+        assert capsys.readouterr().err == "asking ...\n"
         with pytest.raises(ZeroDivisionError), awaited("failing"):
             raise ZeroDivisionError
     assert clock.going == []
@@ -83,7 +83,7 @@ def test_real_timers_name_a_part_and_leave_no_thread(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "say", lambda text: (lines.append(text), said.set()))
     with awaited("lasting"):
         assert said.wait(60)
-    assert lines == ["ablate: lasting"]
+    assert lines == ["lasting ..."]
     monkeypatch.setattr(module, "AFTER_S", 3600.0)
     with awaited("quick"):
         (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]

@@ -52,12 +52,12 @@ def test_every_part_that_lasts_is_named_in_order(
     *said, last = capsys.readouterr().err.splitlines()
     parts = [line for line in said if "nodes may not see" not in line]
     assert parts == [
-        f"ablate: loading {tmp_path / 'toys.py'}",
-        "ablate: asking the cluster what it allows",
-        "ablate: planning: looking at every cell",
-        "ablate: planning 6 trials",
-        "ablate: packing the snapshot: the tree that is submitted",
-        "ablate: asking the cluster whether it takes the workers, and queueing them",
+        f"loading {tmp_path / 'toys.py'} ...",
+        "asking the cluster what it allows ...",
+        "planning: looking at every cell ...",
+        "planning 6 trials ...",
+        "packing the snapshot: the tree that is submitted ...",
+        "asking the cluster whether it takes the workers, and queueing them ...",
     ]
     assert last.startswith("queued 6 trials")
 
