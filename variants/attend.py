@@ -107,7 +107,7 @@ def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
 def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     """The equation as `mixed` has it, where matrix products are otherwise of lower precision, too."""
     device = heads.q.device.type
-    if not torch.is_autocast_enabled(device):
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         return mixed(operator, heads, numbers)
     with torch.autocast(device, enabled=False):
         return mixed(operator, heads, numbers)
