@@ -2,6 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 CONFIG = """\
 ClusterName             = pretend
@@ -140,3 +143,12 @@ class PretendSlurm:
         path = self.place / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line.removeprefix(f"{command} ") for line in lines if line.startswith(f"{command} ")]
+
+
+def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> PretendSlurm:
+    """A cluster in `tmp_path` that commands of this process are on, and nothing of a real one."""
+    made = PretendSlurm(tmp_path / "slurm", **limits)
+    monkeypatch.setenv("PATH", made.path)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    return made

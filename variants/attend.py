@@ -10,6 +10,7 @@ For one head, query i and its visible keys j, K_i of them:
     o_i  = sum_j w_ij v_j + w_i0 v_0                  readout; head norm; output gate
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -106,11 +107,15 @@ def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     """The equation as `mixed` has it, where matrix products are otherwise of lower precision, too."""
-    device = heads.q.device.type
-    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+    with _as_given(heads.q.device.type):
         return mixed(operator, heads, numbers)
-    with torch.autocast(device, enabled=False):
-        return mixed(operator, heads, numbers)
+
+
+def _as_given(device: str) -> AbstractContextManager[object]:
+    """Matrix products inside have the precision of what they are given."""
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
@@ -152,7 +157,7 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
     """
     working = torch.promote_types(heads.q.dtype, torch.float32)
     (q, _), (k, _) = _parted(operator, heads.q.to(working)), _parted(operator, heads.k.to(working))
-    with torch.autocast(q.device.type, enabled=False):
+    with _as_given(q.device.type):
         return _products(operator, q, k, heads.distance, by_stage(numbers))
 
 

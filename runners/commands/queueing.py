@@ -75,13 +75,11 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster) -> int:
 
         with _nothing_queued(), awaited("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
-            require_possible(drafter, draft)
         forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
         write("\n".join([*dry_run_lines(draft), *forecast]))
         return 0
     with _nothing_queued(), awaited("asking the cluster whether it takes the workers, and queueing them"):
         queued = submit(drafter, lambda text: say(f"ablate: {text}"))
-        require_possible(drafter, queued.draft)
     for note in queued.draft.notes:
         say(f"ablate: {note}")
     say(queued_line(queued, root))
@@ -169,26 +167,6 @@ def _all_queued(draft: "Draft") -> str | None:
     else:
         said = f"nothing to do: the one missing trial is queued in {name}"
     return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
-
-
-def require_possible(drafter: "Drafter", draft: "Draft") -> None:
-    """Check a request of the command line also where nothing is left to ask it for.
-
-    Raises:
-        SpecError: it would be refused.
-    """
-    if draft.groups or not drafter.options.flags:
-        return
-    from runners.planning.cells import walk
-    from runners.slurm.submitting.checks import partitions_of, require_allowed
-    from runners.slurm.submitting.classes import Demands
-    from runners.slurm.submitting.limits import read_limits
-
-    limits = read_limits()
-    demands = Demands(drafter.asked, lambda name: max(each.cpus for each in partitions_of(name, limits)))
-    walk(drafter.grids, demands.look)
-    groups = demands.groups(drafter.layout, draft.wanted or drafter.survey.trials)
-    require_allowed(drafter.asked, [group.resources for group in groups], limits)
 
 
 def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:

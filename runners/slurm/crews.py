@@ -11,7 +11,7 @@ from grid.errors import StoreError
 from runners.attempts.submission import Array, ResourceClass, Submission, Unreadable, job_name, submission_records
 from runners.output import age
 from runners.slurm.cancelled import CalledOff, read_cancelled
-from runners.slurm.outputs import LastWords, last_words, logs, worker_log
+from runners.slurm.outputs import LastWords, given_up, logs, worker_log
 from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.scheduler_news import News, Scheduler, TaskNews
 from runners.slurm.workers import FOR_GOOD, WorkerRecord, read_records, used_hours
@@ -273,10 +273,9 @@ class _Draft:
 
     def _given_up(self, place: _Place, record: WorkerRecord | None) -> LastWords | None:
         """What the task printed at its end, if nobody takes it any more and its record does not say why."""
-        if place.job is None or (record and record.left not in (None, "time", "signal")):
+        if place.job is None:
             return None
-        printed = last_words(worker_log(self.layout, self.record.submission, place.job))
-        return printed if printed and printed.over else None
+        return given_up(self.layout, self.record.submission, place.job, record.left if record else None)
 
     def _unprinted(self, place: _Place, account: TaskNews | None) -> str:
         """What may be wrong where a task has not even left an output."""

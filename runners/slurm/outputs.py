@@ -69,6 +69,15 @@ def last_words(path: Path) -> LastWords | None:
     return LastWords(path, _telling(lines), nodes[-1] if nodes else "?", bool(own and _OVER.match(own[-1])))
 
 
+def given_up(layout: Layout, submission: str, job: str, left: str | None) -> LastWords | None:
+    """What a task printed at its end, if nobody takes it any more and its last record, which says `left`, has no reason
+    for that; None for the record: there is none, or its life had no end."""
+    if left not in (None, "time", "signal"):
+        return None
+    printed = last_words(worker_log(layout, submission, job))
+    return printed if printed and printed.over else None
+
+
 def _telling(lines: Sequence[str]) -> str:
     """How set-up ended, with the line before it; else the last line that is not the script's own."""
     ours = [_OURS.match(line) for line in lines]

@@ -48,8 +48,8 @@ class Draws:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal, of the default precision (Box and Muller, one of each pair)."""
-        radius = (-2 * torch.log1p(-self.uniform(*shape))).sqrt()
-        return (radius * (2 * math.pi * self.uniform(*shape)).cos()).to(torch.get_default_dtype())
+        radius, angle = self.uniform(2, *shape).unbind()
+        return ((-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()).to(torch.get_default_dtype())
 
     def below(self, bound: int, *shape: int) -> Tensor:
         """Whole numbers 0 ... bound - 1, int64; their probabilities differ by less than bound / 2^63."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runners.slurm.outputs import last_words, worker_logs
+from runners.slurm.outputs import given_up, worker_logs
 from runners.slurm.workers import WorkerRecord, read_workers
 from store.layout import Layout
 
@@ -59,10 +59,8 @@ def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Ite
     """Those whose output says that they are not queued again, and whose last record, if there is one, does not."""
     last = {record.job: record.left for record in records}
     for job, path in worker_logs(layout, submission).items():
-        if last.get(job) not in (None, "time", "signal"):
-            continue
-        printed = last_words(path)
-        if printed is not None and printed.over:
+        printed = given_up(layout, submission, job, last.get(job))
+        if printed is not None:
             yield _Left("unsaid", printed.text, printed.node, path.stat().st_mtime, str(path))
 
 

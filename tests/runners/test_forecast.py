@@ -1,11 +1,10 @@
 """What a cluster would be asked for is told in hours before it is: by a plan without a cluster, and by a dry run."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import pretended
 
 from runners.cli import execute
 
@@ -36,10 +35,7 @@ slurm = Slurm(partition="gpu", gpu_type="h100", per_gpu=2, workers=3, needs=(alo
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
-        monkeypatch.delenv(name)
+    pretended(tmp_path, monkeypatch)
     path = tmp_path / "small.py"
     path.write_text(SPEC)
     return path

@@ -1,11 +1,10 @@
 """A plan and a status of one campaign say the same of its trials."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 
 from runners.cli import execute
@@ -15,11 +14,7 @@ SLURM = 'slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")'
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
-        monkeypatch.delenv(name)
-    return made
+    return pretended(tmp_path, monkeypatch)
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
@@ -22,9 +22,7 @@ from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, subm
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    return made
+    return pretended(tmp_path, monkeypatch)
 
 
 class Submitted:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -23,9 +23,7 @@ NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node conf
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    return made
+    return pretended(tmp_path, monkeypatch)
 
 
 def draft(root: Path, **asked: Any) -> Draft:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
@@ -32,9 +32,7 @@ ASKED = Slurm(gpus=0, time="1h", workers=12)
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
     """Arrays of five at most, so that twelve workers are three of them."""
-    made = PretendSlurm(tmp_path / "slurm", max_array=5)
-    monkeypatch.setenv("PATH", made.path)
-    return made
+    return pretended(tmp_path, monkeypatch, max_array=5)
 
 
 def queue(root: Path) -> Queued:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
@@ -47,15 +47,7 @@ slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug", setup=("module lo
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    return pretend(tmp_path, monkeypatch)
-
-
-def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm", **limits)
-    monkeypatch.setenv("PATH", made.path)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
-        monkeypatch.delenv(name)
-    return made
+    return pretended(tmp_path, monkeypatch)
 
 
 def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
@@ -168,7 +160,7 @@ def _command(script: str) -> str:
 def test_arrays_are_as_large_as_the_cluster_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_array: int, expected: list[str | None]
 ) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_array=max_array)
+    slurm = pretended(tmp_path, monkeypatch, max_array=max_array)
     submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
     scripts = list(slurm.jobs().values())
     assert [array_of(each) for each in scripts] == expected
@@ -177,7 +169,7 @@ def test_arrays_are_as_large_as_the_cluster_takes(
 
 
 def test_arrays_share_what_may_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm = pretended(tmp_path, monkeypatch, max_array=5)
     submit(tmp_path / "campaign", CPU.changed(workers=12, max_parallel=5), grid=toy_grid(seeds=range(10)))
     throttles = [int((array_of(each) or "%0").partition("%")[2]) for each in slurm.jobs().values()]
     assert sum(throttles) == 5
@@ -185,7 +177,7 @@ def test_arrays_share_what_may_run_at_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_fewer_workers_than_asked_where_a_limit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_submit="4")
+    slurm = pretended(tmp_path, monkeypatch, max_submit="4")
     queued = submit(tmp_path / "campaign", CPU.changed(workers=20), grid=toy_grid(seeds=range(10)))
     assert [array_of(each) for each in slurm.jobs().values()] == ["0-3%4"]
     assert any("4 workers and not 20" in note and "MaxSubmitJobs" in note for note in queued.draft.notes)
@@ -215,7 +207,7 @@ def test_fewer_workers_than_asked_where_a_limit_says_so(tmp_path: Path, monkeypa
 def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: dict[str, Any], words: str
 ) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_submit="100")
+    slurm = pretended(tmp_path, monkeypatch, max_submit="100")
     with pytest.raises(SpecError, match=words):
         submit(tmp_path / "campaign", CPU.changed(**request_), grid=toy_grid(checkpoint_s=90.0))
     assert not (tmp_path / "campaign").exists()
@@ -253,7 +245,7 @@ def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: Prete
 
 
 def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm = pretended(tmp_path, monkeypatch, max_array=5)
     slurm.says("refuse_3", "sbatch: error: Batch job submission failed: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="cannot be reached; try again later"):
         submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
@@ -268,7 +260,7 @@ def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypat
 def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm = pretended(tmp_path, monkeypatch, max_array=5)
     slurm.says("refuse_2", "sbatch: error: Socket timed out")
     slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
     grid = toy_grid(seeds=range(10))
@@ -333,7 +325,7 @@ def test_a_shell_of_this_host_that_was_killed_is_not_waited_for(tmp_path: Path, 
 def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int
 ) -> None:
-    slurm = pretend(tmp_path, monkeypatch, max_array=5)
+    slurm = pretended(tmp_path, monkeypatch, max_array=5)
     root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
     calls: list[object] = []
 

@@ -1,10 +1,9 @@
 """What `run --on slurm` says: what it is at, that nothing was queued, that nothing is left to queue."""
 
-import os
 from pathlib import Path
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 
 from runners import awaited
 from runners.cli import execute
@@ -20,10 +19,7 @@ slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
-        monkeypatch.delenv(name)
+    made = pretended(tmp_path, monkeypatch)
     (tmp_path / "toys.py").write_text(SPEC)
     return made
 

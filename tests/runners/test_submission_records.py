@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
@@ -102,11 +102,7 @@ def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    made = PretendSlurm(tmp_path / "slurm")
-    monkeypatch.setenv("PATH", made.path)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
-        monkeypatch.delenv(name)
-    return made
+    return pretended(tmp_path, monkeypatch)
 
 
 def queue(root: Path) -> tuple[Queued, list[str]]:

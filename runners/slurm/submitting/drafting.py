@@ -139,7 +139,7 @@ class Drafter:
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
         left = [trial for trial in self._wanted if trial.key not in elsewhere.trials]
         groups = self._demands.groups(self.layout, left)
-        require_allowed(self.asked, [group.resources for group in groups], self._limits)
+        require_allowed(self.asked, [group.resources for group in groups or self._nothing_left()], self._limits)
         self._require_countable(groups)
         remarks = [*dict.fromkeys(remark for group in groups for remark in group.remarks), *self._avoid(groups)]
         submission = submission_id()
@@ -157,6 +157,11 @@ class Drafter:
         asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
         notes = [*self._remarks, *remarks, *self._limits.problems, *asleep, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
+
+    def _nothing_left(self) -> list[Group]:
+        """What a request of the command line would be for, which is checked also where nothing is left to ask for."""
+        trials = self._wanted or self.survey.trials
+        return self._demands.groups(self.layout, trials) if self.options.flags else []
 
     def _require_countable(self, groups: Sequence[Group]) -> None:
         budget = self.options.budget

@@ -172,17 +172,10 @@ def _records(layout: Layout) -> Iterator[Submission]:
 
 
 def told(found: Elsewhere, of: Collection[Surveyed]) -> str | None:
-    """What is queued already, in words; where that is all, how to have it trained by others."""
+    """What of the trials that others are queued for is queued already, in words."""
     if not found.trials:
         return None
     names = ", ".join(sorted(found.submissions))
-    trials = counted(len(of), "trial")
     plural = "s" if len(found.submissions) > 1 else ""
-    if len(found.trials) < len(of):
-        verb = "is" if len(found.trials) == 1 else "are"
-        return f"{len(found.trials)} of {trials} {verb} queued in submission{plural} {names} already"
-    said = f"all {trials} are" if len(of) > 1 else f"{trials} is"
-    return (
-        f"{said} queued in submission{plural} {names} already; for other workers `ablate cancel`, whereupon running "
-        "trials save, and run again"
-    )
+    verb = "is" if len(found.trials) == 1 else "are"
+    return f"{len(found.trials)} of {counted(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
