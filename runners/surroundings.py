@@ -4,8 +4,8 @@ The training loop knows nothing of campaigns, files or processes: it gets a `Sur
 everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ class Surroundings(Protocol):
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
         """Log one value of an evaluation; `se_items` is the standard error over its items, in the value's unit."""
+
+    def items(
+        self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
+    ) -> None:
+        """Log the values of single items that an evaluation of this name and point is the mean of."""
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
@@ -68,6 +73,10 @@ class Silent(Surroundings):
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None: ...
 
+    def items(
+        self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
+    ) -> None: ...
+
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None: ...
@@ -102,6 +111,8 @@ class Finished:
     train_s: float
     evaluate_s: float
     probe_s: float = 0.0
+    cost: Mapping[str, float] = field(default_factory=dict)
+    """What the attempt took for its own steps, by name with its unit: sums, which add up over attempts."""
 
 
 class Diverged(Exception):

@@ -25,7 +25,7 @@ from runners.probes.looking import look, looked_at
 from runners.probes.probe import NORMS
 from runners.ranks import ranks
 from runners.surroundings import Diverged, Finished, Silent, Surroundings
-from runners.tasks.task import DIVERGED, Measured
+from runners.tasks.task import DIVERGED, Items, Measured
 from runners.trial import Trial, build_model
 from variants.running_means import RunningMeans, Share
 from variants.seeding import generator
@@ -156,8 +156,13 @@ class _Run:
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():
-            for name, value, point, items, se in self._measured(step):
-                self._surroundings.evaluation(step, name, value, point=point, items=items, se_items=se)
+            for found in self._measured(step):
+                if isinstance(found, Items):
+                    name, point, items, values = found
+                    self._surroundings.items(step, name, point=point, items=items, values=values)
+                else:
+                    name, value, point, count, se = found
+                    self._surroundings.evaluation(step, name, value, point=point, items=count, se_items=se)
             looked = time.perf_counter()
             self._look(step)
         self._model.train()
@@ -165,11 +170,12 @@ class _Run:
         self._evaluate_s += looked - began
         self._probe_s += ended - looked
 
-    def _measured(self, step: int) -> Iterator[Measured]:
+    def _measured(self, step: int) -> Iterator[Measured | Items]:
         yield from self._data.evaluate(self._predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
-                yield from judge.evaluate(self._predict)
+                with self._model.positioned(evaluation.positions(self._trial.model)):
+                    yield from judge.evaluate(self._predict)
 
     def _look(self, step: int) -> None:
         probing = self._trial.probing

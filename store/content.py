@@ -14,6 +14,7 @@ _WHAT = {
     "attempt": "* EXCLUDE (alive, signature)",
     "metric": "* EXCLUDE (shard)",
     "evaluation": "* EXCLUDE (shard)",
+    "item": "* EXCLUDE (shard)",
     "probe": "* EXCLUDE (shard)",
     "recorded": "*",
     "shard": "* EXCLUDE (number, signature, ingested)",

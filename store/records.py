@@ -51,6 +51,7 @@ _END = {
     "parameters": _INT,
     "operator_parameters": _INT,
     "memory_bytes": _INT,
+    "cost": Field("object", optional=True),
 }
 _STATUSES = ("ok", "failed", "stopped")
 
@@ -90,6 +91,7 @@ class Attempt(NamedTuple):
     parameters: int | None = None
     operator_parameters: int | None = None
     memory_bytes: int | None = None
+    cost: str | None = None
     signature: str = ""
 
 
@@ -137,14 +139,16 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None
         **{name: _plain(start.get(name)) for name in _COPIED_FROM_START},
     )
     if end is not None:
-        row = row._replace(**{name: _plain(end.get(name)) for name in _COPIED_FROM_END})
+        row = row._replace(
+            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END}, cost=json_text(end.get("cost"))
+        )
         if not row.fingerprint:
             row = row._replace(fingerprint=fingerprint(row))
     return row, problems
 
 
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt"))
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost"))
 
 
 def _plain(value: Any) -> Any:

@@ -96,6 +96,7 @@ CREATE TABLE attempt (
     parameters BIGINT,
     operator_parameters BIGINT,
     memory_bytes BIGINT,
+    cost JSON,                      -- what the attempt took, by name: sums over its own steps
     signature VARCHAR NOT NULL      -- of start.json and end.json as they were when they were read
 );
 
@@ -118,6 +119,17 @@ CREATE TABLE evaluation (
     value DOUBLE NOT NULL,
     items BIGINT NOT NULL,
     se_items DOUBLE,
+    shard INTEGER NOT NULL
+);
+
+CREATE TABLE item (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    step BIGINT NOT NULL,
+    name VARCHAR NOT NULL,          -- of the evaluation that is the mean over items
+    point MAP(VARCHAR, DOUBLE) NOT NULL,
+    item VARCHAR NOT NULL,          -- the same for all models
+    value DOUBLE NOT NULL,
     shard INTEGER NOT NULL
 );
 

@@ -45,6 +45,17 @@ TABLES: Final[Mapping[str, pa.Schema]] = {
             pa.field("se_items", pa.float64()),
         ]
     ),
+    "item": pa.schema(
+        [
+            pa.field("trial", pa.string(), nullable=False),
+            pa.field("attempt", pa.int32(), nullable=False),
+            pa.field("step", pa.int64(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("point", POINT, nullable=False),
+            pa.field("item", pa.string(), nullable=False),
+            pa.field("value", pa.float64(), nullable=False),
+        ]
+    ),
     "probe": pa.schema(
         [
             pa.field("trial", pa.string(), nullable=False),

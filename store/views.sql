@@ -26,6 +26,14 @@ SELECT * EXCLUDE (shard) FROM evaluation m WHERE trial IN (FROM v_repeated)
     AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
 
+-- item of an evaluation, as measured in the attempt that counts
+CREATE OR REPLACE VIEW v_item AS
+SELECT * EXCLUDE (shard) FROM item WHERE trial NOT IN (FROM v_repeated)
+UNION ALL
+SELECT * EXCLUDE (shard) FROM item m WHERE trial IN (FROM v_repeated)
+    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
+QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
+
 -- measurement that counts
 CREATE OR REPLACE VIEW v_probe AS
 SELECT * EXCLUDE (shard) FROM probe WHERE trial NOT IN (FROM v_repeated)

@@ -301,6 +301,7 @@ class _Writer:
         for point in self.points:
             value = point["sigma_f"] ** 2 * (1 + point["sigma_x"] ** 2) / 1000 * math.exp(shift)
             self.buffer.add("evaluation", (key, attempt, step, "mse", point, value, 400, value / 20))
+        self.buffer.add("item", (key, attempt, step, "mse", point, "first", value))
         if line["operator"] != "softmax":
             for layer, head in product(range(2), range(2)):
                 number = 0.1 * layer + 0.01 * head + shift

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
@@ -16,6 +17,7 @@ from variants.blueprint import shapes_only
 from variants.operator import Operator, causal, distances
 from variants.parameters import NumberParameters
 from variants.paths.choose import PathName
+from variants.positions.scheme import Positions
 from variants.seeding import generator
 
 
@@ -130,6 +132,33 @@ class Transformer(nn.Module):
                 block.attention.watched = None
             yield Watched(number, block.attention.operator, worked, hidden, leaving)
             hidden = leaving
+
+    @contextmanager
+    def positioned(self, positions: Positions) -> Iterator[None]:
+        """Positions as another scheme has them, with the same weights, as long as this is open.
+
+        Raises:
+            SpecError: the scheme has learned parameters of its own.
+        """
+        own = self.backbone.positions
+        if positions == own:
+            yield
+            return
+        if (positions.table, positions.buckets) != (own.table, own.buckets):
+            raise SpecError(
+                f"a trained model takes other positions without learned parameters only; got {positions.label!r} for "
+                f"{own.label!r}"
+            )
+        self._place(positions)
+        try:
+            yield
+        finally:
+            self._place(own)
+
+    def _place(self, positions: Positions) -> None:
+        self.backbone = self.backbone.changed(positions=positions)
+        for attention in self._attentions():
+            attention.positions = positions
 
     def applied(
         self, length: int, device: torch.device, visible: Tensor | None = None

@@ -3,7 +3,7 @@
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -132,6 +132,13 @@ class Attempt:
         row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
         self._buffer.add("evaluation", row)
 
+    def items(
+        self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
+    ) -> None:
+        """Keep the values of single items of an evaluation."""
+        place = (self._trial, self.number, step, name, dict(point))
+        self._buffer.extend("item", [(*place, item, float(value)) for item, value in zip(items, values, strict=True)])
+
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
@@ -253,6 +260,7 @@ class Attempt:
             probe_s=finished.probe_s,
             parameters=finished.parameters,
             operator_parameters=finished.operator_parameters,
+            cost=dict(finished.cost),
         )
 
     def fail(self, failure: Failure) -> None:

@@ -13,6 +13,8 @@ _QUERIES = {
     "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation WHERE trial = $trial",
     "standard error": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), se_items FROM v_evaluation "
     "WHERE trial = $trial AND se_items IS NOT NULL",
+    "item": "SELECT step, name || ' of ' || item, NULL, NULL, CAST(point AS VARCHAR), value FROM v_item "
+    "WHERE trial = $trial",
     "probe": "SELECT step, name, layer, head, CAST(point AS VARCHAR), value FROM v_probe WHERE trial = $trial",
 }
 
@@ -53,7 +55,7 @@ class Difference(NamedTuple):
 
 
 def values_of(store: "Store", trial: str) -> dict[Where, float]:
-    """Every metric, evaluation and probe of `trial` that counts."""
+    """Every metric, evaluation, item and probe of `trial` that counts."""
     return {
         Where(kind, *row[:-1]): row[-1]
         for kind, query in _QUERIES.items()

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from grid.spec import Choice
-from runners.tasks.task import Measured, Predict, Task
+from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
+from variants.positions.scheme import Positions
 
 
 class Judge(ABC):
@@ -22,8 +23,8 @@ class Judge(ABC):
         return None
 
     @abstractmethod
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
-        """Everything it measures of a model."""
+    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+        """Everything it measures of a model; the values of single items where models will be compared item by item."""
 
 
 class Evaluation(Choice):
@@ -43,6 +44,10 @@ class Evaluation(Choice):
         Raises:
             ValueError: the rule, what came, and what to do.
         """
+
+    def positions(self, model: Backbone) -> Positions:
+        """How a trained model knows order while it is judged; by default as in training."""
+        return model.positions
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
         """As `Task.measures`."""

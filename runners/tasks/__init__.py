@@ -8,7 +8,7 @@ from runners.tasks.linear_functions import Curriculum, LinearFunctions, ShiftGri
 from runners.tasks.needle import Needle
 from runners.tasks.quantifiers import LengthGrid, Quantifiers
 from runners.tasks.selective_copy import SelectiveCopy
-from runners.tasks.task import Batch, Data, Measured, Predict, Task
+from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task
 from runners.tasks.text import Text
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Data",
     "Grammar",
     "Induction",
+    "Items",
     "LengthGrid",
     "LinearFunctions",
     "Measured",

@@ -65,6 +65,16 @@ class Measured(NamedTuple):
     se_items: float | None
 
 
+class Items(NamedTuple):
+    """The values that a `Measured` of the same name and point is the mean of, for comparisons item by item."""
+
+    name: str
+    point: Mapping[str, float]
+    items: Sequence[str]
+    """What tells them apart, the same for all models."""
+    values: Sequence[float]
+
+
 class Data(ABC):
     """A task with whatever it had to read or draw, on the CPU."""
 

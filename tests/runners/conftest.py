@@ -1,7 +1,7 @@
 """Surroundings in memory, and trials small enough to train in a test."""
 
 import io
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ class Memory(Surroundings):
         self.step = 0
         self.logged: dict[int, dict[str, float]] = {}
         self.evaluations: dict[tuple[Any, ...], tuple[float, int, float | None]] = {}
+        self.single: dict[tuple[Any, ...], dict[str, float]] = {}
         self.probes: dict[tuple[Any, ...], float] = {}
         self.artefacts: dict[tuple[int, str], dict[str, Any]] = {}
         self.kept: tuple[int, dict[str, Any]] | None = None
@@ -37,6 +38,11 @@ class Memory(Surroundings):
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
         self.evaluations[step, name, *sorted(point.items())] = (value, items, se_items)
+
+    def items(
+        self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
+    ) -> None:
+        self.single[step, name, *sorted(point.items())] = dict(zip(items, values, strict=True))
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]

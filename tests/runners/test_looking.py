@@ -11,7 +11,7 @@ from grid.errors import SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Artefact, Found, LearnedNumbers, Probe, Probed, Probing, Seen
-from runners.tasks import LinearFunctions, Measured, Predict, Task, Text
+from runners.tasks import Items, LinearFunctions, Measured, Predict, Task, Text
 from runners.tasks.draws import CPU
 from runners.training import train
 from runners.trial import Execution, Trial, build_model
@@ -69,10 +69,12 @@ class Ones(Judge):
     def __init__(self, points: int) -> None:
         self.points = points
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
         outputs = predict(torch.ones(2, self.points, 1), None)
         assert not outputs.requires_grad
-        yield Measured("ones", float(outputs[0, -1]), {}, 2, None)
+        each = [float(value) for value in outputs[:, -1]]
+        yield Measured("ones", sum(each) / 2, {}, 2, None)
+        yield Items("ones", {}, ["left", "right"], each)
 
 
 def probing(tiny: Trial, **execution: Any) -> Trial:
@@ -121,6 +123,15 @@ def test_evaluations_wait_for_the_end_unless_they_say_otherwise(tiny: Trial, mem
     assert {step for step, name, *_ in early.evaluations if name == "ones"} == {12}
 
 
+def test_the_values_of_single_items_are_kept_and_their_mean_is_what_was_measured(tiny: Trial, memory: Callable) -> None:
+    world = memory()
+    train(probing(tiny), world)
+    assert set(world.single) == {(step, "ones") for step in (5, 10, 12)}
+    for place, values in world.single.items():
+        assert list(values) == ["left", "right"]
+        assert sum(values.values()) / 2 == world.evaluations[place][0]
+
+
 def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
     whole, resumed = memory(), memory(stop_at=[7])
     train(probing(tiny), whole)
@@ -145,7 +156,7 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
     model = build_model(again)
     model.load_state_dict(kept["model"])
     with torch.inference_mode():
-        assert float(model.eval()(torch.ones(2, 5, 1))[0, -1]) in [value for value, *_ in world.evaluations.values()]
+        assert float(model.eval()(torch.ones(2, 5, 1))[0, -1]) == world.single[12, "ones"]["left"]
 
 
 def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: Any) -> None:

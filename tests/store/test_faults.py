@@ -26,7 +26,7 @@ Process = Callable[..., subprocess.Popen[str]]
 def rows(store: Store) -> dict[str, int]:
     return {
         table: store.sql(f"SELECT count(*) AS n FROM {table}")["n"].item()
-        for table in ("metric", "evaluation", "probe")
+        for table in ("metric", "evaluation", "item", "probe")
     }
 
 
@@ -54,7 +54,7 @@ def test_one_flipped_byte_is_quarantined_and_the_rest_is_served(
     assert store.content_hash() == sound
 
 
-@pytest.mark.parametrize("table", ["metric", "evaluation", "probe"])
+@pytest.mark.parametrize("table", ["metric", "evaluation", "item", "probe"])
 def test_a_byte_that_flips_after_the_ingest_is_found_by_the_next_one(
     campaign: Campaign, opened: OpenStore, table: str
 ) -> None:
@@ -189,7 +189,7 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
     original = Intake._verified
     monkeypatch.setattr(Intake, "_verified", verified_then_gone)
     found = ingest(campaign.root)
-    assert (found.shards, found.bad_shards) == (2, 1)
+    assert (found.shards, found.bad_shards) == (3, 1)
     assert "the engine cannot read it" in opened(campaign.root, refresh=False).bad_shards()["reason"].item()
 
 
@@ -214,13 +214,13 @@ ingest(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4])
 def test_a_kill_inside_a_transaction_loses_and_doubles_nothing(
     campaign: Campaign, opened: OpenStore, process: Process, batch: int
 ) -> None:
     killed = process(KILLED_INSIDE, campaign.root, batch)
     assert killed.wait(timeout=60) == -signal.SIGKILL
-    assert ingest(campaign.root).shards == 3 - (batch - 1)
+    assert ingest(campaign.root).shards == 4 - (batch - 1)
     interrupted = opened(campaign.root).content_hash()
     rebuild(campaign.root)
     assert opened(campaign.root).content_hash() == interrupted
@@ -287,7 +287,7 @@ def test_a_full_disk_is_said_in_one_sentence_and_the_same_ingest_goes_on(tmp_pat
     said, brought = found.stdout.splitlines()
     assert said.startswith("refused: cannot write ")
     assert "live.duckdb: the disk is full; free some space" in said
-    assert brought == "rows: 60440"
+    assert brought == "rows: 60460"
 
 
 def test_an_ingest_that_ends_between_attempts_and_states_is_made_up_for(

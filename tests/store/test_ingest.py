@@ -51,7 +51,9 @@ def test_ingest_brings_everything_once(campaign: Campaign, opened: OpenStore) ->
     store = opened(campaign.root, refresh=False)
     assert store.content_hash() == before
     assert store.sql("SELECT sum(rows) AS n FROM shard")["n"].item() == first.rows
-    tables = " UNION ALL ".join(f"SELECT count(*) AS n FROM {table}" for table in ("metric", "evaluation", "probe"))
+    tables = " UNION ALL ".join(
+        f"SELECT count(*) AS n FROM {table}" for table in ("metric", "evaluation", "item", "probe")
+    )
     assert store.sql(f"SELECT sum(n) AS n FROM ({tables})")["n"].item() == first.rows
 
 
@@ -282,9 +284,9 @@ def test_one_process_ingests_and_another_may_pass_or_wait(campaign: Campaign) ->
     [
         (
             7,
-            r"written by a newer ablate \(store version 7; this one reads 4\); upgrade ablate, or make the store again",
+            r"written by a newer ablate \(store version 7; this one reads 5\); upgrade ablate, or make the store again",
         ),
-        (0, r"written by an older ablate \(store version 0; this one reads 4\); make it again .*`ablate rebuild`"),
+        (0, r"written by an older ablate \(store version 0; this one reads 5\); make it again .*`ablate rebuild`"),
     ],
 )
 def test_a_store_of_another_version_is_refused_in_words(campaign: Campaign, version: int, message: str) -> None:

@@ -20,6 +20,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
         (KEY, 1, 7, "mse", {"sigma_x": 1.0, "sigma_f": 2.0}, math.inf, 100, None),
         (KEY, 1, 7, "validation_loss", {}, math.nan, 3, 0.25),
     ],
+    "item": [(KEY, 1, 7, "accuracy", {"shots": 0.0}, f"line {n}", float(n % 2)) for n in range(3)],
     "probe": [(KEY, 2, 7, "number.alpha", None, None, {}, 1.0), (KEY, 2, 7, "number.beta", 1, 3, {"q": 1.0}, -2.0)],
 }
 
@@ -143,13 +144,13 @@ def rows_on_disk(layout: Layout) -> int:
 def test_a_flush_publishes_one_shard_per_table_with_rows(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     buffer = filled(layout)
-    assert (len(buffer), buffer.durable) == (104, False)
+    assert (len(buffer), buffer.durable) == (107, False)
     assert sorted(verify_shard(path).table for path in buffer.flush()) == sorted(TABLES)
     assert (len(buffer), buffer.durable) == (0, True)
     assert buffer.flush() == []
     buffer.add("probe", ROWS["probe"][0])
     assert [verify_shard(path).table for path in buffer.flush()] == ["probe"]
-    assert rows_on_disk(layout) == 105
+    assert rows_on_disk(layout) == 108
 
 
 @pytest.mark.parametrize("good_writes", range(3))
@@ -174,7 +175,7 @@ def test_a_full_disk_loses_and_doubles_no_row(
     left[0] = 1000
     buffer.flush()
     assert buffer.durable
-    assert rows_on_disk(layout) == 105
+    assert rows_on_disk(layout) == 108
 
 
 def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
@@ -192,4 +193,4 @@ def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
             buffer.flush()
     assert len(layout.shards()) == 1  # visible, but perhaps not after a crash
     buffer.flush()
-    assert rows_on_disk(layout) == 104
+    assert rows_on_disk(layout) == 107

@@ -114,7 +114,9 @@ def test_rebuilding_gives_the_store_that_ingesting_gave(campaign: Campaign, open
     assert store.content_hash() == before  # the old reader is still served
 
 
-@pytest.mark.parametrize("table", ["metric", "evaluation", "probe", "grid_trial", "attempt", "trial", "axis", "shard"])
+@pytest.mark.parametrize(
+    "table", ["metric", "evaluation", "item", "probe", "grid_trial", "attempt", "trial", "axis", "shard"]
+)
 @pytest.mark.parametrize("change", ["DELETE FROM {} WHERE rowid = 0", "INSERT INTO {} FROM {} LIMIT 1"])
 def test_the_content_hash_notices_one_row(
     tmp_path: Path, shared: Campaign, reading: Store, table: str, change: str

@@ -231,7 +231,17 @@ def test_a_store_without_anything_yet_answers(tmp_path: Path, opened: OpenStore)
     (tmp_path / "grids").mkdir()
     store = opened(tmp_path)
     assert store.grids() == []
-    for view in ("v_metric", "v_evaluation", "v_probe", "v_final", "v_cell_stats", "v_pair", "v_failure", "v_progress"):
+    for view in (
+        "v_metric",
+        "v_evaluation",
+        "v_item",
+        "v_probe",
+        "v_final",
+        "v_cell_stats",
+        "v_pair",
+        "v_failure",
+        "v_progress",
+    ):
         assert store.sql(f"FROM {view}").is_empty()
     assert store.failures().is_empty()
 
@@ -252,6 +262,7 @@ def test_the_later_attempt_counts_point_by_point_and_number_by_number(tmp_path: 
     for attempt, value in ((2, 2.0), (1, 1.0)):  # the order of arrival does not matter
         for coordinates in ({"b": 1.0, "a": 2.0}, {"a": 2.0, "b": 1.0}, {"a": 3.0}):
             buffer.add("evaluation", (key, attempt, 5, "mse", coordinates, value, 1, None))
+        buffer.add("item", (key, attempt, 5, "mse", {"a": 3.0}, "first", value))
         buffer.add("probe", (key, attempt, 5, "n", None, None, {}, value))
         buffer.add("probe", (key, attempt, 5, "n", 0, attempt, {}, value))
     buffer.add("evaluation", (key, 1, 4, "mse", {"a": 3.0}, 1.0, 1, None))
@@ -266,6 +277,7 @@ def test_the_later_attempt_counts_point_by_point_and_number_by_number(tmp_path: 
         (key, 5, 3.0, 2.0),
         (other, 5, 3.0, 9.0),
     ]
+    assert store.sql("SELECT point['a'] AS a, item, value FROM v_item").rows() == [(3.0, "first", 2.0)]
     probes = store.sql("SELECT layer, head, value FROM v_probe ORDER BY ALL NULLS FIRST").rows()
     assert probes == [(None, None, 2.0), (0, 1, 1.0), (0, 2, 2.0)]
 

@@ -17,6 +17,7 @@ from variants import (
     Number,
     Operator,
     Placement,
+    Rotary,
     Scalars,
     Suppress,
     Tokens,
@@ -33,6 +34,7 @@ from variants import (
 )
 from variants.backbones import tiny
 from variants.feedforward import FeedForward
+from variants.positions.scheme import Positions
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 
@@ -414,3 +416,25 @@ def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
     joined = build(differential(), backbone)
     assert joined.operator_parameters() == parameters(joined) - parameters(build(softmax(), backbone))
     assert build(softmax(), backbone).operator_parameters() == 0
+
+
+@pytest.mark.parametrize("positions", [Rotary(base=100.0), NoPositions()], ids=lambda each: each.label)
+def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Positions) -> None:
+    own = llama2(layers=2, heads=2, width=16, feedforward_width=24)
+    model, other = (
+        build(softmax(), own, inputs=TOKENS),
+        build(softmax(), own.changed(positions=positions), inputs=TOKENS),
+    )
+    before = model(words())
+    with model.positioned(positions):
+        torch.testing.assert_close(model(words()), other(words()), rtol=0, atol=0)
+    torch.testing.assert_close(model(words()), before, rtol=0, atol=0)
+    assert not torch.allclose(before, other(words()))
+
+
+def test_learned_positions_cannot_be_exchanged() -> None:
+    with (
+        pytest.raises(SpecError, match="takes other positions without learned parameters only; got 'rotary'"),
+        build(softmax()).positioned(Rotary()),
+    ):
+        pass

@@ -1,0 +1,110 @@
+"""How text becomes token ids and ids become text: what a tokenizer is once it has been read or trained."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+
+END, SUBSTITUTE = 0, 26
+"""Control characters that no text needs: NUL ends a document, SUB stands where something is missing."""
+
+
+class Encoded(NamedTuple):
+    """A text as tokens."""
+
+    ids: Sequence[int]
+    spans: Sequence[tuple[int, int]]
+    """The characters [start, end) of the text that each token stands for; tokens of one character share its span."""
+
+
+class Encoder(ABC):
+    """Text to ids and back. Ids of special tokens never come from text."""
+
+    @property
+    @abstractmethod
+    def record(self) -> Mapping[str, Any]:
+        """What it is, for the record of an attempt: kind, vocabulary and where it has one, the hash of its file."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Number of ids, special tokens included."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """The id after every document, which is also what a model reads before one."""
+
+    @property
+    @abstractmethod
+    def mask(self) -> int | None:
+        """The id that hides a token; None where there is none."""
+
+    @property
+    @abstractmethod
+    def special(self) -> frozenset[int]:
+        """All ids that never come from text."""
+
+    @abstractmethod
+    def encode(self, text: str) -> Encoded:
+        """The tokens of `text`, without special ones before or after it."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text that `ids` stand for, without special ones; what is no text becomes U+FFFD."""
+
+    @abstractmethod
+    def piece(self, token: int) -> str:
+        """What a token is, for people: an axis label of a picture."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """A task whose tokens are text."""
+
+    def encoder(self) -> Encoder:
+        """Its tokenizer, read or trained; cheap after the first time in a process.
+
+        Raises:
+            SpecError: a file it names is missing or is not what the spec says.
+        """
+
+
+@final
+class ByteEncoder(Encoder):
+    """UTF-8 bytes, vocabulary 256."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {"kind": "bytes", "vocabulary": self.vocabulary}
+
+    @property
+    def vocabulary(self) -> int:
+        return 256
+
+    @property
+    def end(self) -> int:
+        return END
+
+    @property
+    def mask(self) -> int:
+        return SUBSTITUTE
+
+    @property
+    def special(self) -> frozenset[int]:
+        return frozenset({END, SUBSTITUTE})
+
+    def encode(self, text: str) -> Encoded:
+        sizes = [len(character.encode()) for character in text]
+        spans = [(at, at + 1) for at, size in enumerate(sizes) for _ in range(size)]
+        ids = list(text.encode())
+        if not self.special.isdisjoint(ids):
+            raise ValueError("a text has no NUL and no SUB characters, which end documents and hide tokens")
+        return Encoded(ids, spans)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(token for token in ids if token not in self.special).decode(errors="replace")
+
+    def piece(self, token: int) -> str:
+        if token in self.special:
+            return "<end>" if token == END else "<mask>"
+        return chr(token) if 32 < token < 127 else f"0x{token:02x}"
