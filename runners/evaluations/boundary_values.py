@@ -39,7 +39,9 @@ class BoundaryValues(Evaluation):
     contexts: PositiveInt = 16
     """Prompts per x, the same at every x and slope but for the values of the function."""
     tolerance: PositiveFloat = 0.1
+    """How far a prediction may be off, relative to |a| max(|x|, sigma_x), and still follow the function."""
     sample: NonNegativeInt = 0
+    """Chooses another draw of the contexts."""
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:

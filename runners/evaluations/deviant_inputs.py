@@ -35,8 +35,11 @@ class Prompt(Spec):
     """The points x of one prompt, and the function slope * x + intercept."""
 
     x: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
+    """The points, in order."""
     slope: FiniteFloat = 1.0
+    """a of f(x) = a x + b."""
     intercept: FiniteFloat = 0.0
+    """b of f(x) = a x + b."""
 
 
 class DeviantInputs(Evaluation):
@@ -47,11 +50,17 @@ class DeviantInputs(Evaluation):
 
     kind: Literal["deviant_inputs"] = "deviant_inputs"
     sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
+    """Spreads of the first input, rising."""
     functions: PositiveInt = 100
+    """Functions that are judged, the items of the standard error."""
     sequences: PositiveInt = 64
+    """Prompts per function."""
     points: Annotated[int, Field(gt=SCORED_FROM)] = 40
+    """Points of a prompt."""
     sample: NonNegativeInt = 0
+    """Chooses another draw."""
     prompts: tuple[Prompt, ...] = (Prompt(x=(100.0, -1.09, 0.78, 0.26, 0.42)),)
+    """Prompts whose answers are recorded position by position."""
 
     @model_validator(mode="after")
     def _spreads_are_told_apart(self) -> Self:

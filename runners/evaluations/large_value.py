@@ -35,10 +35,13 @@ class LargeValue(Evaluation):
         70.0,
         100.0,
     )
+    """What the last number is, rising."""
     numbers: Annotated[int, Field(ge=2)] = 40
     """Of a sequence, the large one included. A model needs twice as many positions, even where labels are hidden."""
     sequences: PositiveInt = 512
+    """Sequences per point."""
     sample: NonNegativeInt = 0
+    """Chooses another draw."""
 
     @model_validator(mode="after")
     def _values_are_told_apart(self) -> Self:

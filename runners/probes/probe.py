@@ -82,6 +82,8 @@ class Probing(Spec):
     """Which probes, on how many of the task's sequences, at every evaluation."""
 
     probes: tuple[Probe, ...] = ()
+    """What is looked for."""
     sequences: PositiveInt = 8
+    """How many of the task's sequences are looked at."""
     length: PositiveInt = 64
     """Sequences are cut to so many positions: attention shares depend on the length, and are compared at one length."""

@@ -44,7 +44,9 @@ class TokenClasses(Probe):
 
     kind: Literal["token_classes"] = "token_classes"
     by: Literal["task", "bytes"] = "task"
+    """Who says which class a token has: the task, or its byte ("bytes")."""
     normalise: Literal["shares", "softmax"] = "shares"
+    """How weights per class become shares of all classes."""
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if self.by == "task" and not isinstance(task, Classified):

@@ -47,8 +47,11 @@ class AskedLengths(Spec):
     """
 
     lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
+    """Tokens of a sequence; each length is a point."""
     sequences: PositiveInt = 256
+    """Sequences per point."""
     sample: NonNegativeInt = 0
+    """Chooses another draw."""
 
     @model_validator(mode="after")
     def _lengths_are_told_apart(self) -> Self:
@@ -64,7 +67,9 @@ class Asking(Task):
 
     batch: PositiveInt = 64
     context: PositiveInt = 64
+    """Tokens of a training sequence."""
     evaluation: AskedLengths = AskedLengths()
+    """At which lengths it is evaluated, and on how many sequences."""
 
     @model_validator(mode="after")
     def _every_sequence_can_be_drawn(self) -> Self:

@@ -29,6 +29,7 @@ class AssociativeRecall(Asking):
 
     kind: Literal["associative_recall"] = "associative_recall"
     pairs: PositiveInt = 8
+    """Pairs of a key and its value in a training sequence."""
     queries: PositiveInt | None = None
     """Different keys asked for in a sequence; None asks for each."""
     keys: PositiveInt = 64

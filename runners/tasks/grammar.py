@@ -46,15 +46,19 @@ class Grammar(Task):
     kind: Literal["grammar"] = "grammar"
     batch: PositiveInt = 32
     context: PositiveInt = 128
+    """Tokens of a window, all of which are predicted."""
     prepositions: PositiveInt = 8
+    """Different prepositions."""
     nouns: PositiveInt = 64
     """Lemmas; each has two forms."""
     verbs: PositiveInt = 32
     """Lemmas; each has two forms."""
     names: PositiveInt = 64
+    """Different names."""
     exponent: NonNegativeFloat = 1.0
     """Of Zipf's law; 0 makes all words of a class equally likely."""
     topics: PositiveInt = 4
+    """Different topics; a lemma belongs to one of them."""
     strength: NonNegativeFloat = 3.0
     """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
     switching: Probability = 0.1
@@ -62,13 +66,17 @@ class Grammar(Task):
     attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Probability of a preposition and a noun before the verb, and of each further one."""
     transitive: Probability = 0.7
+    """Probability of an object after the verb."""
     naming: Probability = 0.4
     """Of a name as subject or object, rather than a noun."""
     repeating: Probability = 0.7
     """Of a name that was among the last `slots` names."""
     slots: PositiveInt = 4
+    """How many of the last names may come again."""
     plural: Probability = 0.5
+    """Probability of the plural, of each noun."""
     validation_windows: PositiveInt = 256
+    """Windows that are judged, the same for all models and seeds."""
     attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
     """Numbers of attractors at which agreement is measured."""
     agreement_pairs: PositiveInt = 256

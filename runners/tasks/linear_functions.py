@@ -43,8 +43,11 @@ class Curriculum(Spec):
     """
 
     start: PositiveInt = 11
+    """Points of the first sequences."""
     every: PositiveInt = 2000
+    """Steps between two lengths."""
     increment: PositiveInt = 2
+    """Points that each length has more than the one before."""
 
     def points(self, step: int) -> int:
         """The number of points at training step `step`, counted from 1, before the task's own limit."""
@@ -72,12 +75,19 @@ class ShiftGrid(Spec):
     """
 
     sigma_x: Sigmas = tuple(map(float, range(1, 11)))
+    """Spreads of x, rising."""
     sigma_f: Sigmas = tuple(map(float, range(1, 11)))
+    """Spreads of the function's a and b, rising."""
     functions: PositiveInt = 100
+    """Functions that are judged, the items of the standard error."""
     sequences: PositiveInt = 64
+    """Prompts per function."""
     points: Annotated[int, Field(gt=SCORED_FROM)] = 40
+    """Points of a prompt."""
     sample: NonNegativeInt = 0
+    """Chooses another draw."""
     per_position: tuple[tuple[PositiveFloat, PositiveFloat], ...] | None = None
+    """Conditions (sigma_x, sigma_f) whose error is recorded position by position; None: the first of the grid."""
 
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
@@ -136,10 +146,15 @@ class LinearFunctions(Task):
     kind: Literal["linear_functions"] = "linear_functions"
     batch: PositiveInt = 64
     points: PositiveInt = 40
+    """Points x of a training sequence."""
     sigma_x: PositiveFloat = 1.0
+    """Spread of x in training."""
     sigma_f: PositiveFloat = 1.0
+    """Spread of a and b in training."""
     curriculum: Curriculum | None = None
+    """Shorter sequences first; None: all have `points`."""
     evaluation: ShiftGrid = ShiftGrid()
+    """The conditions it is evaluated under."""
 
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:

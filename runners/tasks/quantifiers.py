@@ -47,9 +47,13 @@ class LengthGrid(Spec):
     lengths: Annotated[tuple[Annotated[int, Field(gt=SCORED_FROM)], ...], Field(min_length=1)] = tuple(
         range(10, 201, 10)
     )
+    """Numbers of a sequence, rising."""
     sigma: Sigmas = tuple(map(float, range(1, 31)))
+    """Spreads of the numbers, rising."""
     sequences: PositiveInt = 6400
+    """Sequences per point."""
     sample: NonNegativeInt = 0
+    """Chooses another draw."""
 
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
@@ -73,6 +77,7 @@ class Quantifiers(Task):
 
     kind: Literal["quantifiers"] = "quantifiers"
     quantifier: Quantifier = "every"
+    """Whether all numbers so far, or at least one of them, have to be positive."""
     labels: Literal["shown", "hidden"] = "shown"
     """Whether the prompt holds the true label after every number, as in the released code."""
     batch: PositiveInt = 64
@@ -81,7 +86,9 @@ class Quantifiers(Task):
     sigma: PositiveFloat = 1.0
     """Spread of the numbers in training; the labels do not depend on it."""
     curriculum: Curriculum | None = None
+    """Shorter sequences first; None: all have `points`."""
     evaluation: LengthGrid = LengthGrid()
+    """The lengths and spreads it is evaluated at."""
 
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:

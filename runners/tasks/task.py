@@ -115,6 +115,7 @@ class Task(Choice):
     """What a model learns. `batch` is the number of sequences per training step."""
 
     batch: PositiveInt
+    """Sequences per training step."""
 
     @property
     @abstractmethod
