@@ -36,15 +36,17 @@ class Draws:
     def words(self, *shape: int) -> Tensor:
         """64 random bits each, int64."""
         wanted = math.prod(shape)
-        word = torch.arange(self._drawn + 1, self._drawn + 1 + wanted, device=self._device) * _GOLDEN + self._start
+        counters = torch.arange(self._drawn + 1, self._drawn + 1 + wanted, device=self._device)
         self._drawn += wanted
-        word = (word ^ _shifted(word, 30)) * _FIRST
-        word = (word ^ _shifted(word, 27)) * _SECOND
-        return (word ^ _shifted(word, 31)).view(shape)
+        return self._mixed(counters).view(shape)
+
+    def words_at(self, places: Tensor) -> Tensor:
+        """The words that come at `places` of the stream, counted from 0: what belongs to a thing and to no step."""
+        return self._mixed(places + 1)
 
     def uniform(self, *shape: int) -> Tensor:
         """From [0, 1), float64 with 53 random bits."""
-        return _shifted(self.words(*shape), 11).double() * 2.0**-53
+        return unit(self.words(*shape))
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal, of the default precision (Box and Muller, one of each pair)."""
@@ -53,11 +55,27 @@ class Draws:
 
     def below(self, bound: int, *shape: int) -> Tensor:
         """Whole numbers 0 ... bound - 1, int64; their probabilities differ by less than bound / 2^63."""
-        return _shifted(self.words(*shape), 1) % bound
+        return bounded(self.words(*shape), bound)
 
     def order(self, items: int, *rows: int) -> Tensor:
         """A random order of `items` things for every row, int64 [*rows, items]."""
         return self.uniform(*rows, items).argsort(-1)
+
+    def _mixed(self, counters: Tensor) -> Tensor:
+        word = counters * _GOLDEN + self._start
+        word = (word ^ _shifted(word, 30)) * _FIRST
+        word = (word ^ _shifted(word, 27)) * _SECOND
+        return word ^ _shifted(word, 31)
+
+
+def unit(words: Tensor) -> Tensor:
+    """Words as numbers from [0, 1), float64 with 53 random bits."""
+    return _shifted(words, 11).double() * 2.0**-53
+
+
+def bounded(words: Tensor, bound: int) -> Tensor:
+    """Words as whole numbers 0 ... bound - 1, int64; their probabilities differ by less than bound / 2^63."""
+    return _shifted(words, 1) % bound
 
 
 def _shifted(word: Tensor, places: int) -> Tensor:

@@ -34,6 +34,12 @@ def test_words_are_those_of_splitmix64_and_go_on_from_call_to_call() -> None:
     assert [word & MASK for word in found.tolist()] == wanted
 
 
+def test_words_at_places_are_those_that_are_drawn_there() -> None:
+    drawn = Draws(7, "data", 3).words(50)
+    places = torch.tensor([[49, 0, 7], [7, 1, 2]])
+    assert torch.equal(Draws(7, "data", 3).words_at(places), drawn[places])
+
+
 def test_another_seed_or_place_is_another_stream() -> None:
     streams = [
         Draws(seed, *place).words(4) for seed, *place in [(1, "data", 2), (2, "data", 2), (1, "data", 3), (1, "x", 2)]
