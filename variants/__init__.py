@@ -93,6 +93,7 @@ from variants.positions.rotary import Rotary
 from variants.positions.scheme import Positions
 from variants.positions.sinusoidal import Sinusoidal
 from variants.positions.t5 import T5
+from variants.positions.yarn import Yarn
 from variants.preparations.none import NoPreparation
 from variants.preparations.rms_norm import RMSNorm
 from variants.products.cosformer import CosFormer
@@ -263,6 +264,7 @@ __all__ = [
     "Visible",
     "Weights",
     "Window",
+    "Yarn",
     "affine_gated",
     "affine_scaled",
     "attend",

@@ -17,6 +17,7 @@ from variants.positions.bucket import Bucket
 from variants.positions.scheme import Positions, bucket
 from variants.positions.sinusoidal import Sinusoidal
 from variants.positions.t5 import T5
+from variants.positions.yarn import Yarn
 
 EVERY: list[Positions] = [
     NoPositions(),
@@ -24,6 +25,7 @@ EVERY: list[Positions] = [
     Sinusoidal(),
     Rotary(),
     Rotary(share=0.5),
+    Yarn(factor=4, original=64),
     Alibi(),
     T5(),
     Bucket(),

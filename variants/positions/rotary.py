@@ -1,58 +1,29 @@
-"""Rotary positions: channel pairs (i, i + R/2) of queries and keys turn by position * base^(-2i/R).
-
-R is the number of channels that turn: the first `share` of them, all by default (Pythia turns a quarter); the others
-are left as they are. With S signals each slice of D/S channels turns by its own frequencies.
-"""
+"""Rotary positions: channel pairs of queries and keys turn by position * base^(-2i/R), R the channels that turn."""
 
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 from torch import Tensor
 
-from variants.positions.scheme import Positions
+from variants.positions.turning import Turning
 
 
-class Rotary(Positions):
-    """Half-split pairing as in Llama, a share of the channels as in GPT-NeoX."""
+class Rotary(Turning):
+    """The angles of RoFormer."""
 
     source: ClassVar[str] = "RoFormer, section 3.2"
 
     kind: Literal["rotary"] = "rotary"
     base: PositiveFloat = 10_000.0
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
-    @property
-    def table(self) -> int:
-        return 0
-
-    @property
-    def rotates(self) -> bool:
-        return True
-
-    def check_width(self, width: int) -> None:
-        turning = round(self.share * width, 9)
-        if turning == 0 or turning % 2:
-            part = "" if self.share == 1 else f"{self.share:g} of {width} channels is "
-            raise ValueError(
-                f"rotary positions turn an even number of channels per signal; {part or 'got '}{turning:g}"
-            )
-
-    def rotate(self, x: Tensor, *, signals: int) -> Tensor:
-        *front, length, channels = x.shape
-        width = channels // signals
-        turning = round(self.share * width)
-        working = torch.promote_types(x.dtype, torch.float32)
-        cos, sin = _angles(self.base, length, turning, working, x.device)
-        slices = x.to(working).reshape(*front, length, signals, width).transpose(-2, -3)
-        first, second = slices[..., :turning].chunk(2, dim=-1)
-        turned = torch.cat((first * cos - second * sin, second * cos + first * sin, slices[..., turning:]), dim=-1)
-        return turned.transpose(-2, -3).reshape(x.shape).to(x.dtype)
+    def waves(self, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        return _waves(self.base, length, turning, dtype, device)
 
 
 @lru_cache(maxsize=16)
-def _angles(base: float, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def _waves(base: float, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
         frequency = base ** (-torch.arange(0, turning, 2, dtype=torch.float64) / turning)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency

@@ -1,0 +1,131 @@
+"""YaRN: the frequencies it stretches and those it leaves alone, against plain Python and published numbers."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from variants import Learned, Rotary, Tokens, Transformer, Yarn, softmax, ssa
+from variants.backbones import tiny
+
+FOUR = Yarn(factor=4, original=2048)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_at_factor_one_it_is_rotary_bit_for_bit(dtype: torch.dtype, share: float) -> None:
+    x = random(2, 3, 63, 32).to(dtype)
+    for signals in (1, 2):
+        found = Yarn(factor=1, original=64, base=100.0, share=share).rotate(x, signals=signals)
+        assert torch.equal(found, Rotary(base=100.0, share=share).rotate(x, signals=signals))
+
+
+@pytest.mark.parametrize(("turning", "bounds"), [(64, (8, 21)), (96, (12, 31)), (12, (1, 4)), (8, (1, 3))])
+def test_the_ramp_lies_where_it_was_published(turning: int, bounds: tuple[int, int]) -> None:
+    """Heads of 64 and 96 channels, and signals of 12 and 8, stretched from 2048 to 8192."""
+    assert FOUR.bounds(turning) == bounds
+    found, plain = FOUR.frequencies(turning), Yarn(factor=1, original=2048).frequencies(turning)
+    low, high = bounds
+    assert torch.equal(found[: low + 1], plain[: low + 1])
+    assert torch.equal(found[high:], plain[high:] / 4)
+    inside = found[low + 1 : high] / plain[low + 1 : high]
+    assert len(inside) == high - low - 1
+    assert ((inside > 0.25) & (inside < 1) & (inside.diff(prepend=torch.ones(1)) < 0)).all()
+
+
+def test_logits_are_multiplied_by_the_published_number() -> None:
+    assert FOUR.scale == pytest.approx(1.1386, abs=5e-5)
+    q, k = random(2, 1, 1, 1, 64)
+    product = FOUR.rotate(q, signals=1)[0, 0, 0] @ FOUR.rotate(k, signals=1)[0, 0, 0]
+    assert product / (q[0, 0, 0] @ k[0, 0, 0]) == pytest.approx(1.2965, abs=5e-5)  # position 0 turns nothing
+
+
+def turned(row: list[float], t: int, spec: Yarn) -> list[float]:
+    """Plain Python: one signal whose first share of channels turns."""
+    turning = round(spec.share * len(row))
+    places = [
+        turning * math.log(spec.original / beta / 2 / math.pi) / math.log(spec.base) / 2
+        for beta in (spec.beta_fast, spec.beta_slow)
+    ]
+    low, high = (math.floor(places[0]), math.ceil(places[1])) if spec.rounded else places
+    low = max(low, 0)
+    scale, out = 1 + math.log(spec.factor) / 10, list(row)
+    for i in range(turning // 2):
+        slow = 0.0 if i <= low else 1.0 if i >= high else (i - low) / (high - low)
+        usual = 1 / spec.base ** (2 * i / turning)
+        angle = t * (slow * usual / spec.factor + (1 - slow) * usual)
+        pair = complex(row[i], row[i + turning // 2]) * complex(math.cos(angle), math.sin(angle)) * scale
+        out[i], out[i + turning // 2] = pair.real, pair.imag
+    return out
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FOUR,
+        Yarn(factor=3, original=100, base=500.0, share=0.5),
+        Yarn(factor=2.5, original=63, beta_fast=7, beta_slow=2, rounded=False),
+        Yarn(factor=32, original=4096, base=150_000.0, rounded=False),  # gpt-oss
+    ],
+    ids=lambda spec: f"{spec.factor:g}-{spec.original}",
+)
+@pytest.mark.parametrize("signals", [1, 2])
+def test_angles_are_those_of_plain_python(spec: Yarn, signals: int) -> None:
+    x = random(1, 1, 7, 32)
+    found = spec.rotate(x.repeat(1, 1, 20, 1), signals=signals)[0, 0, -7:].tolist()
+    width = 32 // signals
+    for t, row in enumerate(x[0, 0].tolist(), start=133):
+        expected = [value for at in range(0, 32, width) for value in turned(row[at : at + width], t, spec)]
+        assert found[t - 133] == pytest.approx(expected, abs=1e-12)
+
+
+def test_products_depend_on_the_distance_alone() -> None:
+    q, k = random(2, 1, 1, 1, 16)
+    turned_q, turned_k = (Yarn(factor=4, original=20).rotate(x.expand(1, 1, 63, 16), signals=2)[0, 0] for x in (q, k))
+    products = turned_q @ turned_k.T
+    for offset in (-62, -7, 0, 3, 13):
+        diagonal = products.diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-12, atol=1e-12)
+    assert products[0].std() > 0.01
+
+
+@pytest.mark.parametrize("operator", [softmax(), ssa()], ids=["softmax", "ssa"])
+def test_a_trained_model_takes_it_for_a_while(operator: object) -> None:
+    model = Transformer(tiny("llama2"), [operator] * 2, inputs=Tokens(11), seed=0).eval()
+    for layer in model.layers:
+        layer.attention.qkv.weight.data *= 20
+    x = torch.arange(40)[None] % 11
+    before = model(x)
+    with model.positioned(Yarn(factor=1, original=20)):
+        assert torch.equal(model(x), before)
+    with model.positioned(Yarn(factor=4, original=20)):
+        assert not torch.allclose(model(x), before, rtol=1e-3)
+    assert torch.equal(model(x), before)
+    learned = Transformer(tiny("gpt2"), [operator] * 2, inputs=Tokens(11), seed=0)
+    assert isinstance(learned.backbone.positions, Learned)
+    with pytest.raises(SpecError, match="without learned parameters only"), learned.positioned(FOUR):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: Yarn(factor=0.5, original=64), "greater than or equal to 1"),
+        (lambda: Yarn(factor=4, original=64, base=1.0), "greater than 1"),
+        (lambda: Yarn(factor=4, original=64, beta_fast=1), r"got beta_slow=1 and beta_fast=1; lower beta_slow"),
+        (lambda: Yarn(factor=4, original=6), r"got original=6, nearest is 7"),
+        (lambda: Yarn(factor=4, original=64, beta_slow=20), r"got original=64, nearest is 126"),
+        (lambda: Yarn(original=64), "Field required"),
+        (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(build: object, said: str) -> None:
+    with pytest.raises((ValueError, SpecError), match=said):
+        build()
+    assert Yarn(factor=4, original=7).bounds(8)[1] >= 1
