@@ -31,5 +31,5 @@ def split(trial: Trial, accumulate: int, gpus: int = 1) -> Trial:
 
 
 def dropping(trial: Trial, operator: Operator) -> Trial:
-    model = gpt2(layers=3, heads=2, width=8, max_positions=16).changed(dropout=0.3)
+    model = gpt2(layers=3, heads=2, width=8, max_positions=16).changed(dropout=0.3, attention_dropout=0.3)
     return trial.changed(operator=operator, model=model)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
 from variants.positions.none import NoPositions
 from variants.positions.scheme import Positions
-from variants.stages import sliced
+from variants.stages import Weights, sliced
 
 Keywords = dict[str, dict[str, Tensor]]
 
@@ -38,6 +38,8 @@ class Heads(NamedTuple):
     """Boolean, broadcasts to [B, H, T_q, T_k]; True = may look; None = causal."""
     bias: Tensor | None = None
     """What positions add to the logits; broadcasts to [B, H, T_q, T_k]."""
+    dropout: float = 0.0
+    """The probability that a normalised weight is dropped; 0 but in training."""
 
     @property
     def distance(self) -> Tensor:
@@ -134,6 +136,7 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     a = _logits(operator, heads, mask, pair.key if pair is not None else None, value)
     scores = operator.score.scores(a.masked_fill(~seen, 0), seen, **value["score"])
     weights = operator.normaliser.weights(scores, **value["normaliser"])
+    weights = _dropped(weights, heads.dropout) if heads.dropout else weights
     if not operator.merge.of_logits:
         weights = operator.merge.merged(weights, **value["merge"])
     weights = operator.rescale.rescaled(weights, seen, **value["rescale"])
@@ -141,6 +144,12 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     if pair is None:
         return Attended(output, weights.keys, weights.ground, None, a)
     return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
+
+
+def _dropped(weights: Weights, p: float) -> Weights:
+    """Every weight of every map is 0 with probability p, else divided by 1 - p."""
+    keys, ground = weights
+    return Weights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
 
 
 def visible_keys(operator: Operator, heads: Heads) -> Tensor:

@@ -16,6 +16,8 @@ from variants.positions.scheme import Positions
 
 FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu"]
 
+Initialisation = Literal["gpt2", "fan_in"]
+
 
 class Backbone(Spec):
     """Layers of attention and feedforward, each with a residual connection, between embedding and read-out."""
@@ -50,11 +52,18 @@ class Backbone(Spec):
     embedding_norm: bool = False
     """A norm on the embeddings, before the first layer (RoBERTa)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of embeddings and of what each residual connection adds, in training; attention weights are not dropped."""
+    """Of embeddings and of what each residual connection adds, in training."""
+    attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """In training, a weight is 0 with this probability p, else it is divided by 1 - p: after normalisation, before maps
+    are merged and rows rescaled. A sink's, a ground state's and a learned key's weight is dropped like any other."""
     read_out: Literal["linear", "mlm"] = "linear"
     """What turns the last layer into predictions; "mlm" is RoBERTa's: dense, gelu, norm, linear with bias."""
     tied: bool = True
     """Whether token embedding and read-out share their weights."""
+    initialisation: Initialisation = "gpt2"
+    """How weights are drawn, by standard deviation. "gpt2": 0.02, what each residual connection adds by 1/sqrt(2 L), a
+    read-in of scalars by its fan. "fan_in" (paper 004): sqrt(0.4 / fan_in), of embeddings with their width for it, and
+    1 / (L sqrt(fan_in)) for the feedforward's last projection. Biases are 0; tables of logits have 0.02 in both."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -168,7 +177,10 @@ def pythia(*, layers: int, heads: int, width: int, feedforward_width: int) -> Ba
 
 
 def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, max_positions: int = 130) -> Backbone:
-    """BabyBERTa: a RoBERTa encoder with norms after each part, without the token-type vector, which is a constant."""
+    """BabyBERTa: a RoBERTa encoder with norms after each part, without the token-type vector, which is a constant.
+
+    The released model's configuration drops attention weights, too, which is RoBERTa's default.
+    """
     return Backbone(
         name="babyberta",
         layers=layers,
@@ -183,5 +195,6 @@ def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, ma
         causal=False,
         embedding_norm=True,
         dropout=0.1,
+        attention_dropout=0.1,
         read_out="mlm",
     )

@@ -49,13 +49,20 @@ def qwen2_125m() -> Backbone:
 
 
 def sink_60m() -> Backbone:
-    """Paper 004's default: 58,998,528 parameters without the two embeddings of 50,432 tokens; context 2048."""
-    return llama2(layers=10, heads=8, width=768, feedforward_width=1536).changed(tied=False)
+    """Paper 004's default: 58,998,528 parameters without the two embeddings of 50,432 tokens; context 2048.
+
+    The paper says nothing of the initial weights; "fan_in" is the released code's. There, only the SwiGLU feedforward's
+    last projection shrinks with depth, and that of its comparisons with other feedforwards does not; here all do.
+    """
+    return llama2(layers=10, heads=8, width=768, feedforward_width=1536).changed(tied=False, initialisation="fan_in")
 
 
 def sink_1b() -> Backbone:
-    """Paper 004's large model: 1,130,457,088 parameters without the two embeddings of 50,432 tokens."""
-    return llama2(layers=22, heads=16, width=2048, feedforward_width=5632).changed(tied=False)
+    """Paper 004's large model: 1,130,457,088 parameters without the two embeddings of 50,432 tokens.
+
+    Initial weights as in `sink_60m`.
+    """
+    return llama2(layers=22, heads=16, width=2048, feedforward_width=5632).changed(tied=False, initialisation="fan_in")
 
 
 def qwen1_5_0b5() -> Backbone:

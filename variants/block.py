@@ -43,7 +43,8 @@ class Attention(nn.Module):
         joined, width = operator.merge.heads_joined, backbone.width
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
-        self.path = choose(operator, place.path)
+        self.dropout = backbone.attention_dropout
+        self.path = choose(operator, place.path, dropout=self.dropout)
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         bias = backbone.bias != "none"
@@ -64,7 +65,8 @@ class Attention(nn.Module):
         q, k, v = self._projected(x)
         numbers = self.numbers.values(q, x)
         q, k = prepared(self.operator, q, k, self.positions, numbers)
-        output = self._output(Heads(q, k, v, mask, bias), numbers)
+        dropout = self.dropout if self.training else 0.0
+        output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
         joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
         return self.out(joined)  # type: ignore[no-any-return]
 

@@ -247,19 +247,26 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        """GPT-2's scheme: N(0, 0.02), residual projections by 1/sqrt(2 L), biases 0; the scalar read-in by its fan."""
-        residual = 0.02 / math.sqrt(2 * self.backbone.layers)
+        """Draw every weight from the seed and its own path, with the spread that the backbone says; biases are 0."""
         for name, module in self.named_modules():
             if isinstance(module, NumberParameters):
                 module.disturb(seed, name)
             if not isinstance(module, nn.Linear | nn.Embedding):
                 continue
-            spread = residual if name.endswith(("attention.out", "feedforward.down")) else 0.02
-            if name == "read_in" and isinstance(self.inputs, Scalars):
-                spread = 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
-            module.weight.normal_(0, spread, generator=generator(seed, name, "weight"))
+            module.weight.normal_(0, self._spread(name, module.weight), generator=generator(seed, name, "weight"))
             if isinstance(module, nn.Linear) and module.bias is not None:
                 module.bias.zero_()
+
+    def _spread(self, name: str, weight: Tensor) -> float:
+        """The standard deviation that a weight [out, fan in] or an embedding [entries, width] is drawn with."""
+        layers, fan = self.backbone.layers, weight.shape[1]
+        if name.startswith("position_bias"):
+            return 0.02  # a table of logits has no fan
+        if self.backbone.initialisation == "fan_in":
+            return 1 / (layers * math.sqrt(fan)) if name.endswith("feedforward.down") else math.sqrt(0.4 / fan)
+        if name == "read_in" and isinstance(self.inputs, Scalars):
+            return 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
+        return 0.02 / math.sqrt(2 * layers) if name.endswith(("attention.out", "feedforward.down")) else 0.02
 
 
 def _count(model: nn.Module) -> int:

@@ -205,6 +205,7 @@ def test_a_placement_of_a_trial_has_one_spelling() -> None:
                 "causal",
                 "embedding_norm",
                 "dropout",
+                "attention_dropout",
                 "read_out",
             },
         ),

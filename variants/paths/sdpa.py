@@ -153,7 +153,9 @@ class _Folded:
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
         q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
-        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale)
+        output = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
+        )
         output = output.reshape(*front, *output.shape[-2:])
         return output[..., columns:, :] if columns and mask is None else output
 

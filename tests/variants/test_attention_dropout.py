@@ -1,0 +1,133 @@
+"""Attention weights are dropped one by one after normalisation, on every path that computes them, in training only."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
+from variants.attend import mixed
+from variants.backbones import tiny
+from variants.paths import choose as paths
+from variants.paths.choose import PATHS, Path, choose
+from variants.proof.inputs import random_inputs
+
+P, LENGTH, DRAWS = 0.3, 5, 6000
+
+FOLDED: dict[str, dict[str, Any]] = {
+    "softmax": {},
+    "sink": {"normaliser": {"kind": "sink"}},
+    "ground value": {"normaliser": {"kind": "sink"}, "readout": {"kind": "ground_value"}},
+    "learned key and value": {"extra": {"kind": "key_value_bias"}},
+    "two signals": {"signals": {"count": 2}, "merge": {"kind": "difference"}},
+    "mean": {"signals": {"count": 2}, "merge": {"kind": "mean"}},
+    "affine": {"rescale": {"kind": "affine"}},
+    "scale": {"rescale": {"kind": "scale"}, "readout": {"kind": "value_bias"}},
+}
+UNFOLDED: dict[str, dict[str, Any]] = {
+    "ssa": {"score": {"kind": "ssa"}},
+    "unnormalised": {"score": {"kind": "sigmoid"}, "normaliser": {"kind": "none"}},
+    "signed": {"score": {"kind": "signed_exponential"}, "normaliser": {"kind": "absolute"}},
+    "ground": {"normaliser": {"kind": "ground"}, "readout": {"kind": "ground_value"}},
+}
+
+
+def outputs(operator: Operator, name: str, dropout: float, count: int) -> Tensor:
+    """[count, H, T, D]: the same heads, `count` times."""
+    inputs = random_inputs(operator, length=LENGTH)
+    q, k, v = (x[:1].float().expand(count, -1, -1, -1) for x in (inputs.q, inputs.k, inputs.v))
+    numbers = {key: value[:1].float() for key, value in inputs.numbers.items()}
+    torch.manual_seed(11)
+    found = choose(operator, name).run(operator, Heads(q, k, v, dropout=dropout), numbers)  # type: ignore[arg-type]
+    return found.double()
+
+
+def standard_errors(found: Tensor, expected: Tensor) -> float:
+    """The largest distance of a mean over draws from what it should be, in its own standard errors."""
+    se = found.std(0) / math.sqrt(len(found)) + 1e-7
+    return float(((found.mean(0) - expected) / se).abs().max())
+
+
+@pytest.mark.parametrize("name", [*FOLDED, *UNFOLDED])
+def test_the_mean_over_draws_is_the_output_without_dropout(name: str) -> None:
+    operator = Operator(**{**FOLDED, **UNFOLDED}[name])
+    for path in ("reference", "sdpa") if name in FOLDED else ("reference",):
+        exact = outputs(operator, path, 0.0, 1)[0]
+        found = outputs(operator, path, P, DRAWS)
+        assert standard_errors(found, exact) < 5, path
+        assert standard_errors(found * (1 - P), exact) > 5, f"{path}: the test would not see a missing 1 / (1 - p)"
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_the_fused_path_spreads_as_the_definition_does(name: str) -> None:
+    """Second moments: what is dropped together, and how often, is the same."""
+    operator = Operator(**FOLDED[name])
+    fused, defined = (
+        (outputs(operator, path, P, DRAWS) - outputs(operator, path, 0.0, 1)).square() for path in ("sdpa", "reference")
+    )
+    se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
+    assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
+
+
+@pytest.mark.parametrize("path", ["reference", "sdpa"])
+def test_the_spread_is_that_of_weights_dropped_one_by_one(path: str) -> None:
+    """The variance of sum_j m_j w_j v_j / (1 - p) with independent m_j is p / (1 - p) sum_j w_j^2 v_j^2."""
+    inputs = random_inputs(softmax(), length=LENGTH)
+    heads = Heads(*(x[:1].float() for x in (inputs.q, inputs.k, inputs.v)))
+    weights = mixed(softmax(), heads, {}).weights[0].double()
+    expected = P / (1 - P) * weights.square() @ heads.v[0].double().square()
+    found = (outputs(softmax(), path, P, DRAWS) - outputs(softmax(), path, 0.0, 1)).square()
+    assert standard_errors(found, expected) < 5
+
+
+@pytest.mark.parametrize("name", ["softmax", *UNFOLDED])
+def test_a_weight_is_dropped_or_divided_by_what_is_left(name: str) -> None:
+    operator = Operator(**{**FOLDED, **UNFOLDED}[name])
+    inputs = random_inputs(operator, length=63)
+    heads = Heads(inputs.q, inputs.k, inputs.v)
+    torch.manual_seed(5)
+    kept, dropped = (mixed(operator, heads._replace(dropout=p), inputs.numbers) for p in (0.0, P))
+    for whole, part in ((kept.weights, dropped.weights), (kept.ground, dropped.ground)):
+        if whole is None or part is None:
+            assert whole is part
+            continue
+        there = whole != 0
+        ratio = (part / whole)[there]
+        gone = ratio == 0
+        torch.testing.assert_close(ratio[~gone], torch.full_like(ratio[~gone], 1 / (1 - P)))
+        assert abs(gone.double().mean().item() - P) < 5 * math.sqrt(P * (1 - P) / gone.numel())
+        assert not part[~there].any()
+
+
+def test_without_dropout_nothing_is_drawn_and_no_bit_moves() -> None:
+    x = torch.randint(11, (2, 13), generator=torch.Generator().manual_seed(0))
+    plain, dropping = (
+        Transformer(tiny("gpt2").changed(attention_dropout=p), [softmax(), ssa()], inputs=Tokens(11), seed=0)
+        for p in (0.0, 0.5)
+    )
+    state = torch.get_rng_state()
+    expected = plain(x)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(dropping.eval()(x), expected)
+    torch.manual_seed(1)
+    first = dropping.train()(x)
+    assert not torch.equal(first, dropping(x))
+    torch.manual_seed(1)
+    assert torch.equal(dropping(x), first)
+
+
+def test_a_path_that_drops_nothing_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Path("sdpa", PATHS[0].cannot, PATHS[0].run, drops=False)
+    monkeypatch.setattr(paths, "PATHS", (plain, PATHS[1]))
+    assert choose(softmax()).name == "sdpa"
+    assert choose(softmax(), dropout=0.1).name == "reference"
+    with pytest.raises(SpecError, match=r"'sdpa' cannot run .*: it computes attention without dropout only; use path="):
+        choose(softmax(), "sdpa", dropout=0.1)
+
+
+def test_a_rate_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"attention_dropout.*less than 1"):
+        tiny("gpt2").changed(attention_dropout=1.0)
