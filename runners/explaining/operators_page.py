@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -11,6 +11,7 @@ from grid.spec import Choice
 from runners.explaining.explain import Argument, Explanation, Part, different, explain
 from runners.explaining.explain_text import NUMBER_HEADINGS, added_words
 from runners.explaining.lookup import KindRow, find_kind, presets, stage_kinds
+from runners.explaining.markdown import listed, safe, table, write_files
 from runners.explaining.stage_words import field_words, formula, option_words
 from runners.explaining.weight_profile import DIGITS, LAST, Profile, profiles
 from runners.explaining.weight_svg import drawing
@@ -158,20 +159,20 @@ def _alt(title: str, rows: Iterable[Profile]) -> str:
 
 
 def _section(found: Explanation, picture: str) -> str:
-    operator_text = [f"### {found.name}\n", f"{_safe(found.line)}\n", f"`{found.use}`\n"]
+    operator_text = [f"### {found.name}\n", f"{safe(found.line)}\n", f"`{found.use}`\n"]
     if found.arguments:
         operator_text.append(f"Arguments: {'; '.join(_argument(each) for each in found.arguments)}.\n")
     operator_text.append(f"{picture}\n")
     operator_text += [_formula(part) for part in found.parts]
     if found.numbers:
-        operator_text.append(_table(NUMBER_HEADINGS, [row.words for row in found.numbers]))
+        operator_text.append(table(NUMBER_HEADINGS, [row.words for row in found.numbers]))
     if found.options:
         told = (f"`{name}={option_words(value)}`" for name, value in found.options.items())
         operator_text.append(f"Options: {', '.join(told)}.\n")
     operator_text.append(f"Parameters added to {found.model}: {added_words(found)}.\n")
-    operator_text += _listed("It is another operator where (proved)", found.limits)
-    operator_text += _listed("Traps", found.traps)
-    operator_text += _listed("Laws it does not keep", [f"{law}: {reason}" for law, reason in found.breaks.items()])
+    operator_text += listed("It is another operator where (proved)", found.limits)
+    operator_text += listed("Traps", found.traps)
+    operator_text += listed("Laws it does not keep", [f"{law}: {reason}" for law, reason in found.breaks.items()])
     return "\n".join(operator_text)
 
 
@@ -188,7 +189,7 @@ def _formula(part: Part) -> str:
 
 def _contents() -> str:
     named = catalogue().values()
-    return _table(
+    return table(
         ("operator", "paper", "is"), [(f"[{each.name}](#{each.name})", each.paper, each.line) for each in named]
     )
 
@@ -201,7 +202,7 @@ def _stages() -> str:
             "An operator is one choice per stage, in this order; `ablate operators STAGE KIND` explains a choice. A",
             "combination that has no meaning is refused with the rule. `signals` is a field of the operator too: into",
             "how many slices a head's channels are cut, each with logits of its own.\n",
-            _table(("stage", "kind", "is", "source"), rows),
+            table(("stage", "kind", "is", "source"), rows),
         )
     )
 
@@ -213,18 +214,18 @@ def _backbones() -> str:
         (
             "## Positions\n",
             "A field of the backbone, `positions`; any operator runs under any of them, or says why not.\n",
-            _table(("kind", "is", "source"), [(row.kind, row.line, row.source) for row in positions]),
+            table(("kind", "is", "source"), [(row.kind, row.line, row.source) for row in positions]),
             "## Backbones\n",
             "Models of the papers, `from variants.backbones import ...`; a vocabulary is the task's.\n",
-            _table(_PRESET_COLUMNS, [_preset(name, make) for name, make in presets().items()]),
+            table(_PRESET_COLUMNS, [_preset(name, make) for name, make in presets().items()]),
             "What is not an attention map is a field of the backbone and no operator: paper 004's sink token",
             '(`sink_tokens=1`), heads that are added and not concatenated (`head_outputs="added"`), where norms stand',
             "(`norm_position`, `parallel`), the feedforward, grouped queries (`kv_heads`), encoders (`causal=False`).",
             "",
-            _table(_FIELD_COLUMNS, _fields(Backbone)),
+            table(_FIELD_COLUMNS, _fields(Backbone)),
             "## Placement\n",
             f"```text\n{formula(Placement)}\n\n{inspect.getdoc(Placement)}\n```\n",
-            _table(_FIELD_COLUMNS, _fields(Placement)),
+            table(_FIELD_COLUMNS, _fields(Placement)),
         )
     )
 
@@ -267,32 +268,9 @@ def _default(value: object) -> str:
     return value.label if isinstance(value, Operator) else repr(value)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *([_safe(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def _listed(heading: str, lines: Sequence[str]) -> list[str]:
-    return ["\n".join((f"{heading}:\n", *(f"- {_safe(line)}" for line in lines), ""))] if lines else []
-
-
-def _safe(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    for sign in ("*", "|", "<"):
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
 def write_page(docs: Path) -> int:
     """Write every file below `docs` and remove pictures of operators that are gone; how many files there are."""
-    files = page()
-    (docs / "operators").mkdir(parents=True, exist_ok=True)
-    for path in (docs / "operators").glob("*.svg"):
-        if f"operators/{path.name}" not in files:
-            path.unlink()
-    for name, text in files.items():
-        (docs / name).write_text(text, encoding="utf-8")
-    return len(files)
+    return write_files(docs, "operators", page())
 
 
 if __name__ == "__main__":
