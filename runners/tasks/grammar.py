@@ -119,6 +119,11 @@ class Grammar(Task):
         agreement = ("agreement_accuracy", "chance.agreement_accuracy") if asked else ()
         return {name: [{}] for name in (*losses, "bits_above_optimum")} | dict.fromkeys(agreement, asked)
 
+    def windows(self, length: int, count: int) -> Batch:
+        """`count` windows of `length` predictions, other ones than the validation windows, on the CPU."""
+        draws = Draws(self.sample, "evaluation", "grammar", "windows", length)
+        return _predictions(Sampler(self.words, self.chances, CPU).draw(draws, count, length).tokens)
+
     def open(self) -> "GrammarData":
         return GrammarData(self)
 

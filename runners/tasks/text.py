@@ -82,6 +82,14 @@ class Text(Task):
         self._require(origin.content_hash)
         return TextData(self, origin, self._corpus())
 
+    def windows(self, length: int, count: int) -> Batch:
+        """At most `count` windows of `length` predictions of the validation text, evenly spread, on the CPU.
+
+        Raises:
+            SpecError: the validation text is shorter than that.
+        """
+        return self.open().windows(length, count)
+
     def _origin(self) -> Origin:
         return python_documentation() if self.source is None else local_files(Path(self.source))
 
@@ -144,7 +152,7 @@ class TextData(Data):
 
     def examples(self, count: int) -> Batch:
         """The first windows that are validated on."""
-        return _predictions(self._validation_windows()[:count])
+        return self._validated().first(count)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per byte; outputs [B, T, 256], targets [B, T]."""
@@ -152,7 +160,7 @@ class TextData(Data):
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`validation_loss` (nats per byte) and `bits_per_byte`; items are windows."""
-        inputs, targets, _ = _predictions(self._validation_windows())
+        inputs, targets, _ = self._validated()
         losses = torch.empty(len(inputs), dtype=torch.float64)
         for rows, outputs in in_chunks(predict, inputs, _ROWS):
             wanted = targets[rows].to(outputs.device)
@@ -161,10 +169,19 @@ class TextData(Data):
         yield over_items("validation_loss", losses)
         yield over_items("bits_per_byte", losses / math.log(2))
 
-    def _validation_windows(self) -> Tensor:
+    def _validated(self) -> Batch:
+        return self.windows(self._task.context, self._task.validation_windows)
+
+    def windows(self, length: int, count: int) -> Batch:
+        """As `Text.windows`."""
         text = torch.frombuffer(bytearray(self._corpus.validation), dtype=torch.uint8)
-        count = min(self._task.validation_windows, (len(text) - 1) // self._task.context)
-        return text[spread_evenly(count, len(text) - len(self._window))[:, None] + self._window]
+        if len(text) <= length:
+            raise SpecError(
+                f"a window is {length} predictions and one byte more; the validation part of {self._origin.name} has "
+                f"{len(text)} bytes; shorten the window or give more text"
+            )
+        starts = spread_evenly(min(count, (len(text) - 1) // length), len(text) - length - 1)
+        return _predictions(text[starts[:, None] + torch.arange(length + 1)])
 
 
 def _predictions(windows: Tensor) -> Batch:
