@@ -38,6 +38,10 @@ class Evaluation(Choice):
     def length(self) -> int:
         """The longest sequence that it shows to a model."""
 
+    def longest(self, task: Task) -> int:  # noqa: ARG002
+        """The longest sequence that it shows to a model of `task`; by default `length`, whatever the task."""
+        return self.length
+
     def check(self, task: Task, model: Backbone) -> None:
         """Refuse a trial that it cannot judge.
 

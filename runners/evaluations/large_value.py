@@ -37,7 +37,7 @@ class LargeValue(Evaluation):
     )
     """What the last number is, rising."""
     numbers: Annotated[int, Field(ge=2)] = 40
-    """Of a sequence, the large one included. A model needs twice as many positions, even where labels are hidden."""
+    """Of a sequence, the large one included; with labels in between, it takes nearly twice as many positions."""
     sequences: PositiveInt = 512
     """Sequences per point."""
     sample: NonNegativeInt = 0
@@ -52,6 +52,9 @@ class LargeValue(Evaluation):
     @property
     def length(self) -> int:
         return 2 * self.numbers - 1
+
+    def longest(self, task: Task) -> int:
+        return task.tokens(self.numbers) if isinstance(task, Quantifiers) else self.length
 
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
         if not isinstance(task, Quantifiers):

@@ -76,6 +76,16 @@ def test_a_model_in_training_is_judged(tiny: Trial, memory: Any) -> None:
     assert len([name for step, name, *_ in world.evaluations if step == 12 and name == NAME]) == 16
 
 
+def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_none(tiny: Trial) -> None:
+    grid = LengthGrid(lengths=(5,), sigma=(1,), sequences=3)
+    shown = Quantifiers(points=5, batch=4, evaluation=grid)
+    for labels, fits in (("shown", 8), ("hidden", 16)):
+        task = shown.changed(labels=labels)
+        tiny.changed(task=task, evaluations=(LargeValue(numbers=fits, sequences=3),))
+        with pytest.raises(SpecError, match="up to 17 tokens and the model has 16 positions"):
+            tiny.changed(task=task, evaluations=(LargeValue(numbers=fits + 1, sequences=3),))
+
+
 def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(ValidationError, match="values rise from value to value"):
         LargeValue(values=(2, 1))
