@@ -9,7 +9,7 @@ draws (dropout) it draws by part.
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, final
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from runners.distributed import World
 from runners.flat import Flat
+from runners.optimisers.optimiser import LR_SHARE
 from runners.parts import Part, parts
 from runners.probes import Artefact, Seen
 from runners.probes.looking import look, looked_at
@@ -34,7 +35,8 @@ from variants.seeding import generator
 def train(trial: Trial, surroundings: Surroundings) -> Finished:
     """Train `trial`, from the newest checkpoint of its surroundings where there is one.
 
-    Metrics of a step are `loss`, `grad_norm` (before clipping) and `learning_rate`.
+    Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and what the task names in
+    `Data.logged`.
 
     Raises:
         Diverged: the loss is no finite number, or a thousand times that of the best constant prediction.
@@ -68,11 +70,11 @@ class _Run:
         self._judges = [(each, each.open(trial.task)) for each in trial.evaluations]
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
-        self._flat = Flat(self._model)
+        self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)
         self._means = RunningMeans(self._model) if trial.execution.parts > 1 else None
         first = world.place.rank * trial.execution.accumulate
         self._mine = range(first, first + trial.execution.accumulate)
-        self._optimiser = self._training.optimiser.build(self._flat.decayed, self._flat.kept)
+        self._optimiser = self._training.optimiser.build(self._flat.weights)
         self._norms: list[float] = []
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
@@ -99,19 +101,20 @@ class _Run:
         mine = self._parts(step)
         rate = self._training.lr(step)
         for group in self._optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get(LR_SHARE, 1.0)
         self._flat.zero_gradients()
         if self._means is not None:
             self._means.move([self._share(step, part) for part in mine], self._world.add)
         losses = [self._backward(step, part) for part in mine if part.terms]
-        loss_tensor = self._summed(losses)
+        loss_tensor, *others = self._summed(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
         loss = loss_tensor.item()
         if step <= NORMS:
             self._norms.append(norm)
         self._train_s += time.perf_counter() - began
-        self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate})
+        beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
+        self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
 
     def _parts(self, step: int) -> list[Part]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
@@ -122,21 +125,24 @@ class _Run:
             part.batch.inputs, part.sequences, partial(self._seed, step, part.number), visible=part.batch.visible
         )
 
-    def _backward(self, step: int, part: Part) -> Tensor:
-        """Add the part's gradient to that of the batch; its share of the loss."""
+    def _backward(self, step: int, part: Part) -> Sequence[Tensor]:
+        """Add the part's gradient to that of the batch; its share of the loss and of what is logged beside it."""
         if self._means is not None:
             self._seed(step, part.number)
-        loss = self._data.loss(self._outputs(part.batch.inputs, part.batch.visible), part.batch.targets)
-        loss = loss if part.terms == 1 else loss * part.terms
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        batch = self._data.completed(part.batch)
+        losses = self._data.losses(self._outputs(batch.inputs, batch.visible), batch.targets)
+        losses = losses if part.terms == 1 else [each * part.terms for each in losses]
+        losses[0].backward()  # type: ignore[no-untyped-call]
+        return [each.detach() for each in losses]
 
-    def _summed(self, losses: list[Tensor]) -> Tensor:
-        """The loss of the whole batch; the gradient becomes that of the whole batch too."""
+    def _summed(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
+        """The losses of the whole batch; the gradient becomes that of the whole batch too."""
         if self._means is None:
             return losses[0]
-        loss = torch.stack(losses).sum() if losses else torch.zeros((), device=self._device)
-        return self._world.add(self._flat.with_loss(loss))[-1]
+        nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
+        loss, *others = [torch.stack(each).sum() for each in zip(*losses, strict=True)] or nothing
+        loss = self._world.add(self._flat.with_loss(loss))[-1]
+        return [loss, *self._world.add(torch.stack(others))] if others else [loss]
 
     def _seed(self, *place: int) -> None:
         _seed(generator(self._trial.seed, "noise", *place).initial_seed(), self._device)

@@ -98,9 +98,23 @@ class Data(ABC):
         batch = self.batch(0, 0)
         return batch.first(count)
 
+    def completed(self, part: Batch) -> Batch:
+        """A part of a batch with the targets that `loss` takes, where these are computed and not drawn; called on the
+        part's device right before the model sees it. By default as it was drawn."""
+        return part
+
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The scalar that training minimises, a mean over terms; outputs [B, T, out]."""
+
+    @property
+    def logged(self) -> Sequence[str]:
+        """What is logged of a step beside the loss, by name."""
+        return ()
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
+        """`loss`, and for each name of `logged` a scalar that is a mean over the same terms."""
+        return (self.loss(outputs, targets),)
 
     def terms(self, targets: Tensor) -> int:
         """How many terms `loss` is the mean of: what weighs a part of a batch. By default, one per target."""
