@@ -115,10 +115,24 @@ def test_durations_are_said_in_words(seconds: float | None, words: str) -> None:
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_second_ends(name: signal.Signals) -> None:
     told: list[bool] = []
-    before = signal.getsignal(name)
-    with Interrupts(lambda: told.append(True)) as interrupts:
-        signal.raise_signal(name)
-        assert (interrupts.requested, told) == (True, [True])
-        with pytest.raises(KeyboardInterrupt):
+    inherited = signal.signal(name, signal.default_int_handler)  # a background job inherits that it is ignored
+    try:
+        with Interrupts(lambda: told.append(True)) as interrupts:
             signal.raise_signal(name)
-    assert signal.getsignal(name) is before
+            assert (interrupts.requested, told) == (True, [True])
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(name)
+        assert signal.getsignal(name) is signal.default_int_handler
+    finally:
+        signal.signal(name, inherited)
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_ignored_stays_ignored(name: signal.Signals) -> None:
+    inherited = signal.signal(name, signal.SIG_IGN)
+    try:
+        with Interrupts(pytest.fail) as interrupts:
+            signal.raise_signal(name)
+            assert not interrupts.requested
+    finally:
+        signal.signal(name, inherited)
