@@ -18,53 +18,37 @@ from typing import Literal, final
 import torch
 from pydantic import PositiveFloat, PositiveInt
 
-from runners.tasks.asked import Asking, Point, asking, require_rising
+from runners.tasks.asked import Point, asking, require_rising
 from runners.tasks.draws import Draws
+from runners.tasks.key_values import KeyValues
 from runners.tasks.task import Batch
 
 
 @final
-class AssociativeRecall(Asking):
-    """Tokens are keys, then values, then filler. Points are {length, pairs}."""
+class AssociativeRecall(KeyValues):
+    """Tokens are keys, then values, then filler, which stands between queries. Points are {length, pairs}."""
 
     kind: Literal["associative_recall"] = "associative_recall"
     pairs: PositiveInt = 8
     """Pairs of a key and its value in a training sequence."""
     queries: PositiveInt | None = None
     """Different keys asked for in a sequence; None asks for each."""
-    keys: PositiveInt = 64
-    """Different keys there are."""
-    values: PositiveInt = 64
-    """Different values there are."""
-    filler: PositiveInt = 16
-    """Different tokens that may stand between queries."""
     power: PositiveFloat = 0.01
     """1 spreads queries evenly; less puts more of them close to the pairs. 0.01 is the released default."""
     evaluated_pairs: tuple[PositiveInt, ...] = ()
     """How many pairs sequences have in evaluation, each with each length; () for as many as in training."""
 
-    @property
-    def vocabulary(self) -> int:
-        return self.keys + self.values + self.filler
-
-    @property
-    def answers(self) -> int:
-        return self.values
-
     def points(self) -> Sequence[Point]:
         pairs = self.evaluated_pairs or (self.pairs,)
         return [{"length": length, "pairs": count} for length in self.evaluation.lengths for count in pairs]
 
-    def guesses(self, point: Point) -> dict[str, float]:
-        """`chance`, and `shown`: one of the values of the sequence, whichever."""
-        return {"chance": 1 / self.answers, "shown": 1 / self._pairs(point)}
+    def pairs_at(self, point: Point) -> int:
+        return int(point.get("pairs", self.pairs))
 
     def check(self, point: Point) -> None:
         require_rising("evaluated_pairs", self.evaluated_pairs)
-        pairs, queries, length = self._pairs(point), self._queries(point), self.tokens(point)
-        for name, there in (("keys", self.keys), ("values", self.values)):
-            if pairs > there:
-                raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
+        super().check(point)
+        pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:
             raise ValueError(
                 f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs; lower queries"
@@ -77,10 +61,8 @@ class AssociativeRecall(Asking):
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Each draw has its own keys, values, filler and places of queries."""
-        pairs, queries, length = self._pairs(point), self._queries(point), self.tokens(point)
-        keys = draws.order(self.keys, sequences)[:, :pairs]
-        values = self.keys + draws.order(self.values, sequences)[:, :pairs]
-        inputs = self.keys + self.values + draws.below(self.filler, sequences, length)
+        pairs, queries = self.pairs_at(point), self._queries(point)
+        keys, values, inputs = self.drawn(draws, sequences, point)
         inputs[:, : 2 * pairs] = torch.stack((keys, values), -1).flatten(1)
         waits = -torch.log1p(-draws.uniform(sequences, self._places(point)))
         ranks = torch.arange(1, waits.shape[1] + 1, device=waits.device, dtype=torch.float64)
@@ -88,12 +70,9 @@ class AssociativeRecall(Asking):
         asked = draws.order(pairs, sequences)[:, :queries]
         return asking(inputs.scatter_(1, places, keys.gather(1, asked)), places, values.gather(1, asked))
 
-    def _pairs(self, point: Point) -> int:
-        return int(point.get("pairs", self.pairs))
-
     def _queries(self, point: Point) -> int:
-        return self._pairs(point) if self.queries is None else self.queries
+        return self.pairs_at(point) if self.queries is None else self.queries
 
     def _places(self, point: Point) -> int:
         """Where a query may stand: every second place after the pairs."""
-        return max(0, self.tokens(point) - 2 * self._pairs(point)) // 2
+        return max(0, self.tokens(point) - 2 * self.pairs_at(point)) // 2

@@ -15,55 +15,37 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from runners.tasks.asked import AskedLengths, Asking, Point, asking, require_rising
+from runners.tasks.asked import AskedLengths, Point, asking, require_rising
 from runners.tasks.draws import Draws
+from runners.tasks.key_values import KeyValues
 from runners.tasks.task import Batch
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @final
-class Needle(Asking):
+class Needle(KeyValues):
     """Tokens are keys, then values, then filler. Points are {length, depth}."""
 
     kind: Literal["needle"] = "needle"
     context: PositiveInt = 128
     distractors: NonNegativeInt = 3
     """Further pairs with other keys and values, anywhere beside the needle."""
-    keys: PositiveInt = 64
-    """Different keys there are."""
-    values: PositiveInt = 64
-    """Different values there are."""
-    filler: PositiveInt = 16
-    """Different tokens of filler there are."""
     depths: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """Depths it is evaluated at, each with each length."""
     evaluation: AskedLengths = AskedLengths(lengths=(128, 256))
 
-    @property
-    def vocabulary(self) -> int:
-        return self.keys + self.values + self.filler
-
-    @property
-    def answers(self) -> int:
-        return self.values
-
     def points(self) -> Sequence[Point]:
         return [{"length": length, "depth": depth} for length in self.evaluation.lengths for depth in self.depths]
 
-    def guesses(self, point: Point) -> dict[str, float]:
-        """`chance`, and `shown`: one of the values of the sequence, whichever."""
+    def pairs_at(self, point: Point) -> int:
         del point
-        return {"chance": 1 / self.answers, "shown": 1 / (1 + self.distractors)}
+        return 1 + self.distractors
 
     def check(self, point: Point) -> None:
         require_rising("depths", self.depths)
-        pairs = 1 + self.distractors
-        for name, there in (("keys", self.keys), ("values", self.values)):
-            if pairs > there:
-                raise ValueError(
-                    f"needle and distractors have different {name}; got {pairs} pairs of {there} {name}; raise {name}"
-                )
+        super().check(point)
+        pairs = self.pairs_at(point)
         if pairs > (self.tokens(point) - 2) // 2:
             raise ValueError(
                 f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
@@ -72,10 +54,8 @@ class Needle(Asking):
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Distractors lie at even distances from the needle, all such places equally likely."""
-        length, pairs = self.tokens(point), 1 + self.distractors
-        keys = draws.order(self.keys, sequences)[:, :pairs]
-        values = self.keys + draws.order(self.values, sequences)[:, :pairs]
-        inputs = self.keys + self.values + draws.below(self.filler, sequences, length)
+        length, pairs = self.tokens(point), self.pairs_at(point)
+        keys, values, inputs = self.drawn(draws, sequences, point)
         needle = draws.below(length - 2, sequences, 1)
         if "depth" in point:
             needle = torch.full_like(needle, round(point["depth"] * (length - 3)))

@@ -273,7 +273,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (INDUCTION, {"context": 7}, "room for its span twice; got a span of 4 and 7 tokens; lower span or lengthen"),
         (INDUCTION, {"span": 1}, "greater than or equal to 2"),
         (COPY, {"context": 9}, "room for its contents and as many marks; got 5 to copy and 9 tokens; lower copied"),
-        (NEEDLE, {"distractors": 5}, "needle and distractors have different keys; got 6 pairs of 5 keys; raise keys"),
+        (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
         (NEEDLE, {"context": 9}, "4 pairs, wherever the needle is, and the question fit into the sequence; it has 9"),
         (NEEDLE, {"depths": (0, 0)}, r"depths rises from value to value; got \(0.0, 0.0\)"),
         (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
