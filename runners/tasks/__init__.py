@@ -10,12 +10,15 @@ from runners.tasks.quantifiers import LengthGrid, Quantifiers
 from runners.tasks.selective_copy import SelectiveCopy
 from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task
 from runners.tasks.text import Text
+from runners.tasks.tokenizers import BytePairs, Bytes, Tokenizer, TokenizerFile
 
 __all__ = [
     "AskedLengths",
     "Asking",
     "AssociativeRecall",
     "Batch",
+    "BytePairs",
+    "Bytes",
     "Curriculum",
     "Data",
     "Grammar",
@@ -31,4 +34,6 @@ __all__ = [
     "ShiftGrid",
     "Task",
     "Text",
+    "Tokenizer",
+    "TokenizerFile",
 ]

@@ -1,7 +1,7 @@
 """Text as documents, and documents as bytes to train on and bytes to validate on.
 
 Documents are ordered by the hash of their content, so the split depends on what is said and not on how files are named
-or sorted. A zero byte ends every document.
+or sorted. A zero byte ends every document; none has a zero byte or a SUB of its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,10 +23,15 @@ class Origin(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """UTF-8 bytes, cut nowhere but between documents where these are small enough."""
+    """UTF-8 bytes, cut nowhere but between documents where these are small enough, and never inside a character."""
 
     train: bytes
     validation: bytes
+
+
+def documents_of(part: bytes) -> list[str]:
+    """The documents of a part of a corpus; what follows the last zero byte, which may be nothing, is one more."""
+    return part.decode().split("\0")
 
 
 def content_hash(*parts: str | bytes) -> str:
@@ -47,6 +52,8 @@ def split(documents: Iterable[bytes], share: float) -> Corpus:
         return Corpus(_joined(train), _joined(validation))
     text = _joined(ordered)
     cut = len(text) - round(share * len(text))
+    while 0 < cut < len(text) and text[cut] & 0xC0 == 0x80:
+        cut -= 1
     return Corpus(text[:cut], text[cut:])
 
 

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
+import numpy as np
+
 END, SUBSTITUTE = 0, 26
 """Control characters that no text needs: NUL ends a document, SUB stands where something is missing."""
 
@@ -48,6 +50,14 @@ class Encoder(ABC):
     def encode(self, text: str) -> Encoded:
         """The tokens of `text`, without special ones before or after it."""
 
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of many texts, as those of `encode` one by one: whole numbers [tokens] each."""
+        return [np.array(self.encode(text).ids, np.int64) for text in texts]
+
+    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:
+        """How many UTF-8 bytes of `text` each of its tokens stands for, int64 [tokens]; their sum is all of them."""
+        return sizes_of_spans(text, encoded.spans)
+
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """The text that `ids` stand for, without special ones; what is no text becomes U+FFFD."""
@@ -55,6 +65,26 @@ class Encoder(ABC):
     @abstractmethod
     def piece(self, token: int) -> str:
         """What a token is, for people: an axis label of a picture."""
+
+
+def sizes_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """UTF-8 bytes by token, int64 [tokens]: what no token stands for counts with the next, at the end with the last.
+
+    Tokens of one and the same character share its bytes, in order and as evenly as whole numbers can.
+    """
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    offsets = np.concatenate(([0], np.cumsum(1 + (points > 0x7F) + (points > 0x7FF) + (points > 0xFFFF))))
+    if not spans:
+        return np.zeros(0, np.int64)
+    pairs = np.array(spans, np.int64)
+    ends = np.maximum.accumulate(pairs[:, 1])
+    ends[-1] = len(points)
+    first = np.concatenate(([True], (pairs[1:] != pairs[:-1]).any(1)))
+    group = np.cumsum(first) - 1
+    count = np.bincount(group)
+    whole = np.diff(offsets[ends[np.cumsum(count) - 1]], prepend=0)[group]
+    place = np.arange(len(pairs)) - (np.cumsum(count) - count)[group]
+    return np.asarray(whole * (place + 1) // count[group] - whole * place // count[group], np.int64)
 
 
 @runtime_checkable
@@ -100,6 +130,12 @@ class ByteEncoder(Encoder):
         if not self.special.isdisjoint(ids):
             raise ValueError("a text has no NUL and no SUB characters, which end documents and hide tokens")
         return Encoded(ids, spans)
+
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.frombuffer(text.encode(), np.uint8) for text in texts]
+
+    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:  # noqa: ARG002  (every token is a byte)
+        return np.ones(len(encoded.ids), np.int64)
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token not in self.special).decode(errors="replace")

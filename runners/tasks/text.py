@@ -1,86 +1,55 @@
-"""Language modelling on bytes: a model reads text and predicts the next byte, vocabulary 256.
+"""Language modelling: a model reads text and predicts the next token.
 
-    loss = -mean log p(next byte)        nats per byte, over every position
+    loss = -mean log p(next token)        nats per token, over every position
 
-The text is the documentation inside Python, or files of the user's own. Its content hash is part of the spec, so a
-trial's key says what was read and not where it lay: the hash is filled in when the spec is built, a spec that names
-another hash than the text has is refused, and the path is outside the key.
+The text is the documentation inside Python, or files of the user's own; tokens are bytes, byte pairs learned from the
+training part, or those of a tokenizer file (`reading`, `tokenizers`).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, final
+from functools import cached_property
+from typing import Any, Literal, final
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from grid.spec import OutsideKey
-from runners.tasks.corpus import Corpus, Origin, split
+from runners.tasks.corpus import Corpus, documents_of
 from runners.tasks.draws import CPU, Draws
-from runners.tasks.local_files import local_files
-from runners.tasks.python_documentation import python_documentation
-from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items, spread_evenly
-from variants import Tokens
+from runners.tasks.ratios import ratio
+from runners.tasks.reading import Reading
+from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, spread_evenly
+from runners.tasks.text_sizes import sizes_at
 
-VOCABULARY = 256
+MEASURES = ("validation_loss", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity")
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
 
 
-class Text(Task):
-    """Bytes of text, cut into windows of `context` predictions.
-
-    `source` is a .txt or .jsonl file or a folder of these; None is the documentation of the Python that runs. About
-    `validation_share` of it, whole documents, is only validated on: `validation_windows` windows, evenly spread, the
-    same for all models and seeds (fewer where they would overlap).
-    """
+@final
+class Text(Reading):
+    """Text as tokens, cut into windows of `context` predictions."""
 
     kind: Literal["text"] = "text"
     batch: PositiveInt = 32
     context: PositiveInt = 128
-    source: Annotated[str | None, OutsideKey()] = None
-    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Predictions per window."""
     validation_windows: PositiveInt = 256
-
-    @model_validator(mode="after")
-    def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the text is not; one that does not, looks."""
-        if self.source is not None:
-            object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
-        if self.content_hash is not None and self.source is not None and not Path(self.source).exists():
-            return self
-        try:
-            found = self._origin().content_hash
-            if self.content_hash is None:
-                object.__setattr__(self, "content_hash", found)
-            self._require(found)
-            if self.source is not None:
-                self._corpus()
-        except SpecError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-    @property
-    def inputs(self) -> Tokens:
-        return Tokens(VOCABULARY)
+    """Windows of the validation part, evenly spread, the same for all models and seeds; fewer where they overlap."""
 
     @property
     def length(self) -> int:
         return self.context
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        return {"validation_loss": [{}], "bits_per_byte": [{}]}
+        return {name: [{}] for name in MEASURES}
 
     def open(self) -> "TextData":
-        origin = self._origin()
-        self._require(origin.content_hash)
-        return TextData(self, origin, self._corpus())
+        self.check_corpus(self.corpus())
+        return TextData(self)
 
     def windows(self, length: int, count: int) -> Batch:
         """At most `count` windows of `length` predictions of the validation text, evenly spread, on the CPU.
@@ -90,41 +59,30 @@ class Text(Task):
         """
         return self.open().windows(length, count)
 
-    def _origin(self) -> Origin:
-        return python_documentation() if self.source is None else local_files(Path(self.source))
-
-    def _require(self, found: str) -> None:
-        if self.content_hash != found:
-            raise SpecError(
-                f"content_hash names the text a trial learns from; it is {self.content_hash} and "
-                f"{self._origin().name} has {found}; restore that text, or leave content_hash out to take it as it is"
-            )
-
-    def _corpus(self) -> Corpus:
-        corpus = _corpus(self.source, str(self.content_hash), self.validation_share)
+    def check_corpus(self, corpus: Corpus) -> None:
+        """A part has no more tokens than bytes."""
         for part, text in corpus._asdict().items():
-            if len(text) <= self.context:
-                raise SpecError(
-                    f"a window is {self.context} predictions and one byte more; the {part} part of "
-                    f"{self._origin().name} has {len(text)} bytes; shorten context or give more text"
-                )
-        return corpus
+            self.check_part(part, len(text), "bytes")
 
-
-@lru_cache(maxsize=2)
-def _corpus(source: str | None, content_hash: str, share: float) -> Corpus:
-    del content_hash  # other content is another entry
-    origin = python_documentation() if source is None else local_files(Path(source))
-    return split(origin.documents(), share)
+    def check_part(self, part: str, size: int, unit: str) -> None:
+        """Raise SpecError where a part of the text is too short for a window."""
+        if size <= self.context:
+            raise SpecError(
+                f"a window is {self.context} predictions and one {unit[:-1]} more; the {part} part of "
+                f"{self.origin().name} has {size} {unit}; shorten context or give more text"
+            )
 
 
 @final
 class TextData(Data):
     """Windows into a corpus."""
 
-    def __init__(self, task: Text, origin: Origin, corpus: Corpus) -> None:
-        self._task, self._origin, self._corpus = task, origin, corpus
-        self._train = torch.frombuffer(bytearray(corpus.train), dtype=torch.uint8)
+    def __init__(self, task: Text) -> None:
+        self._task, self._origin, self._corpus = task, task.origin(), task.corpus()
+        self._encoder, self._streams = task.encoder(), task.streams()
+        for part, stream in self._streams._asdict().items():
+            task.check_part(part, len(stream.ids), "tokens")
+        self._train = self._streams.train.ids
         self._window = torch.arange(task.context + 1)
 
     @property
@@ -134,13 +92,18 @@ class TextData(Data):
             "content_hash": self._origin.content_hash,
             "train_bytes": len(self._corpus.train),
             "validation_bytes": len(self._corpus.validation),
+            "train_tokens": len(self._streams.train.ids),
+            "validation_tokens": len(self._streams.validation.ids),
+            "train_documents": len(self._streams.train.starts),
+            "validation_documents": len(self._streams.validation.starts),
+            "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }
 
     @property
     def constant_loss(self) -> float:
-        """Every byte equally likely."""
-        return math.log(VOCABULARY)
+        """Every token equally likely."""
+        return math.log(self._encoder.vocabulary)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Windows at random places of the training text: ids [B, T] and the ids that follow them, int64."""
@@ -155,33 +118,51 @@ class TextData(Data):
         return self._validated().first(count)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per byte; outputs [B, T, 256], targets [B, T]."""
+        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
-        """`validation_loss` (nats per byte) and `bits_per_byte`; items are windows."""
+        """`validation_loss` and `perplexity` per token, `bits_per_byte` and `byte_perplexity`, `word_perplexity`; items
+        are windows. What bytes and words are, `text_sizes` says; word perplexity is NaN where no word ends."""
         inputs, targets, _ = self._validated()
-        losses = torch.empty(len(inputs), dtype=torch.float64)
+        nats = torch.empty(len(inputs), dtype=torch.float64)
         for rows, outputs in in_chunks(predict, inputs, _ROWS):
             wanted = targets[rows].to(outputs.device)
             each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, reduction="none")
-            losses[rows] = each.to("cpu", torch.float64).mean(1)
-        yield over_items("validation_loss", losses)
-        yield over_items("bits_per_byte", losses / math.log(2))
+            nats[rows] = each.to("cpu", torch.float64).sum(1)
+        tokens, of_bytes, of_words = (ratio(nats, count) for count in self._counts)
+        yield tokens.measured("validation_loss")
+        yield tokens.exponential().measured("perplexity")
+        yield of_bytes.times(1 / math.log(2)).measured("bits_per_byte")
+        yield of_bytes.exponential().measured("byte_perplexity")
+        yield of_words.exponential().measured("word_perplexity")
+
+    @cached_property
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What is predicted in each validation window: tokens, bytes and words, float64 [windows]."""
+        places = self._places(self._task.context, self._task.validation_windows)[:, 1:]
+        texts = documents_of(self._corpus.validation)
+        in_bytes, in_words = sizes_at(self._encoder, texts, self._streams.validation, places)
+        tokens = torch.full_like(in_bytes, 1)
+        return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
 
     def _validated(self) -> Batch:
         return self.windows(self._task.context, self._task.validation_windows)
 
     def windows(self, length: int, count: int) -> Batch:
         """As `Text.windows`."""
-        text = torch.frombuffer(bytearray(self._corpus.validation), dtype=torch.uint8)
-        if len(text) <= length:
+        return _predictions(self._streams.validation.ids[self._places(length, count)])
+
+    def _places(self, length: int, count: int) -> Tensor:
+        """Where the tokens of validation windows are in the stream, int64 [windows, length + 1]."""
+        tokens = len(self._streams.validation.ids)
+        if tokens <= length:
             raise SpecError(
-                f"a window is {length} predictions and one byte more; the validation part of {self._origin.name} has "
-                f"{len(text)} bytes; shorten the window or give more text"
+                f"a window is {length} predictions and one token more; the validation part of {self._origin.name} has "
+                f"{tokens} tokens; shorten the window or give more text"
             )
-        starts = spread_evenly(min(count, (len(text) - 1) // length), len(text) - length - 1)
-        return _predictions(text[starts[:, None] + torch.arange(length + 1)])
+        starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
+        return starts[:, None] + torch.arange(length + 1)
 
 
 def _predictions(windows: Tensor) -> Batch:

@@ -1,0 +1,163 @@
+"""What tasks share that read text: where it comes from, which part is trained on, and how it becomes tokens.
+
+The content hash of the text is part of the spec, so a trial's key says what was read and not where it lay: the hash is
+filled in when the spec is built, a spec that names another hash than the text has is refused, and the path is outside
+the key. Text is read, split and cut into tokens once per process.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from grid.errors import SpecError
+from grid.spec import OutsideKey
+from runners.tasks.corpus import Corpus, Origin, documents_of, split
+from runners.tasks.encoder import Encoder
+from runners.tasks.local_files import local_files
+from runners.tasks.python_documentation import python_documentation
+from runners.tasks.task import Task
+from runners.tasks.tokenizers import Bytes, Tokenizer
+from variants import Tokens
+
+
+class Reading(Task):
+    """A task that reads text."""
+
+    source: Annotated[str | None, OutsideKey()] = None
+    """A .txt or .jsonl file or a folder of these; None is the documentation of the Python that runs."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """blake2b-128 of the text; filled in where it is left out."""
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """About so much of the text's bytes, whole documents, is only validated on."""
+    tokenizer: Tokenizer = Bytes()
+    """How text becomes tokens."""
+
+    @model_validator(mode="after")
+    def _is_what_lies_there(self) -> Self:
+        """A spec that names its content can be read where the text is not; one that does not, looks."""
+        if self.source is not None:
+            object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
+        if self.content_hash is not None and self.source is not None and not Path(self.source).exists():
+            return self
+        try:
+            found = self.origin().content_hash
+            if self.content_hash is None:
+                object.__setattr__(self, "content_hash", found)
+            self._require(found)
+            if self.source is not None:
+                self.check_corpus(self.corpus())
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(self.tokenizer.size)
+
+    def origin(self) -> Origin:
+        """Where the text is.
+
+        Raises:
+            SpecError: there is none.
+        """
+        return _origin(self.source)
+
+    def corpus(self) -> Corpus:
+        """What is trained on and what is validated on.
+
+        Raises:
+            SpecError: the text is missing, or not the one that the spec names.
+        """
+        self._require(self.origin().content_hash)
+        return _corpus(self._place)
+
+    def encoder(self) -> Encoder:
+        """The tokenizer, read or learned from the training part; cheap after the first time in a process.
+
+        Raises:
+            SpecError: as `corpus`, and what the tokenizer says.
+        """
+        self._require(self.origin().content_hash)
+        return _encoder(self.tokenizer, self._place)
+
+    def streams(self) -> "Streams":
+        """The text as tokens; cheap after the first time in a process. Raises as `encoder`."""
+        self._require(self.origin().content_hash)
+        return _streams(self.tokenizer, self._place)
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise SpecError where there is too little text."""
+
+    @property
+    def _place(self) -> "_Place":
+        return _Place(self.source, str(self.content_hash), self.validation_share)
+
+    def _require(self, found: str) -> None:
+        if self.content_hash != found:
+            raise SpecError(
+                f"content_hash names the text a trial learns from; it is {self.content_hash} and "
+                f"{self.origin().name} has {found}; restore that text, or leave content_hash out to take it as it is"
+            )
+
+
+class Stream(NamedTuple):
+    """A part of the text as tokens."""
+
+    ids: Tensor
+    """[tokens], uint8 where there are up to 256 ids, else int32; every document ends with the encoder's `end`."""
+    starts: Tensor
+    """Where documents begin, int64 [documents]."""
+
+
+class Streams(NamedTuple):
+    """The text as tokens."""
+
+    train: Stream
+    validation: Stream
+
+
+class _Place(NamedTuple):
+    """Which text, and how it is split."""
+
+    source: str | None
+    content_hash: str
+    """Other content is another entry of the caches."""
+    share: float
+
+
+def _origin(source: str | None) -> Origin:
+    return python_documentation() if source is None else local_files(Path(source))
+
+
+@lru_cache(maxsize=2)
+def _corpus(place: _Place) -> Corpus:
+    return split(_origin(place.source).documents(), place.share)
+
+
+@lru_cache(maxsize=4)
+def _encoder(tokenizer: Tokenizer, place: _Place) -> Encoder:
+    return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
+
+
+@lru_cache(maxsize=4)
+def _streams(tokenizer: Tokenizer, place: _Place) -> Streams:
+    corpus, encoder = _corpus(place), _encoder(tokenizer, place)
+    return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))
+
+
+def _stream(encoder: Encoder, part: bytes) -> Stream:
+    """Of a document that the split has cut, only the second part ends."""
+    *whole, cut = documents_of(part)
+    found = encoder.ids([*whole, cut] if cut else whole)
+    ends = np.cumsum([len(ids) + 1 for ids in found])
+    total = int(ends[-1]) if found else 0
+    ids = np.full(total, encoder.end, np.uint8 if encoder.vocabulary <= 256 else np.int32)
+    starts = ends - [len(ids) + 1 for ids in found] if found else np.zeros(0, np.int64)
+    for start, each in zip(starts, found, strict=True):
+        ids[start : start + len(each)] = each
+    return Stream(torch.from_numpy(ids[:-1] if cut else ids), torch.from_numpy(starts.astype(np.int64)))
