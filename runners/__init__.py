@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from runners.tasks.asked import AskedLengths as AskedLengths
     from runners.tasks.associative_recall import AssociativeRecall as AssociativeRecall
     from runners.tasks.grammar import Grammar as Grammar
+    from runners.tasks.in_context import Curriculum as Curriculum
     from runners.tasks.induction import Induction as Induction
-    from runners.tasks.linear_functions import Curriculum as Curriculum
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
     from runners.tasks.needle import Needle as Needle
@@ -66,7 +66,7 @@ _HOMES = {
     "BoundaryValues": "runners.evaluations.boundary_values",
     "Constant": "runners.schedules",
     "Cosine": "runners.schedules",
-    "Curriculum": "runners.tasks.linear_functions",
+    "Curriculum": "runners.tasks.in_context",
     "DeviantInputs": "runners.evaluations.deviant_inputs",
     "EffectiveRank": "runners.probes.effective_rank",
     "Execution": "runners.trial",

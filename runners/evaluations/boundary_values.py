@@ -19,7 +19,8 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, Positive
 from torch import Tensor
 
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.tasks.linear_functions import LinearFunctions, evaluation_draws, predictions, prompt
+from runners.tasks.in_context import prompt
+from runners.tasks.linear_functions import LinearFunctions, evaluation_draws, predictions
 from runners.tasks.task import Measured, Predict, Task, over_items
 from variants import Backbone
 

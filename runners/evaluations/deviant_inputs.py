@@ -17,15 +17,13 @@ from torch import Tensor
 
 from grid.spec import Spec
 from runners.evaluations.evaluation import Evaluation, Judge
+from runners.tasks.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.linear_functions import (
-    SCORED_FROM,
     LinearFunctions,
-    Sigmas,
     errors_of,
     evaluation_draws,
     least_squares,
     predictions,
-    prompt,
 )
 from runners.tasks.task import Measured, Predict, Task, over_items
 from variants import Backbone

@@ -3,8 +3,9 @@
 from runners.tasks.asked import AskedLengths, Asking
 from runners.tasks.associative_recall import AssociativeRecall
 from runners.tasks.grammar import Grammar
+from runners.tasks.in_context import Curriculum
 from runners.tasks.induction import Induction
-from runners.tasks.linear_functions import Curriculum, LinearFunctions, ShiftGrid
+from runners.tasks.linear_functions import LinearFunctions, ShiftGrid
 from runners.tasks.needle import Needle
 from runners.tasks.quantifiers import LengthGrid, Quantifiers
 from runners.tasks.selective_copy import SelectiveCopy

@@ -23,47 +23,12 @@ from torch import Tensor
 
 from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
-from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
-from variants import Scalars
+from runners.tasks.in_context import SCORED_FROM, InContext, Sigmas, prompt
+from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_items
 from variants.seeding import generator
-
-SCORED_FROM = 3
-"""Position, counted from 0, from which errors enter the mean squared error."""
 
 _ROWS = 128
 """Sequences per forward pass of an evaluation."""
-
-Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
-
-
-class Curriculum(Spec):
-    """Sequences of `start` points, `increment` more after every `every` steps, until the task's full length.
-
-    The defaults are those of paper 003's code; its text says 3 points at the start.
-    """
-
-    start: PositiveInt = 11
-    """Points of the first sequences."""
-    every: PositiveInt = 2000
-    """Steps between two lengths."""
-    increment: PositiveInt = 2
-    """Points that each length has more than the one before."""
-
-    def points(self, step: int) -> int:
-        """The number of points at training step `step`, counted from 1, before the task's own limit."""
-        return self.start + self.increment * ((step - 1) // self.every)
-
-    def check(self, points: int) -> None:
-        """Refuse one that does not lead up to the task's `points`.
-
-        Raises:
-            ValueError: the rule, what came, and what to do.
-        """
-        if self.start >= points:
-            raise ValueError(
-                f"a curriculum starts with fewer points than the task's {points}; got {self.start}; "
-                "lower curriculum.start or use curriculum=None"
-            )
 
 
 class ShiftGrid(Spec):
@@ -140,39 +105,20 @@ def _at(sigma_x: float, sigma_f: float) -> dict[str, float]:
     return {"sigma_x": sigma_x, "sigma_f": sigma_f}
 
 
-class LinearFunctions(Task):
+class LinearFunctions(InContext):
     """Paper 003's task; every default is the paper's, without its curriculum (`curriculum=Curriculum()`)."""
 
     kind: Literal["linear_functions"] = "linear_functions"
-    batch: PositiveInt = 64
-    points: PositiveInt = 40
-    """Points x of a training sequence."""
     sigma_x: PositiveFloat = 1.0
     """Spread of x in training."""
     sigma_f: PositiveFloat = 1.0
     """Spread of a and b in training."""
-    curriculum: Curriculum | None = None
-    """Shorter sequences first; None: all have `points`."""
     evaluation: ShiftGrid = ShiftGrid()
     """The conditions it is evaluated under."""
-
-    @model_validator(mode="after")
-    def _curriculum_leads_somewhere(self) -> Self:
-        if self.curriculum is not None:
-            self.curriculum.check(self.points)
-        return self
-
-    @property
-    def inputs(self) -> Scalars:
-        return Scalars(1)
 
     @property
     def length(self) -> int:
         return 2 * max(self.points, self.evaluation.points) - 1
-
-    def points_at(self, step: int) -> int:
-        """The number of points at training step `step`, counted from 1."""
-        return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         grid = self.evaluation
@@ -238,11 +184,6 @@ class LinearFunctionsData(Data):
                 for position, error in enumerate(errors.unbind(1), start=1):
                     yield over_items("squared_error", error, {**point, "position": position})
         yield from _references(grid)
-
-
-def prompt(x: Tensor, y: Tensor) -> Tensor:
-    """x1, y1, x2, y2, ..., xn as scalars [B, 2n - 1, 1] from x and y [B, n]; yn predicts nothing and is left out."""
-    return torch.stack((x, y), dim=-1).flatten(1)[:, :-1, None]
 
 
 def error_of_zero(sigma_x: float, sigma_f: float) -> float:

@@ -27,9 +27,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
-from runners.tasks.linear_functions import SCORED_FROM, Curriculum, Sigmas, prompt
-from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
-from variants import Scalars
+from runners.tasks.in_context import SCORED_FROM, InContext, Sigmas, prompt
+from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_items
 
 Quantifier = Literal["every", "some"]
 
@@ -72,7 +71,7 @@ def _at(length: int, sigma: float) -> dict[str, float]:
     return {"length": length, "sigma": sigma}
 
 
-class Quantifiers(Task):
+class Quantifiers(InContext):
     """Paper 003's task; every default is the paper's, without its curriculum (`curriculum=Curriculum()`)."""
 
     kind: Literal["quantifiers"] = "quantifiers"
@@ -80,25 +79,10 @@ class Quantifiers(Task):
     """Whether all numbers so far, or at least one of them, have to be positive."""
     labels: Literal["shown", "hidden"] = "shown"
     """Whether the prompt holds the true label after every number, as in the released code."""
-    batch: PositiveInt = 64
-    points: PositiveInt = 40
-    """Numbers of a training sequence."""
     sigma: PositiveFloat = 1.0
     """Spread of the numbers in training; the labels do not depend on it."""
-    curriculum: Curriculum | None = None
-    """Shorter sequences first; None: all have `points`."""
     evaluation: LengthGrid = LengthGrid()
     """The lengths and spreads it is evaluated at."""
-
-    @model_validator(mode="after")
-    def _curriculum_leads_somewhere(self) -> Self:
-        if self.curriculum is not None:
-            self.curriculum.check(self.points)
-        return self
-
-    @property
-    def inputs(self) -> Scalars:
-        return Scalars(1)
 
     @property
     def length(self) -> int:
@@ -107,10 +91,6 @@ class Quantifiers(Task):
     def tokens(self, numbers: int) -> int:
         """How many positions a prompt of `numbers` numbers takes."""
         return 2 * numbers - 1 if self.labels == "shown" else numbers
-
-    def points_at(self, step: int) -> int:
-        """How many numbers at training step `step`, counted from 1."""
-        return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
 
     def prompt(self, x: Tensor) -> Batch:
         """Prompts [B, T, 1] of numbers x [B, n], and the labels [B, n] as 0 and 1."""

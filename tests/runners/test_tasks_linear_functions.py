@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.linear_functions import SCORED_FROM, conventions, judged, prompt, squared_errors
+from runners.tasks.in_context import SCORED_FROM, prompt
+from runners.tasks.linear_functions import conventions, judged, squared_errors
 from runners.tasks.linear_functions import least_squares as closed_form
 
 

@@ -1,0 +1,78 @@
+"""Points of a function in one prompt, x1, y1, x2, y2, ..., xn: what tasks in context share.
+
+Source: Scaled Signed Averaging (paper 003), appendix A.1, whose tasks have one number per position.
+"""
+
+from typing import Annotated, Self
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from grid.spec import Spec
+from runners.tasks.task import Task
+from variants import Scalars
+
+SCORED_FROM = 3
+"""Position, counted from 0, from which errors enter the measures of the paper's code."""
+
+Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
+
+
+class Curriculum(Spec):
+    """Sequences of `start` points, `increment` more after every `every` steps, until the task's full length.
+
+    The defaults are those of paper 003's code; its text says 3 points at the start.
+    """
+
+    start: PositiveInt = 11
+    """Points of the first sequences."""
+    every: PositiveInt = 2000
+    """Steps between two lengths."""
+    increment: PositiveInt = 2
+    """Points that each length has more than the one before."""
+
+    def points(self, step: int) -> int:
+        """The number of points at training step `step`, counted from 1, before the task's own limit."""
+        return self.start + self.increment * ((step - 1) // self.every)
+
+    def check(self, points: int) -> None:
+        """Refuse one that does not lead up to the task's `points`.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+        if self.start >= points:
+            raise ValueError(
+                f"a curriculum starts with fewer points than the task's {points}; got {self.start}; "
+                "lower curriculum.start or use curriculum=None"
+            )
+
+
+class InContext(Task):
+    """A task whose sequences are points; with a curriculum, shorter ones come first."""
+
+    batch: PositiveInt = 64
+    points: PositiveInt = 40
+    """Points of a training sequence."""
+    curriculum: Curriculum | None = None
+    """Shorter sequences first; None: all have `points`."""
+
+    @model_validator(mode="after")
+    def _curriculum_leads_somewhere(self) -> Self:
+        if self.curriculum is not None:
+            self.curriculum.check(self.points)
+        return self
+
+    @property
+    def inputs(self) -> Scalars:
+        return Scalars(1)
+
+    def points_at(self, step: int) -> int:
+        """The number of points at training step `step`, counted from 1."""
+        return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
+
+
+def prompt(x: Tensor, y: Tensor) -> Tensor:
+    """x1, y1, x2, y2, ..., xn as scalars [B, 2n - 1, 1] from x and y [B, n]; yn predicts nothing and is left out."""
+    return torch.stack((x, y), dim=-1).flatten(1)[:, :-1, None]
