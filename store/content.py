@@ -16,6 +16,7 @@ _WHAT = {
     "evaluation": "* EXCLUDE (shard)",
     "item": "* EXCLUDE (shard)",
     "probe": "* EXCLUDE (shard)",
+    "evaluated": "* EXCLUDE (signature)",
     "recorded": "*",
     "shard": "* EXCLUDE (number, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",

@@ -28,6 +28,8 @@ class Ingested(NamedTuple):
     """Grids and submissions read, read again, or gone."""
     attempts: int = 0
     """Attempts that are new or have changed."""
+    evaluated: int = 0
+    """Later evaluations of finished trials that are new, were made again, or are gone."""
     bad_records: int = 0
     """JSON files and lines that could not be read this time."""
     published: bool = False
@@ -74,5 +76,6 @@ def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection) -> Ingest
         forgotten=intake.forgotten,
         plans=landing.plans,
         attempts=landing.attempts,
+        evaluated=landing.evaluated,
         bad_records=landing.problems,
     )

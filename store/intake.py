@@ -19,6 +19,8 @@ RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the sha
 
 _REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
 
+_REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"
+
 BATCH_ROWS = 2_000_000
 """Rows that one transaction inserts at most, unless one shard has more: what a kill in the middle can undo."""
 
@@ -43,7 +45,9 @@ class Intake:
         Raises:
             EnvironmentProblem: the disk is full; what was inserted before stays.
         """
-        files = {path.name: path for path in self._layout.shards()}
+        named = self._named()
+        self._withdraw_unnamed(named)
+        files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
         quarantined = self._quarantined()
         self._forget(name for name in quarantined if name not in files)
@@ -65,6 +69,19 @@ class Intake:
             waiting += info.rows
         self._insert(batch)
 
+    def _named(self) -> dict[str, Path]:
+        """By name the shards of later evaluations: those that a record names."""
+        found = self._connection.execute("SELECT trial, attempt, unnest(shards) AS name FROM evaluated ORDER BY ALL")
+        return {name: self._layout.evaluations(trial, attempt) / name for trial, attempt, name in found.fetchall()}
+
+    def _withdraw_unnamed(self, named: Mapping[str, Path]) -> None:
+        """Remove the rows of later evaluations whose record names them no more: it was replaced, or is gone."""
+        later = self._connection.execute('SELECT file, number, "table" FROM shard WHERE later').fetchall()
+        for name, number, table in later:
+            if name not in named:
+                with transaction(self._connection):
+                    self._withdraw(number, table)
+
     def _recheck(self, files: Mapping[str, Path]) -> None:
         """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
         ledger = self._connection.execute('SELECT file, signature, number, "table" FROM shard').fetchall()
@@ -78,7 +95,7 @@ class Intake:
             except BadShard as error:
                 with transaction(self._connection):
                     self._withdraw(number, table)
-                    self._enter_bad(name, error.reason + _REMEDY, now)
+                    self._enter_bad(name, error.reason + self._remedy(path), now)
                 self.bad_shards += 1
             else:
                 row = {"number": number, "signature": now}
@@ -111,12 +128,20 @@ class Intake:
         try:
             info = verify_shard(path)
         except BadShard as error:
-            self._quarantine(path.name, error.reason + (_REMEDY if is_shard_name(path.name) else ""), signature)
+            self._quarantine(path.name, error.reason + self._remedy(path), signature)
             return None
         if info.blake2b in known:
             self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)
             return None
         return info
+
+    def _remedy(self, path: Path) -> str:
+        if self._is_later(path):
+            return _REMEDY_LATER
+        return _REMEDY if is_shard_name(path.name) else ""
+
+    def _is_later(self, path: Path) -> bool:
+        return path.parent != self._layout.spool
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
         with transaction(self._connection):
@@ -188,6 +213,7 @@ class Intake:
                 "submission": [info.submission for info in batch],
                 "worker": [info.worker for info in batch],
                 "sequence": [info.sequence for info in batch],
+                "later": [self._is_later(info.path) for info in batch],
                 "signature": [self._signatures[info.path.name] for info in batch],
                 "ingested": [now] * len(batch),
             }

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from store.database import transaction
+from store.evaluated import Evaluated, evaluated_on_disk, evaluated_row
 from store.fields import clean_text
 from store.grid_views import create_grid_views
 from store.layout import Layout
@@ -24,6 +25,7 @@ class Landing:
         self._connection = connection
         self.plans = 0
         self.attempts = 0
+        self.evaluated = 0
         self.problems = 0
 
     @property
@@ -38,7 +40,8 @@ class Landing:
         """
         with transaction(self._connection):
             self._plans()
-            self._attempts()
+            problems = [*self._attempts(), *self._evaluated()]
+            self._replace_problems(problems)
             if self.changed:
                 derive_trials(self._connection)
 
@@ -83,7 +86,7 @@ class Landing:
         self._insert("bad_record", rows)
         self.problems += len(rows)
 
-    def _attempts(self) -> None:
+    def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         columns = ", ".join(Attempt._fields)
         known = {
@@ -104,8 +107,28 @@ class Landing:
             rows += [row] if row is not None and row != before else []
             gone += [place] if row is None and before is not None else []
         self._replace_attempts(rows, gone)
-        self._replace_problems(problems)
         self.attempts += len(rows) + len(gone)
+        return problems
+
+    def _evaluated(self) -> list[Problem]:
+        """Later evaluations that are new or have changed; and those gone, or damaged by now."""
+        execute = self._connection.execute
+        finished = execute("SELECT trial, attempt FROM attempt WHERE status = 'ok' ORDER BY ALL").fetchall()
+        on_disk = evaluated_on_disk(self._layout, finished)
+        columns = "trial, attempt, evaluation, signature"
+        known = {row[:3]: row[3] for row in execute(f"SELECT {columns} FROM evaluated").fetchall()}
+        changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
+        leaving = [place for place in known if place not in on_disk or place in changed]
+        found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]
+        rows = [each for each in found if isinstance(each, Evaluated)]
+        for trial, attempt, evaluation in leaving:
+            gone = {"trial": trial, "attempt": attempt, "evaluation": evaluation}
+            execute(
+                "DELETE FROM evaluated WHERE trial = $trial AND attempt = $attempt AND evaluation = $evaluation", gone
+            )
+        self._insert("evaluated", [row._asdict() for row in rows])
+        self.evaluated += len(set(leaving) | {row[:3] for row in rows})
+        return [each for each in found if each is not None and not isinstance(each, Evaluated)]
 
     def _replace_attempts(self, rows: Sequence[Attempt], gone: Sequence[tuple[str, int]]) -> None:
         places = [*gone, *((row.trial, row.attempt) for row in rows)]

@@ -13,7 +13,7 @@ from store.files import environment_problem, is_temporary, retried
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 5
+STORE_SCHEMA = 6
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -148,6 +148,15 @@ class Layout:
         """Directory of the trained weights, where a trial keeps them: a file like a checkpoint."""
         return self.attempt(key, attempt) / "weights"
 
+    def evaluations(self, key: str, attempt: int) -> Path:
+        """Directory of what the trained model was judged by later: records, and the shards that they name."""
+        return self.attempt(key, attempt) / "evaluations"
+
+    def evaluation(self, key: str, attempt: int, evaluation: str) -> Path:
+        """The record of one later evaluation, named by the key of its spec."""
+        checked = _checked(_KEY, evaluation, "an evaluation's key is 32 hexadecimal digits")
+        return self.evaluations(key, attempt) / f"{checked}.json"
+
     def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
         """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
         checked = _checked(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
@@ -171,6 +180,11 @@ class Layout:
     def attempts(self, key: str) -> list[int]:
         """Numbers of the trial's attempts, ascending, whether or not they have begun."""
         return sorted(int(name) for name in _names(self.trial(key)) if _ATTEMPT.fullmatch(name))
+
+    def evaluation_keys(self, key: str, attempt: int) -> list[str]:
+        """Keys of what an attempt was judged by later, sorted."""
+        stems = sorted(name.removesuffix(".json") for name in _names(self.evaluations(key, attempt)) if ".json" in name)
+        return [stem for stem in stems if _KEY.fullmatch(stem)]
 
     def shards(self) -> list[Path]:
         """All published shard files, sorted by name; unfinished files are left out."""

@@ -145,6 +145,27 @@ CREATE TABLE probe (
     shard INTEGER NOT NULL
 );
 
+-- Evaluations that a finished trial was judged by later (`ablate evaluate`); their rows are among the others.
+CREATE TABLE evaluated (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    evaluation VARCHAR NOT NULL,    -- key of its spec
+    kind VARCHAR NOT NULL,
+    spec JSON NOT NULL,
+    step BIGINT NOT NULL,
+    ended DOUBLE NOT NULL,          -- seconds since the epoch
+    wall_s DOUBLE NOT NULL,
+    host VARCHAR NOT NULL,
+    device VARCHAR NOT NULL,
+    threads INTEGER NOT NULL,
+    versions JSON NOT NULL,
+    sources JSON,                   -- hash of each definition that judged, and was judged, by name
+    changed VARCHAR[] NOT NULL,     -- definitions of the trial that are not what it was trained with
+    data JSON,                      -- what was read
+    shards VARCHAR[] NOT NULL,      -- files that hold its rows
+    signature VARCHAR NOT NULL      -- of the record as it was when it was read
+);
+
 -- Attempts that recorded rows: only trials with several of them need the search for the latest.
 CREATE TABLE recorded (trial VARCHAR NOT NULL, attempt INTEGER NOT NULL);
 
@@ -162,6 +183,7 @@ CREATE TABLE shard (
     submission VARCHAR NOT NULL,
     worker BIGINT NOT NULL,
     sequence INTEGER NOT NULL,
+    later BOOLEAN NOT NULL,         -- of an evaluation of a finished trial, whose record names it
     signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
     ingested DOUBLE NOT NULL
 );

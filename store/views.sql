@@ -1,14 +1,28 @@
 -- The public interface. One row per what the comment says; the columns are stable.
 
--- Trials whose rows come from several attempts: the only ones in which a step can have been recorded twice.
+-- Trials whose rows come from several attempts, or that were evaluated later: the only ones in which something can have
+-- been recorded twice.
 CREATE OR REPLACE VIEW v_repeated AS
-SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1;
+SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1
+UNION SELECT trial FROM evaluated;
 
 -- Attempts that came after the one whose result counts: they train a finished trial again and have not finished.
 CREATE OR REPLACE VIEW v_superfluous AS
 SELECT a.trial, a.attempt FROM attempt a
 JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f
     ON f.trial = a.trial AND a.attempt > f.last;
+
+-- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
+CREATE OR REPLACE VIEW v_evaluated AS
+SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS counts
+FROM evaluated e
+LEFT JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f USING (trial);
+
+-- Shards of later evaluations. Of two that say the same of a trial the one that was made last counts.
+CREATE OR REPLACE VIEW v_later_shard AS
+SELECT s.number, e.evaluation, e.ended, v.counts
+FROM shard s JOIN (SELECT *, unnest(shards) AS file FROM evaluated) e USING (file)
+JOIN v_evaluated v ON v.trial = e.trial AND v.attempt = e.attempt AND v.evaluation = e.evaluation;
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_metric AS
@@ -18,21 +32,27 @@ SELECT * EXCLUDE (shard) FROM metric m WHERE trial IN (FROM v_repeated)
     AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
 
--- measurement that counts
+-- measurement that counts; `later` is the key of the evaluation that was made later, null for what the trial measured
 CREATE OR REPLACE VIEW v_evaluation AS
-SELECT * EXCLUDE (shard) FROM evaluation WHERE trial NOT IN (FROM v_repeated)
+SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM evaluation m WHERE trial IN (FROM v_repeated)
+SELECT m.* EXCLUDE (shard), l.evaluation AS later FROM evaluation m LEFT JOIN v_later_shard l ON l.number = m.shard
+WHERE trial IN (FROM v_repeated)
     AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
+    AND coalesce(l.counts, true)
+QUALIFY (attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
+    = max((attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY trial, step, name, point);
 
 -- item of an evaluation, as measured in the attempt that counts
 CREATE OR REPLACE VIEW v_item AS
-SELECT * EXCLUDE (shard) FROM item WHERE trial NOT IN (FROM v_repeated)
+SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM item WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM item m WHERE trial IN (FROM v_repeated)
+SELECT m.* EXCLUDE (shard), l.evaluation AS later FROM item m LEFT JOIN v_later_shard l ON l.number = m.shard
+WHERE trial IN (FROM v_repeated)
     AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, point);
+    AND coalesce(l.counts, true)
+QUALIFY (attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
+    = max((attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY trial, step, name, point);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_probe AS
@@ -105,7 +125,8 @@ WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM (SELECT trial, name, step FROM evaluation UNION ALL SELECT trial, name, step FROM metric) e
     WHERE e.trial = t.trial AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
-       OR EXISTS (SELECT 1 FROM evaluation e WHERE e.name = h.measure->>'$.name')
+       OR EXISTS (SELECT 1 FROM evaluation e WHERE e.name = h.measure->>'$.name'
+                  AND e.shard NOT IN (SELECT number FROM v_later_shard))    -- nor has each trial been evaluated later
        OR EXISTS (SELECT 1 FROM metric e WHERE e.name = h.measure->>'$.name'));
 
 -- grid, cell: how far it is; unreadable ones are among those that are ok

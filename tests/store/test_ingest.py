@@ -284,9 +284,9 @@ def test_one_process_ingests_and_another_may_pass_or_wait(campaign: Campaign) ->
     [
         (
             7,
-            r"written by a newer ablate \(store version 7; this one reads 5\); upgrade ablate, or make the store again",
+            r"written by a newer ablate \(store version 7; this one reads 6\); upgrade ablate, or make the store again",
         ),
-        (0, r"written by an older ablate \(store version 0; this one reads 5\); make it again .*`ablate rebuild`"),
+        (0, r"written by an older ablate \(store version 0; this one reads 6\); make it again .*`ablate rebuild`"),
     ],
 )
 def test_a_store_of_another_version_is_refused_in_words(campaign: Campaign, version: int, message: str) -> None:
