@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from runners.evaluations.deviant_inputs import DeviantInputs as DeviantInputs
     from runners.evaluations.deviant_inputs import Prompt as Prompt
     from runners.evaluations.large_value import LargeValue as LargeValue
-    from runners.optimisers import AdamW as AdamW
-    from runners.optimisers import Optimiser as Optimiser
-    from runners.optimisers import Training as Training
+    from runners.optimisers.adamw import AdamW as AdamW
+    from runners.optimisers.muon import Muon as Muon
+    from runners.optimisers.optimiser import Optimiser as Optimiser
+    from runners.optimisers.regime import Training as Training
+    from runners.optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW
     from runners.probes.attention_entropy import AttentionEntropy as AttentionEntropy
     from runners.probes.attention_maps import AttentionMaps as AttentionMaps
     from runners.probes.effective_rank import EffectiveRank as EffectiveRank
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from runners.schedules import WSD as WSD
     from runners.schedules import Constant as Constant
     from runners.schedules import Cosine as Cosine
+    from runners.schedules import Linear as Linear
     from runners.schedules import Schedule as Schedule
     from runners.slurm.spec import Needs as Needs
     from runners.slurm.spec import Slurm as Slurm
@@ -54,16 +57,21 @@ if TYPE_CHECKING:
     from runners.tasks.selective_copy import SelectiveCopy as SelectiveCopy
     from runners.tasks.task import Task as Task
     from runners.tasks.text import Text as Text
+    from runners.tasks.tokenizers.byte_pairs import BytePairs as BytePairs
+    from runners.tasks.tokenizers.bytes import Bytes as Bytes
+    from runners.tasks.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
     from runners.trial import Execution as Execution
     from runners.trial import Trial as Trial
 
 _HOMES = {
-    "AdamW": "runners.optimisers",
+    "AdamW": "runners.optimisers.adamw",
     "AskedLengths": "runners.tasks.asked",
     "AssociativeRecall": "runners.tasks.associative_recall",
     "AttentionEntropy": "runners.probes.attention_entropy",
     "AttentionMaps": "runners.probes.attention_maps",
     "BoundaryValues": "runners.evaluations.boundary_values",
+    "BytePairs": "runners.tasks.tokenizers.byte_pairs",
+    "Bytes": "runners.tasks.tokenizers.bytes",
     "Constant": "runners.schedules",
     "Cosine": "runners.schedules",
     "Curriculum": "runners.tasks.in_context",
@@ -80,11 +88,13 @@ _HOMES = {
     "LargeValue": "runners.evaluations.large_value",
     "LearnedNumbers": "runners.probes.learned_numbers",
     "LengthGrid": "runners.tasks.quantifiers",
+    "Linear": "runners.schedules",
     "LinearFunctions": "runners.tasks.linear_functions",
     "MassiveActivation": "runners.probes.massive_activation",
+    "Muon": "runners.optimisers.muon",
     "Needle": "runners.tasks.needle",
     "Needs": "runners.slurm.spec",
-    "Optimiser": "runners.optimisers",
+    "Optimiser": "runners.optimisers.optimiser",
     "PredictedNumbers": "runners.probes.predicted_numbers",
     "Probe": "runners.probes.probe",
     "Probing": "runners.probes.probe",
@@ -100,9 +110,11 @@ _HOMES = {
     "Slurm": "runners.slurm.spec",
     "Task": "runners.tasks.task",
     "Text": "runners.tasks.text",
+    "TokenizerFile": "runners.tasks.tokenizers.tokenizer_file",
     "TokenClasses": "runners.probes.token_classes",
-    "Training": "runners.optimisers",
+    "Training": "runners.optimisers.regime",
     "Trial": "runners.trial",
+    "UncorrectedAdamW": "runners.optimisers.uncorrected_adamw",
     "WSD": "runners.schedules",
     "WeightSums": "runners.probes.weight_sums",
     "run_campaign": "runners.runs.run",
@@ -124,6 +136,8 @@ __all__ = [
     "AttentionEntropy",
     "AttentionMaps",
     "BoundaryValues",
+    "BytePairs",
+    "Bytes",
     "Constant",
     "Cosine",
     "Curriculum",
@@ -140,8 +154,10 @@ __all__ = [
     "LargeValue",
     "LearnedNumbers",
     "LengthGrid",
+    "Linear",
     "LinearFunctions",
     "MassiveActivation",
+    "Muon",
     "Needle",
     "Needs",
     "Optimiser",
@@ -161,8 +177,10 @@ __all__ = [
     "Task",
     "Text",
     "TokenClasses",
+    "TokenizerFile",
     "Training",
     "Trial",
+    "UncorrectedAdamW",
     "WeightSums",
     "run_campaign",
 ]

@@ -1,4 +1,4 @@
-"""All parameters of a model as two vectors, so that an optimiser step is a few kernels however many tensors there are.
+"""All parameters of a model as a few vectors, so that an optimiser step is a few kernels however many there are.
 
 A small model spends a tenth of its step on one kernel call per tensor; the values are the same either way. Their
 gradients and the loss lie in one buffer, so that processes that share a batch add them up in one operation.
@@ -10,6 +10,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from runners.optimisers.optimiser import Weights
 from variants import Transformer
 
 _ALIGNED = 64
@@ -20,18 +21,31 @@ _ALIGNED = 64
 class Flat:
     """Moves the parameters of `model` into vectors; they and their gradients become views of these.
 
-    `decayed` holds the weight matrices, `kept` biases, norms and what the model spares; either may be empty.
+    Weight decay spares biases, norms and what the model spares. `by_matrix` puts the layers' weight matrices apart.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
         spared = {id(parameter) for parameter in model.undecayed()}
-        decayed = [p for p in model.parameters() if p.ndim > 1 and id(p) not in spared]
-        kept = [p for p in model.parameters() if p.ndim <= 1 or id(p) in spared]
-        start = _aligned(sum(p.numel() for p in decayed))
-        end = start + sum(p.numel() for p in kept)
+        rows = _hidden_rows(model) if by_matrix else {}
+        hidden = [p for p in model.parameters() if id(p) in rows]
+        others = [p for p in model.parameters() if id(p) not in rows]
+        decayed = [p for p in others if p.ndim > 1 and id(p) not in spared]
+        kept = [p for p in others if p.ndim <= 1 or id(p) in spared]
+        starts, end = [], 0
+        for parameters in (decayed, kept, hidden):
+            starts.append(_aligned(end))
+            end = starts[-1] + sum(p.numel() for p in parameters) if parameters else end
         self._gradient_and_loss = next(model.parameters()).new_zeros(end + 1)
-        self.decayed = [_joined(decayed, self._gradient_and_loss)] if decayed else []
-        self.kept = [_joined(kept, self._gradient_and_loss[start:])] if kept else []
+        joined = [
+            _joined(parameters, self._gradient_and_loss[start:]) if parameters else None
+            for parameters, start in zip((decayed, kept, hidden), starts, strict=True)
+        ]
+        self.weights = Weights(
+            [] if joined[0] is None else [joined[0]],
+            [] if joined[1] is None else [joined[1]],
+            joined[2],
+            tuple((count, p.shape[1]) for p in hidden for count in rows[id(p)]),
+        )
 
     def zero_gradients(self) -> None:
         """Forget the gradients of the last step."""
@@ -52,10 +66,23 @@ class Flat:
 
     def finite(self) -> bool:
         """Whether every parameter is a finite number."""
-        return all(bool(vector.isfinite().all()) for vector in (*self.decayed, *self.kept))
+        return all(bool(vector.isfinite().all()) for vector in self.weights.vectors())
 
     def _gradients(self) -> list[Tensor]:
-        return [vector.grad for vector in (*self.decayed, *self.kept) if vector.grad is not None]
+        return [vector.grad for vector in self.weights.vectors() if vector.grad is not None]
+
+
+def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
+    """The weight matrices of the layers by id, with the rows of each matrix that the parameter holds."""
+    found: dict[int, list[int]] = {}
+    for block in model.blocks():
+        found |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}
+        attention = block.attention
+        heads = (attention.heads, attention.key_heads)
+        found[id(attention.qkv.weight)] = [attention.channels * count for count in (*heads, attention.key_heads)]
+        if attention.gate is not None:
+            found[id(attention.gate.weight)] = [attention.gate_channels * count for count in heads]
+    return found
 
 
 def _aligned(count: int) -> int:

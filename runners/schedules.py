@@ -4,6 +4,7 @@ With w warm-up steps, s steps in all and f the floor (a share of the peak), for 
 
     warm-up    (t + 1) / w                                               while t < w
     constant   1
+    linear     f + (1 - f) (s - t) / (s - w)
     cosine     f + (1 - f) (1 + cos(pi (t - w) / (s - w))) / 2
     wsd        1 until the last d steps, then f + (1 - f) (s - t) / d    warm-up, stable, decay
 """
@@ -41,6 +42,19 @@ class Constant(Schedule):
 
     def after_warmup(self, step: int, steps: int) -> float:  # noqa: ARG002  (the family's signature)
         return 1.0
+
+
+class Linear(Schedule):
+    """A line from the peak to `floor` times the peak.
+
+    With floor 0 the schedule of transformers' Trainer, one step ahead: that one's first step has the rate 0.
+    """
+
+    kind: Literal["linear"] = "linear"
+    floor: Share = 0.0
+
+    def after_warmup(self, step: int, steps: int) -> float:
+        return self.floor + (1 - self.floor) * (steps - step) / (steps - self.warmup)
 
 
 class Cosine(Schedule):

@@ -163,8 +163,9 @@ def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     flat = Flat(model)
     assert all(torch.equal(weights, before[name]) for name, weights in model.state_dict().items())
-    assert sum(vector.numel() for vector in (*flat.decayed, *flat.kept)) == sum(p.numel() for p in model.parameters())
-    kept = flat.kept[0].data_ptr(), flat.kept[0].data_ptr() + 4 * flat.kept[0].numel()
+    assert sum(vector.numel() for vector in flat.weights.vectors()) == sum(p.numel() for p in model.parameters())
+    (vector,) = flat.weights.kept
+    kept = vector.data_ptr(), vector.data_ptr() + 4 * vector.numel()
     assert all(kept[0] <= p.data_ptr() < kept[1] for p in model.number_parameters())
 
 

@@ -1,0 +1,9 @@
+"""Training as a spec: how long, at what rates, and by which optimiser."""
+
+from runners.optimisers.adamw import AdamW as AdamW
+from runners.optimisers.muon import Muon as Muon
+from runners.optimisers.optimiser import Optimiser as Optimiser
+from runners.optimisers.optimiser import Stepping as Stepping
+from runners.optimisers.optimiser import Weights as Weights
+from runners.optimisers.regime import Training as Training
+from runners.optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW

@@ -1,0 +1,126 @@
+"""Muon: momentum whose every matrix is replaced by the nearest one with singular values near 1.
+
+    B <- mu B + (1 - mu) G              U = (1 - mu) G + mu B with Nesterov's momentum, else B
+    X = U / |U|                         Frobenius norm; then so many times
+    X <- a X + (b A + c A A) X          A = X X^T, (a, b, c) = (3.4445, -4.7750, 2.0315)
+    W <- (1 - lr weight_decay) W - lr s X
+
+The iteration is run on the wide form of a matrix. The quintic does not converge: it brings singular values that are not
+tiny to about [0.7, 1.2] in five rounds, quickly, which serves as well. s is set by the shape, outputs x inputs:
+
+    rms         0.2 sqrt(max(outputs, inputs))    entries of about 0.2, as AdamW's are, so that its lr and decay serve
+    spectral    sqrt(max(1, outputs / inputs))    a spectral norm that grows where there are more outputs than inputs
+
+Only the weight matrices of the layers are moved so; queries, keys and values are three matrices, as are those that one
+projection makes for a gate. Embeddings, read-in and read-out (with RoBERTa's dense layer before it), biases, norms and
+the operators' numbers and kernels are moved by AdamW.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, Stepping, Together, Weights
+
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_LEAST = 1e-7
+"""A norm below this counts as this: a gradient of zero gives no update."""
+
+
+class Muon(Optimiser):
+    """Orthogonalised momentum for the layers' weight matrices, AdamW for the rest.
+
+    Sources: Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024), which trains with
+    `scale="spectral"`, lr 0.02 and a rate of its own for the rest; Liu et al., "Muon is scalable for LLM training"
+    (arXiv 2502.16982), which trains with `scale="rms"` and AdamW's rate and decay. `torch.optim.Muon` computes the same
+    for one matrix at a time in bfloat16; here those of one shape are computed at once.
+    """
+
+    by_matrix: ClassVar[bool] = True
+
+    kind: Literal["muon"] = "muon"
+    lr: PositiveFloat = 1e-3
+    momentum: Beta = 0.95
+    nesterov: bool = True
+    rounds: PositiveInt = 5
+    """Of the iteration that orthogonalises."""
+    scale: Literal["rms", "spectral"] = "rms"
+    """How the size of an update follows from the shape of its matrix."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """Of the matrix products that orthogonalise; the update itself is float32."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Of matrices and embeddings."""
+    rest_lr: PositiveFloat | None = None
+    """The peak rate of what AdamW moves; None: as `lr`. It follows the same schedule."""
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
+    """AdamW's."""
+    eps: PositiveFloat = 1e-8
+    """AdamW's."""
+
+    @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.rest_lr == self.lr:
+            object.__setattr__(self, "rest_lr", None)
+        if not self.momentum:
+            object.__setattr__(self, "nesterov", False)  # without momentum the update is the gradient either way
+        return self
+
+    def build(self, weights: Weights) -> Stepping:
+        share = 1.0 if self.rest_lr is None else self.rest_lr / self.lr
+        groups = [{**group, LR_SHARE: share} for group in weights.groups(self.weight_decay)]
+        rest = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
+        assert weights.hidden is not None
+        return Together([_Orthogonalised(weights.hidden, weights.shapes, self), rest])
+
+    def size(self, outputs: int, inputs: int) -> float:
+        """What an orthogonal update of so many outputs and inputs is multiplied by, besides the rate."""
+        if self.scale == "rms":
+            return 0.2 * math.sqrt(max(outputs, inputs))
+        return math.sqrt(max(1.0, outputs / inputs))
+
+
+class _Orthogonalised(torch.optim.Optimizer):
+    """Matrices of `shapes` that lie in `vector` one after another."""
+
+    def __init__(self, vector: Tensor, shapes: Sequence[tuple[int, int]], spec: Muon) -> None:
+        super().__init__([vector], {"lr": spec.lr})
+        self._spec, self._shapes = spec, tuple(shapes)
+        self._alike = {shape: [at for at, each in enumerate(shapes) if each == shape] for shape in self._shapes}
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  (PyTorch's signature)
+        (group,), spec = self.param_groups, self._spec
+        (vector,) = group["params"]
+        state, gradient, lr = self.state[vector], vector.grad, group["lr"]
+        if not state:
+            state["momentum"] = torch.zeros_like(vector)
+        momentum = state["momentum"].lerp_(gradient, 1 - spec.momentum)
+        update = self._update(gradient.lerp(momentum, spec.momentum) if spec.nesterov else momentum)
+        if spec.weight_decay:
+            vector.mul_(1 - lr * spec.weight_decay)
+        vector.add_(update, alpha=-lr)
+
+    def _update(self, vector: Tensor) -> Tensor:
+        pieces = vector.split([outputs * inputs for outputs, inputs in self._shapes])
+        dtype, found = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
+        for (outputs, inputs), places in self._alike.items():
+            matrices = torch.stack([pieces[at].view(outputs, inputs) for at in places])
+            update = orthogonalised(matrices, self._spec.rounds, dtype).to(vector.dtype)
+            found |= zip(places, (update * self._spec.size(outputs, inputs)).flatten(1).unbind(), strict=True)
+        return torch.cat([found[at] for at in range(len(self._shapes))])
+
+
+def orthogonalised(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:
+    """Matrices [n, outputs, inputs] with the same singular vectors and singular values near 1, computed in `dtype`."""
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = (x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=_LEAST)).to(dtype)
+    a, b, c = _QUINTIC
+    for _ in range(rounds):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x

@@ -1,0 +1,323 @@
+"""Optimisers against their equations in plain loops, and what of a model each of them moves and lets decay."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from batch_in_parts import OPERATORS, ROUNDINGS, apart, numbers, split
+from double_precision import in_double
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from runners.flat import Flat
+from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW, Weights
+from runners.optimisers.muon import orthogonalised
+from runners.optimisers.optimiser import LR_SHARE
+from runners.schedules import Cosine
+from runners.tasks import Induction
+from runners.training import train
+from runners.trial import Trial, build_model
+from variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
+from variants.number import Matrix
+
+SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))
+Rows = list[list[float]]
+
+
+def draws(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def with_gradient(values: Tensor, gradient: Tensor) -> nn.Parameter:
+    vector = nn.Parameter(values.clone())
+    vector.grad = gradient.clone()
+    return vector
+
+
+def product(x: Rows, y: Rows) -> Rows:
+    return [[sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*y, strict=True)] for row in x]
+
+
+def transposed(x: Rows) -> Rows:
+    return [list(column) for column in zip(*x, strict=True)]
+
+
+def newton_schulz(update: Rows, rounds: int) -> Rows:
+    """X <- a X + (b A + c A A) X with A = X X^T, on the wide form."""
+    if len(update) > len(update[0]):
+        return transposed(newton_schulz(transposed(update), rounds))
+    norm = math.sqrt(sum(value**2 for row in update for value in row))
+    x = [[value / norm for value in row] for row in update]
+    for _ in range(rounds):
+        gram = product(x, transposed(x))
+        square, count = product(gram, gram), range(len(gram))
+        inner = [[-4.7750 * gram[i][j] + 2.0315 * square[i][j] for j in count] for i in count]
+        added = product(inner, x)
+        x = [[3.4445 * a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)]
+    return x
+
+
+def muon_step(muon: Muon, weight: Rows, momentum: Rows, gradient: Rows) -> tuple[Rows, Rows]:
+    """Weight and momentum after one step, number by number."""
+    (outputs, inputs), mu, rows = (len(weight), len(weight[0])), muon.momentum, momentum
+    size = 0.2 * math.sqrt(max(outputs, inputs)) if muon.scale == "rms" else math.sqrt(max(1, outputs / inputs))
+    mean = [
+        [mu * m + (1 - mu) * g for m, g in zip(*rows, strict=True)] for rows in zip(momentum, gradient, strict=True)
+    ]
+    ahead = [[mu * m + (1 - mu) * g for m, g in zip(*rows, strict=True)] for rows in zip(mean, gradient, strict=True)]
+    update, kept = newton_schulz(ahead if muon.nesterov else mean, muon.rounds), 1 - muon.lr * muon.weight_decay
+    moved = [
+        [kept * w - muon.lr * size * u for w, u in zip(*rows, strict=True)] for rows in zip(weight, update, strict=True)
+    ]
+    return moved, mean
+
+
+@pytest.mark.parametrize(
+    "muon",
+    [
+        Muon(lr=0.1, precision="float32"),
+        Muon(lr=0.1, precision="float32", nesterov=False, weight_decay=0.3, scale="spectral", rounds=3, momentum=0.8),
+        Muon(lr=0.1, precision="float32", momentum=0.0),
+    ],
+    ids=lambda muon: muon.scale + str(muon.momentum),
+)
+def test_steps_of_muon_are_those_of_plain_loops(muon: Muon) -> None:
+    """Three steps in float64. A round can make an error up to 3.4445 times as large, besides some 20 of its own."""
+    count = sum(outputs * inputs for outputs, inputs in SHAPES)
+    vector = with_gradient(draws(count), draws(count))
+    stepping = muon.build(Weights([], [with_gradient(draws(2), draws(2))], vector, SHAPES))
+    sizes = [outputs * inputs for outputs, inputs in SHAPES]
+    cut = [each.view(shape).tolist() for each, shape in zip(draws(count).split(sizes), SHAPES, strict=True)]
+    states = [(weight, [[0.0] * len(weight[0]) for _ in weight]) for weight in cut]
+    for step in range(3):
+        gradient = draws(count, seed=step)
+        assert vector.grad is not None
+        vector.grad.copy_(gradient)
+        stepping.step()
+        gradients = [each.view(shape).tolist() for each, shape in zip(gradient.split(sizes), SHAPES, strict=True)]
+        states = [muon_step(muon, *state, own) for state, own in zip(states, gradients, strict=True)]
+        expected = torch.cat([torch.tensor(weight, dtype=torch.float64).flatten() for weight, _ in states])
+        bound = 20 * torch.finfo(torch.float64).eps * 3.4445**muon.rounds * float(expected.abs().max())
+        assert float((vector.detach() - expected).abs().max()) < bound
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (16, 5), (5, 16)], ids=str)
+def test_an_orthogonalised_matrix_keeps_its_singular_vectors(shape: tuple[int, int]) -> None:
+    """Its singular values are those of the input, each sent through the quintic by itself."""
+    matrices = draws(3, *shape)
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    values = values / values.norm(dim=-1, keepdim=True)
+    for _ in range(5):
+        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+    found = orthogonalised(matrices, 5, torch.float64)
+    torch.testing.assert_close(found, left @ torch.diag_embed(values) @ right, rtol=0, atol=1e-12)
+
+
+def test_five_rounds_bring_every_singular_value_that_is_not_tiny_near_one() -> None:
+    values = torch.linspace(0.01, 1, 1000, dtype=torch.float64)
+    for _ in range(5):
+        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+    assert 0.65 < float(values.min()) < float(values.max()) < 1.25
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40)], ids=str)
+def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
+    """From equal singular values. Five rounds of three products, each off by 2^-8 of its size, of a norm of about 1."""
+    gradient = torch.linalg.svd(draws(*shape), full_matrices=False)
+    gradient = (gradient.U @ gradient.Vh).float()
+    ours, theirs = (with_gradient(torch.zeros(shape), gradient) for _ in range(2))
+    flat = with_gradient(torch.zeros(gradient.numel()), gradient.flatten())
+    for scale, name in (("rms", "match_rms_adamw"), ("spectral", "original")):
+        Muon(lr=1.0, scale=scale).build(Weights([], [ours], flat, (shape,))).step()
+        torch.optim.Muon([theirs], lr=1.0, weight_decay=0.0, adjust_lr_fn=name).step()
+        apart = (flat.detach().view(shape) - theirs.detach()).norm() / theirs.detach().norm()
+        assert float(apart) < 15 * 2**-8
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40), (3, 100)], ids=str)
+def test_the_size_of_an_update_follows_from_the_shape(shape: tuple[int, int]) -> None:
+    """Of an orthogonal matrix: "rms" has entries of 0.2 on average, "spectral" the norm sqrt(outputs / inputs) or 1."""
+    parts = torch.linalg.svd(draws(*shape), full_matrices=False)
+    orthogonal = parts.U @ parts.Vh
+    sizes = {scale: Muon(scale=scale).size(*shape) for scale in ("rms", "spectral")}
+    assert float((sizes["rms"] * orthogonal).square().mean().sqrt()) == pytest.approx(0.2)
+    assert sizes["spectral"] == pytest.approx(math.sqrt(max(1, shape[0] / shape[1])))
+
+
+def test_muon_sees_no_size_of_a_gradient_and_moves_nothing_without_one() -> None:
+    moved = []
+    for size in (1.0, 1000.0, 0.0):
+        vector = with_gradient(torch.zeros(15, dtype=torch.float64), size * draws(15))
+        Muon(precision="float32").build(Weights([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
+        moved.append(vector.detach())
+    torch.testing.assert_close(moved[0], moved[1], rtol=1e-10, atol=0)
+    assert float(moved[0].abs().max()) > 0
+    assert float(moved[2].abs().max()) == 0
+
+
+def test_muon_gets_the_layers_matrices_and_queries_keys_and_values_apart() -> None:
+    trial = tiny_language_model()
+    model = build_model(trial)
+    weights = Flat(model, by_matrix=True).weights
+    layer = [(8, 8), (4, 8), (4, 8), (8, 8), (16, 8), (16, 8), (8, 16)]  # q, k, v, out, up, gate, down
+    assert weights.shapes == tuple(layer * 2)
+    assert weights.hidden is not None
+    named = dict(model.named_parameters())
+    start = weights.hidden.data_ptr()
+    inside = [name for name, p in named.items() if start <= p.data_ptr() < start + 4 * weights.hidden.numel()]
+    assert all(name.startswith("layers.") and name.endswith("weight") and "norm" not in name for name in inside)
+    assert sum(named[name].numel() for name in inside) == sum(outputs * inputs for outputs, inputs in weights.shapes)
+    assert sum(vector.numel() for vector in weights.vectors()) == sum(p.numel() for p in model.parameters())
+
+
+def test_a_projection_for_a_gate_is_a_matrix_for_queries_and_one_for_keys() -> None:
+    trial = tiny_language_model().changed(operator=principled("query", gate_width=2))
+    shapes = Flat(build_model(trial), by_matrix=True).weights.shapes
+    assert shapes[4:6] == ((4, 8), (2, 8))
+
+
+def tiny_language_model() -> Trial:
+    model = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(kv_heads=1)
+    return Trial(task=Induction(batch=4), model=model, operator=softmax(), training=Training(steps=4))
+
+
+def test_the_rest_follows_the_same_schedule_at_its_own_rate(tiny: Trial, memory: Callable) -> None:
+    """With no rate to speak of for the rest, only the layers' matrices move."""
+    optimiser = Muon(lr=1e-2, rest_lr=1e-30)
+    trial = tiny.changed(training=Training(steps=2, optimiser=optimiser))
+    world, before = memory(save_at=[2]), build_model(trial).state_dict()
+    train(trial, world)
+    assert world.logged[2]["learning_rate"] == 1e-2
+    after = world.restore()[1]["model"]
+    moved = {name for name, weight in after.items() if float((weight - before[name]).abs().max()) > 1e-9}
+    matrices = ("attention.qkv", "attention.out", "feedforward.up", "feedforward.down")
+    assert moved == {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in matrices}
+
+
+def test_one_spec_is_one_muon() -> None:
+    assert Muon(lr=0.02, rest_lr=0.02).key == Muon(lr=0.02).key != Muon(lr=0.02, rest_lr=0.01).key
+    assert Muon(momentum=0, nesterov=True).key == Muon(momentum=0, nesterov=False).key
+    groups = Muon(lr=0.02, rest_lr=0.01).build(Weights([], [torch.zeros(1)], torch.zeros(4), ((2, 2),))).param_groups
+    assert [group.get(LR_SHARE) for group in groups] == [None, 0.5]
+
+
+@pytest.mark.parametrize("optimiser", [Muon(lr=0.02), UncorrectedAdamW(lr=3e-3)], ids=lambda each: each.kind)
+def test_a_tiny_model_learns(tiny: Trial, memory: Callable, optimiser: Muon | UncorrectedAdamW) -> None:
+    """Better than predicting nothing, by a quarter, on the same batches."""
+    training = Training(steps=200, optimiser=optimiser, schedule=Cosine(warmup=10), clip=1.0)
+    model, task = gpt2(layers=2, heads=2, width=16, max_positions=16), tiny.task.changed(batch=32)
+    trial = tiny.changed(training=training, task=task, model=model)
+    world, data = memory(), trial.task.open()
+    train(trial, world)
+    steps = range(181, 201)
+    nothing = sum(data.batch(trial.seed, step).targets.square().mean().item() for step in steps)
+    assert sum(world.logged[step]["loss"] for step in steps) < 0.75 * nothing
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [Muon(lr=1e-2, rest_lr=1e-3, weight_decay=0.1), UncorrectedAdamW(weight_decay=0.1)],
+    ids=lambda each: each.kind,
+)
+def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | UncorrectedAdamW) -> None:
+    training = tiny.training.changed(optimiser=optimiser, schedule=Cosine(warmup=3), clip=1.0)
+    trial, whole, parts = tiny.changed(training=training, operator=OPERATORS[2]), memory(), memory(stop_at=[1, 7])
+    train(trial, whole)
+    for stop in (1, 7):
+        assert train(trial, parts).step == stop
+        parts.stop_at.remove(stop)
+    train(trial, parts)
+    assert numbers(parts) == numbers(whole)
+
+
+def test_muon_takes_the_gradient_of_the_whole_batch(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to what an update makes of roundings of the gradient: 3.4445 times as much in each round, AdamW 1 / eps."""
+    in_double(monkeypatch)
+    optimiser = Muon(lr=1e-2, eps=1e-2, precision="float32")
+    trial, whole, parts = tiny.changed(training=Training(steps=6, optimiser=optimiser, clip=0.5)), memory(), memory()
+    train(trial, whole)
+    train(split(trial, 3), parts)
+    assert (
+        apart(numbers(whole), numbers(parts)) < ROUNDINGS * torch.finfo(torch.float64).eps * 3.4445**5 / optimiser.eps
+    )
+
+
+def test_two_ranks_step_with_muon_as_two_parts_do(tiny: Trial, memory: Callable) -> None:
+    trial = tiny.changed(training=Training(steps=3, optimiser=Muon(lr=1e-2, weight_decay=0.1), clip=0.5))
+    row, two = memory(), memory()
+    train(split(trial, 2), row)
+    train(split(trial, 1, gpus=2), two)
+    assert numbers(two) == numbers(row)
+
+
+def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
+    spec = UncorrectedAdamW(lr=0.1, betas=(0.9, 0.99), eps=1e-3, weight_decay=0.2)
+    decayed, kept = (with_gradient(draws(3, seed=seed), draws(3)) for seed in (1, 2))
+    stepping = spec.build(Weights([decayed], [kept]))
+    expected = {0.2: decayed.detach().tolist(), 0.0: kept.detach().tolist()}
+    states = {(decay, at): (0.0, 0.0) for decay in expected for at in range(3)}
+    for step in range(4):
+        gradient = draws(3, seed=10 + step)
+        for vector in (decayed, kept):
+            vector.grad = gradient.clone()
+        stepping.step()
+        for (decay, at), (mean, square) in states.items():
+            g = float(gradient[at])
+            mean, square = 0.9 * mean + 0.1 * g, 0.99 * square + 0.01 * g**2
+            moved = expected[decay][at] - 0.1 * mean / (math.sqrt(square) + 1e-3)
+            expected[decay][at], states[decay, at] = (1 - 0.1 * decay) * moved, (mean, square)
+        assert decayed.detach().tolist() == pytest.approx(expected[0.2], rel=1e-12)
+        assert kept.detach().tolist() == pytest.approx(expected[0.0], rel=1e-12)
+
+
+def test_the_first_uncorrected_step_is_three_times_adams() -> None:
+    """(1 - 0.9) / sqrt(1 - 0.999), whatever the gradient."""
+    moved = []
+    for spec in (UncorrectedAdamW(eps=1e-12), AdamW(eps=1e-12)):
+        vector = with_gradient(torch.zeros(5), draws(5).float())
+        spec.build(Weights([vector], [])).step()
+        moved.append(vector.detach())
+    torch.testing.assert_close(moved[0] / moved[1], torch.full((5,), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_only_weight_matrices_and_embeddings_decay(name: str) -> None:
+    """No number of any operator, no bias and no norm; a kernel's matrices and what predicts from the input do."""
+    operator, backbone = catalogue()[name].make(), gpt2(layers=1, heads=4, width=32, max_positions=16)
+    for by_matrix in (False, True):
+        model = Transformer(backbone, [operator], inputs=Scalars(), seed=0)
+        spans = [span(vector) for vector in Flat(model, by_matrix=by_matrix).weights.kept]
+        kept = {name for name, p in model.named_parameters() if any(low <= p.data_ptr() < end for low, end in spans)}
+        assert kept == {name for name, _ in model.named_parameters() if not decays(name, operator)}
+
+
+def span(vector: Tensor) -> tuple[int, int]:
+    return vector.data_ptr(), vector.data_ptr() + vector.element_size() * vector.numel()
+
+
+def decays(parameter: str, operator: Operator) -> bool:
+    """By its name: layers.0.attention.numbers.table.score_n is a number, ...projection.score_n predicts one."""
+    if ".numbers." in parameter:
+        _, _, kept = parameter.partition(".numbers.")
+        place, _, attribute = kept.partition(".")
+        number = {name.replace(".", "_"): each for name, each in operator.numbers().items()}[attribute]
+        return isinstance(number, Matrix) if place == "table" else "token" in number.per
+    return parameter.endswith(".weight") and "norm" not in parameter
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "words"),
+    [
+        ({"kind": "muon", "momentum": 1.0}, "momentum"),
+        ({"kind": "muon", "scale": "adam"}, "scale"),
+        ({"kind": "muon", "rest_lr": 0.0}, "rest_lr"),
+        ({"kind": "uncorrected_adamw", "betas": (0.9, 1.0)}, "betas"),
+        ({"kind": "muom"}, "did you mean 'muon'"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(optimiser: dict, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Training.model_validate({"steps": 1, "optimiser": optimiser})
