@@ -102,7 +102,7 @@ class Trial(Spec):
     @property
     def longest(self) -> int:
         """The longest sequence the model sees, in training or in any evaluation."""
-        return max(self.task.length, *(evaluation.longest(self.task) for evaluation in self.evaluations), 1)
+        return max(self.task.length, *(evaluation.length_on(self.task) for evaluation in self.evaluations), 1)
 
     def operators(self) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""

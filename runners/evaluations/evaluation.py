@@ -38,7 +38,7 @@ class Evaluation(Choice):
     def length(self) -> int:
         """The longest sequence that it shows to a model."""
 
-    def longest(self, task: Task) -> int:  # noqa: ARG002
+    def length_on(self, task: Task) -> int:  # noqa: ARG002
         """The longest sequence that it shows to a model of `task`; by default `length`, whatever the task."""
         return self.length
 

@@ -53,7 +53,7 @@ class LargeValue(Evaluation):
     def length(self) -> int:
         return 2 * self.numbers - 1
 
-    def longest(self, task: Task) -> int:
+    def length_on(self, task: Task) -> int:
         return task.tokens(self.numbers) if isinstance(task, Quantifiers) else self.length
 
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
