@@ -58,14 +58,17 @@ def newton_schulz(update: Rows, rounds: int) -> Rows:
     return x
 
 
+def mixed(mu: float, x: Rows, y: Rows) -> Rows:
+    """mu x + (1 - mu) y"""
+    return [[mu * a + (1 - mu) * b for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
+
+
 def muon_step(muon: Muon, weight: Rows, momentum: Rows, gradient: Rows) -> tuple[Rows, Rows]:
     """Weight and momentum after one step, number by number."""
-    (outputs, inputs), mu, rows = (len(weight), len(weight[0])), muon.momentum, momentum
+    mu, (outputs, inputs) = muon.momentum, (len(weight), len(weight[0]))
     size = 0.2 * math.sqrt(max(outputs, inputs)) if muon.scale == "rms" else math.sqrt(max(1, outputs / inputs))
-    mean = [
-        [mu * m + (1 - mu) * g for m, g in zip(*rows, strict=True)] for rows in zip(momentum, gradient, strict=True)
-    ]
-    ahead = [[mu * m + (1 - mu) * g for m, g in zip(*rows, strict=True)] for rows in zip(mean, gradient, strict=True)]
+    mean = mixed(mu, momentum, gradient)
+    ahead = mixed(mu, mean, gradient)
     update, kept = newton_schulz(ahead if muon.nesterov else mean, muon.rounds), 1 - muon.lr * muon.weight_decay
     moved = [
         [kept * w - muon.lr * size * u for w, u in zip(*rows, strict=True)] for rows in zip(weight, update, strict=True)

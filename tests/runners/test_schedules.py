@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from runners.optimisers import AdamW, Training
-from runners.schedules import WSD, Constant, Cosine, Schedule
+from runners.schedules import WSD, Constant, Cosine, Linear, Schedule
 
 EVERY = [member(warmup=warmup) for member in Schedule.members().values() for warmup in (0, 7)]
 
@@ -31,6 +31,15 @@ def test_a_cosine_is_halfway_at_half_time_and_would_reach_its_floor_after_the_la
     assert schedule.factor(60, 100) == pytest.approx(0.6)
     assert schedule.after_warmup(100, 100) == pytest.approx(0.2)
     assert schedule.factor(40, 100) == pytest.approx(0.2 + 0.8 * math.cos(math.pi / 8) ** 2)
+
+
+def test_a_line_falls_by_equal_steps_from_the_peak_and_would_reach_its_floor_after_the_last_step() -> None:
+    schedule = Linear(warmup=20, floor=0.2)
+    factors = [schedule.factor(step, 100) for step in range(100)]
+    assert factors[20] == 1
+    assert [a - b for a, b in pairwise(factors[20:])] == pytest.approx([0.8 / 80] * 79)
+    assert schedule.after_warmup(100, 100) == pytest.approx(0.2)
+    assert factors == pytest.approx([WSD(warmup=20, decay=1, floor=0.2).factor(step, 100) for step in range(100)])
 
 
 def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
