@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from runners.evaluations.deviant_inputs import DeviantInputs as DeviantInputs
     from runners.evaluations.deviant_inputs import Prompt as Prompt
     from runners.evaluations.large_value import LargeValue as LargeValue
+    from runners.evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation
+    from runners.evaluations.long_context import LongContext as LongContext
+    from runners.evaluations.multiple_choice import MultipleChoice as MultipleChoice
+    from runners.evaluations.stretching import Stretch as Stretch
     from runners.optimisers.adamw import AdamW as AdamW
     from runners.optimisers.muon import Muon as Muon
     from runners.optimisers.optimiser import Optimiser as Optimiser
@@ -87,10 +91,13 @@ _HOMES = {
     "Induction": "runners.tasks.induction",
     "LargeValue": "runners.evaluations.large_value",
     "LearnedNumbers": "runners.probes.learned_numbers",
+    "LengthExtrapolation": "runners.evaluations.length_extrapolation",
     "LengthGrid": "runners.tasks.quantifiers",
     "Linear": "runners.schedules",
     "LinearFunctions": "runners.tasks.linear_functions",
+    "LongContext": "runners.evaluations.long_context",
     "MassiveActivation": "runners.probes.massive_activation",
+    "MultipleChoice": "runners.evaluations.multiple_choice",
     "Muon": "runners.optimisers.muon",
     "Needle": "runners.tasks.needle",
     "Needs": "runners.slurm.spec",
@@ -108,10 +115,11 @@ _HOMES = {
     "ShiftGrid": "runners.tasks.linear_functions",
     "SinkShare": "runners.probes.sink_share",
     "Slurm": "runners.slurm.spec",
+    "Stretch": "runners.evaluations.stretching",
     "Task": "runners.tasks.task",
     "Text": "runners.tasks.text",
-    "TokenizerFile": "runners.tasks.tokenizers.tokenizer_file",
     "TokenClasses": "runners.probes.token_classes",
+    "TokenizerFile": "runners.tasks.tokenizers.tokenizer_file",
     "Training": "runners.optimisers.regime",
     "Trial": "runners.trial",
     "UncorrectedAdamW": "runners.optimisers.uncorrected_adamw",
@@ -153,10 +161,13 @@ __all__ = [
     "Induction",
     "LargeValue",
     "LearnedNumbers",
+    "LengthExtrapolation",
     "LengthGrid",
     "Linear",
     "LinearFunctions",
+    "LongContext",
     "MassiveActivation",
+    "MultipleChoice",
     "Muon",
     "Needle",
     "Needs",
@@ -174,6 +185,7 @@ __all__ = [
     "ShiftGrid",
     "SinkShare",
     "Slurm",
+    "Stretch",
     "Task",
     "Text",
     "TokenClasses",

@@ -4,5 +4,19 @@ from runners.evaluations.boundary_values import BoundaryValues
 from runners.evaluations.deviant_inputs import DeviantInputs
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.large_value import LargeValue
+from runners.evaluations.length_extrapolation import LengthExtrapolation
+from runners.evaluations.long_context import LongContext
+from runners.evaluations.multiple_choice import MultipleChoice
+from runners.evaluations.stretching import Stretch
 
-__all__ = ["BoundaryValues", "DeviantInputs", "Evaluation", "Judge", "LargeValue"]
+__all__ = [
+    "BoundaryValues",
+    "DeviantInputs",
+    "Evaluation",
+    "Judge",
+    "LargeValue",
+    "LengthExtrapolation",
+    "LongContext",
+    "MultipleChoice",
+    "Stretch",
+]

@@ -1,0 +1,86 @@
+"""What tokens cost a model: the scoring that evaluations of text share.
+
+    cost of a token = -log p(token | all before it)        nats
+
+computed in float64 from logits of at least float32, in as many forward passes as keep outputs near `_NUMBERS` numbers.
+Sequences of several lengths are padded on the right, which no earlier position of a causal model sees.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from runners.tasks.encoder import Encoder
+from runners.tasks.task import Batch, Predict
+
+UNSCORED = -100
+"""The target of a position that costs nothing."""
+
+_NUMBERS = 1 << 24
+"""Logits per forward pass."""
+
+_STEP = 32
+"""Lengths are rounded up to a multiple of it before sequences of one length share a forward pass."""
+
+
+def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
+    """Nats per target, float64 [B, T] on the CPU; 0 where the target is `UNSCORED`."""
+    found = torch.zeros(batch.targets.shape, dtype=torch.float64)
+    for rows in _chunks(len(batch.inputs), batch.inputs.shape[1] * vocabulary):
+        visible = None if batch.visible is None else batch.visible[rows]
+        logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
+        wanted = batch.targets[rows].to(logits.device)
+        working = torch.promote_types(logits.dtype, torch.float32)
+        each = F.cross_entropy(logits.transpose(1, 2).to(working), wanted, ignore_index=UNSCORED, reduction="none")
+        found[rows] = each.to("cpu", torch.float64)
+    return found
+
+
+def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int, filler: int) -> list[Tensor]:
+    """What each token after the first costs, float64 [len - 1] per sequence, in the order of `sequences`.
+
+    Sequences of similar length go together, padded with `filler`; each has two tokens or more.
+    """
+    found: list[Tensor] = [torch.empty(0)] * len(sequences)
+    for members in by_length([len(each) - 1 for each in sequences]):
+        longest = max(len(sequences[at]) for at in members) - 1
+        inputs = torch.full((len(members), longest), filler)
+        targets = torch.full((len(members), longest), UNSCORED)
+        for row, at in enumerate(members):
+            ids = torch.tensor(sequences[at])
+            inputs[row, : len(ids) - 1], targets[row, : len(ids) - 1] = ids[:-1], ids[1:]
+        scored = costs(predict, Batch(inputs, targets), vocabulary)
+        for row, at in enumerate(members):
+            found[at] = scored[row, : len(sequences[at]) - 1]
+    return found
+
+
+def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The indices of `lengths`, those together that are of similar length, shorter ones first."""
+    groups: dict[int, list[int]] = {}
+    for index, length in enumerate(lengths):
+        groups.setdefault(-(-length // _STEP), []).append(index)
+    for _, members in sorted(groups.items()):
+        yield members
+
+
+def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:
+    """The tokens of a context and of what continues it, as lm-eval's models cut them.
+
+    White space at the end of the context belongs to the continuation. Both are encoded as one text; the continuation is
+    what is left of its tokens after as many as the context has alone. Where a token spans the border, the context's
+    tokens are those it has alone, and their number is what counts.
+    """
+    kept = context.rstrip()
+    continuation, context = context[len(kept) :] + continuation, kept
+    alone, whole = list(encoder.encode(context).ids), list(encoder.encode(context + continuation).ids)
+    return alone, whole[len(alone) :]
+
+
+def _chunks(sequences: int, each: int) -> Iterator[slice]:
+    """Slices of sequences that have `each` logits."""
+    rows = max(1, _NUMBERS // max(1, each))
+    for start in range(0, sequences, rows):
+        yield slice(start, start + rows)

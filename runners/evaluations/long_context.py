@@ -1,0 +1,224 @@
+"""Long context: questions about long texts, answered by writing on, in the files and by the scores of LongBench.
+
+A line of a file is an item as LongBench has it: "input", "context", "answers" (texts), "dataset", and "all_classes" or
+null; further fields are not read. `answer_scores` has the scores, between 0 and 1 where LongBench prints per cents.
+
+A model reads the end of a document and then `template` with the item in it. It writes the likeliest token, one after
+another, until it ends the document, has written `new_tokens`, or, where one line is asked for, breaks the line. There
+is no cache of keys and values: every token costs a forward pass over all before it, an evaluation about items times
+`new_tokens` passes of `context` tokens. LongBench has a template of its own for each data set, and writes 32 to 512
+tokens; give several evaluations where these matter. What does not fit into `context` minus `new_tokens` loses its
+middle, as there: as many tokens are kept at the end as at the beginning. LongBench decodes and encodes the two halves
+once more, here their tokens stay what they are.
+
+Source: LongBench (Bai et al. 2024). The Integral Transformer (paper 002, section 4.4) stretches positions fourfold by
+YaRN and says ROUGE of all data sets, of which it is the score of four.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self, final
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+
+from grid.errors import SpecError
+from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
+from runners.evaluations.evaluation import Judge
+from runners.evaluations.item_files import FromFiles, Line, chosen, slug
+from runners.evaluations.likelihood import by_length
+from runners.evaluations.multiple_choice import over_sets
+from runners.evaluations.stretching import Stretch, factor_of, stretched
+from runners.tasks.encoder import Encoder, Encodes
+from runners.tasks.task import Items, Measured, Predict, Task, over_items
+from variants import Backbone, Positions
+
+_TOKENS = 1 << 14
+"""Tokens per forward pass."""
+
+
+class Asked(NamedTuple):
+    """One item."""
+
+    dataset: str
+    context: str
+    input: str
+    answers: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+class LongContext(FromFiles):
+    """The score of every data set, and the mean over them; `sets` are data sets."""
+
+    kind: Literal["long_context"] = "long_context"
+    context: PositiveInt = 2048
+    """Most tokens that a model reads at a time, what it has written included."""
+    new_tokens: PositiveInt = 64
+    """Most tokens that it writes."""
+    template: Annotated[str, Field(min_length=1)] = "{context}\n\n{input}\n"
+    """What it reads, with `{context}` and `{input}` where these belong; both once."""
+    scaling: Stretch | None = None
+    """How rotary positions are stretched; None leaves positions as they were in training."""
+
+    @model_validator(mode="after")
+    def _template_asks(self) -> Self:
+        for part in ("{context}", "{input}"):
+            if self.template.count(part) != 1:
+                raise ValueError(f"template has {part} once; got {self.template!r:.60}; add it or remove the others")
+        if self.context < self.new_tokens + 3:
+            raise ValueError(
+                f"a model reads something before it writes; got context={self.context} and "
+                f"new_tokens={self.new_tokens}; raise context"
+            )
+        return self
+
+    def _items(self) -> Mapping[str, Mapping[str, Asked]]:
+        return chosen(self, _asked)
+
+    def check(self, task: Task, model: Backbone) -> None:
+        super().check(task, model)
+        stretched(model, self.scaling)
+
+    def positions(self, model: Backbone) -> Positions:
+        return stretched(model, self.scaling)
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        names = ("long_context", "long_context_truncated")
+        return {row: [self.point] for name in names for row in (name, *(f"{name}.{each}" for each in self.names))}
+
+    @property
+    def point(self) -> dict[str, float]:
+        """Where its rows are taken."""
+        return {"factor": factor_of(self.scaling)}
+
+    def open(self, task: Task) -> "LongContextJudge":
+        assert isinstance(task, Encodes)
+        return LongContextJudge(self, task.encoder(), self._items(), task.unscored)
+
+
+class Prompt(NamedTuple):
+    """What a model reads."""
+
+    tokens: list[int]
+    truncated: bool
+
+
+@final
+class LongContextJudge(Judge):
+    """Lets a model write; `unscored` is how many positions at the beginning may see what follows them."""
+
+    def __init__(
+        self, spec: LongContext, encoder: Encoder, sets: Mapping[str, Mapping[str, Asked]], unscored: int
+    ) -> None:
+        self._spec, self._encoder, self._sets = spec, encoder, sets
+        self._prompts = {
+            name: [self._prompt(item, asked) for item, asked in items.items()] for name, items in sets.items()
+        }
+        for name, prompts in self._prompts.items():
+            for item, prompt in zip(sets[name], prompts, strict=True):
+                if len(prompt.tokens) <= unscored:
+                    raise SpecError(
+                        f"an answer comes after the {unscored} positions that the task leaves out of its loss; item "
+                        f"{item!r} of {spec.source} has {len(prompt.tokens)} tokens; give it more context or remove it"
+                    )
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {
+            "source": self._spec.source,
+            "content_hash": self._spec.content_hash,
+            "items": {name: len(items) for name, items in self._sets.items()},
+        }
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+        """`long_context.<set>` and `long_context_truncated.<set>` (the share of items that did not fit) at {factor},
+        with the values of single items; each as the mean over sets under its name without a set.
+        """
+        found: dict[str, list[Measured]] = {"long_context": [], "long_context_truncated": []}
+        for name, items in self._sets.items():
+            prompts = self._prompts[name]
+            written = self._written(predict, prompts, one_line=next(iter(items.values())).dataset in ONE_LINE)
+            scores = [score(asked.dataset, text, asked.answers, asked.classes)
+                      for asked, text in zip(items.values(), written, strict=True)]  # fmt: skip
+            for kind, values in zip(found, (scores, [float(each.truncated) for each in prompts]), strict=True):
+                row = over_items(f"{kind}.{name}", torch.tensor(values, dtype=torch.float64), self._spec.point)
+                yield row
+                yield Items(row.name, row.point, tuple(items), values)
+                found[kind].append(row)
+        for kind, rows in found.items():
+            yield over_sets(kind, rows)
+
+    def _written(self, predict: Predict, prompts: Sequence[Prompt], *, one_line: bool) -> list[str]:
+        texts = [""] * len(prompts)
+        for members in by_length([len(prompt.tokens) for prompt in prompts]):
+            rows = max(1, _TOKENS // (len(prompts[members[-1]].tokens) + self._spec.new_tokens))
+            for start in range(0, len(members), rows):
+                some = members[start : start + rows]
+                shown = [prompts[at].tokens for at in some]
+                for at, ids in zip(some, self._likeliest(predict, shown, one_line=one_line), strict=True):
+                    texts[at] = self._encoder.decode(ids)
+        return texts
+
+    def _likeliest(self, predict: Predict, shown: Sequence[Sequence[int]], *, one_line: bool) -> list[list[int]]:
+        """The likeliest token after each of `shown`, and so on; ids without the end."""
+        end, most = self._encoder.end, self._spec.new_tokens
+        lengths = torch.tensor([len(ids) for ids in shown])
+        ids = torch.full((len(shown), int(lengths.max()) + most), end)
+        for row, tokens in enumerate(shown):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+        written: list[list[int]] = [[] for _ in shown]
+        going = list(range(len(shown)))
+        for step in range(most):
+            places = lengths[going] + step
+            outputs = predict(ids[going, : int(places.max())])
+            taken = outputs[torch.arange(len(going)), (places - 1).to(outputs.device)].argmax(-1).cpu()
+            ids[going, places] = taken
+            for row, token in zip(going, taken.tolist(), strict=True):
+                written[row].append(token)
+            going = [row for row in going if not self._is_over(written[row], one_line=one_line)]
+            if not going:
+                break
+        return [each[:-1] if each[-1] == end else each for each in written]
+
+    def _is_over(self, written: Sequence[int], *, one_line: bool) -> bool:
+        """Whether what was written last ends an answer: of one line, a break after something else than breaks."""
+        if written[-1] == self._encoder.end:
+            return True
+        return one_line and "\n" in self._encoder.decode(written).lstrip("\n")
+
+    def _prompt(self, item: str, asked: Asked) -> Prompt:
+        before, _, rest = self._spec.template.partition("{context}")
+        text = self._filled(before, asked) + asked.context + self._filled(rest, asked)
+        try:
+            ids = list(self._encoder.encode(text).ids)
+        except ValueError as error:
+            raise SpecError(f"item {item!r} of {self._spec.source} cannot be encoded: {error}; change it") from error
+        room = self._spec.context - self._spec.new_tokens - 1
+        if len(ids) <= room:
+            return Prompt([self._encoder.end, *ids], truncated=False)
+        half = room // 2
+        return Prompt([self._encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
+
+    @staticmethod
+    def _filled(part: str, asked: Asked) -> str:
+        return part.replace("{input}", asked.input)
+
+
+def _asked(line: Line) -> tuple[str, str, Asked]:
+    dataset = line.text("dataset")
+    rule = SCORES.get(dataset)
+    if rule is None:
+        raise SpecError(f"dataset is one of {', '.join(SCORES)}; {line.where} has {dataset!r:.60}")
+    answers = line.texts("answers")
+    classes = line.texts("all_classes") if line.fields.get("all_classes") else ()
+    if rule is classification and not set(answers) <= set(classes):
+        raise SpecError(
+            f"answers of {dataset} are among all_classes; {line.where} has {list(answers)!r:.60} and "
+            f"{list(classes)!r:.60}; complete all_classes"
+        )
+    if rule is retrieval:
+        try:
+            [retrieval("", answer) for answer in answers]
+        except ValueError as error:
+            raise SpecError(f"{error}, in {line.where}; mend it") from error
+    asked = Asked(dataset, line.text("context"), line.text("input"), answers, classes)
+    return slug(dataset, line.where), line.text("_id", line.place), asked
