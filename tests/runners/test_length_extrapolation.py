@@ -1,0 +1,270 @@
+"""Length extrapolation: what is shown, closed forms of its losses, and models whose use of context is known."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
+from runners.evaluations.likelihood import costs
+from runners.tasks import Batch, Data, Measured, Predict, Task
+from runners.tasks.task import Items
+from runners.training import train
+from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2, softmax
+
+SMALL = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)
+WORDS = Grammar(nouns=6, verbs=5, names=7, prepositions=3, topics=2, context=16)
+
+
+class Repeated(Task):
+    """Nothing but token 0, as far as one looks; the first positions may be left out, and keys hidden."""
+
+    kind: Literal["repeated_zero"] = "repeated_zero"
+    batch: int = 2
+    hides: bool = False
+    skips: int = 0
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(3)
+
+    @property
+    def length(self) -> int:
+        return 7
+
+    @property
+    def unscored(self) -> int:
+        return self.skips
+
+    def windows(self, length: int, count: int) -> Batch:
+        ids = torch.zeros(count, length, dtype=torch.int64)
+        places = torch.arange(length)
+        near = (places[:, None] - places).abs() < 3
+        return Batch(ids, ids, near.expand(count, -1, -1) if self.hides else None)
+
+    def open(self) -> Data:
+        raise AssertionError
+
+
+def found(spec: LengthExtrapolation, predict: Predict, task: Task = WORDS) -> dict[Any, Measured]:
+    rows = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+    keyed = {(each.name.removeprefix("length_extrapolation_"), *each.point.values()): each for each in rows}
+    assert len(keyed) == len(rows)
+    return keyed
+
+
+def by_place(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Token 0 has the logit t at position t, the two others 0."""
+    logits = torch.zeros(*inputs.shape, 3, dtype=torch.float64)
+    logits[..., 0] = torch.arange(inputs.shape[1])
+    return logits
+
+
+def cost_at(t: int) -> float:
+    return math.log(math.exp(t) + 2) - t
+
+
+def test_every_loss_is_the_mean_over_its_positions() -> None:
+    rows = found(SMALL, by_place, Repeated())
+    for length in SMALL.lengths:
+        expected = [cost_at(t) for t in range(length)]
+        assert rows["loss", length, 1].value == pytest.approx(sum(expected) / length, rel=1e-12)
+        assert rows["last_loss", length, 1].value == pytest.approx(sum(expected[-6:]) / 6, rel=1e-12)
+        for start in range(0, length, 10):
+            part = expected[start : start + 10]
+            row = rows["bucket_loss", length, 1, start + 1]
+            assert row.value == pytest.approx(sum(part) / len(part), rel=1e-12)
+            assert (row.items, row.se_items) == (5, pytest.approx(0, abs=1e-12))
+
+
+def test_positions_that_may_see_ahead_are_left_out() -> None:
+    rows = found(SMALL.changed(lengths=(20,), bucket=1), by_place, Repeated(skips=2))
+    expected = [cost_at(t) for t in range(2, 20)]
+    assert rows["loss", 20, 1].value == pytest.approx(sum(expected) / 18, rel=1e-12)
+    assert ("bucket_loss", 20, 1, 2) not in rows
+    assert rows["bucket_loss", 20, 1, 3].value == pytest.approx(expected[0], rel=1e-12)
+
+
+def test_it_records_what_it_declares_and_nothing_else() -> None:
+    for spec in (SMALL, SMALL.changed(scaling=Stretch(factor=4, original=16))):
+        declared = [(name, *point.values()) for name, points in spec.measures().items() for point in points]
+        names = [("length_extrapolation_" + name, *point) for name, *point in found(spec, by_place, Repeated())]
+        assert sorted(map(str, declared)) == sorted(map(str, names))
+
+
+def shown(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, Tensor | None]]:
+    seen: list[tuple[Tensor, Tensor | None]] = []
+
+    def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.append((inputs, visible))
+        return torch.zeros(*inputs.shape, task.inputs.vocabulary)  # type: ignore[union-attr]
+
+    found(spec, remember, task)
+    return seen
+
+
+def test_windows_of_all_lengths_end_at_the_same_tokens() -> None:
+    seven, twenty, longest = (inputs for inputs, _ in shown(SMALL, WORDS))
+    assert longest.shape == (5, 63)
+    assert torch.equal(seven, longest[:, -7:])
+    assert torch.equal(twenty, longest[:, -20:])
+
+
+def test_what_is_hidden_stays_hidden() -> None:
+    for inputs, visible in shown(SMALL, Repeated(hides=True)):
+        places = torch.arange(inputs.shape[1])
+        assert torch.equal(visible, ((places[:, None] - places).abs() < 3).expand(5, -1, -1))
+
+
+def counting(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """The frequencies of all tokens before: the more of them, the better the guess."""
+    seen = F.one_hot(inputs, WORDS.inputs.vocabulary).double().cumsum(1)
+    return ((seen + 0.1) / (seen + 0.1).sum(-1, keepdim=True)).log()
+
+
+def last_only(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Looks at nothing but the last token."""
+    size = WORDS.inputs.vocabulary
+    table = torch.randn(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return table[inputs]
+
+
+def of_windows(spec: LengthExtrapolation, predict: Predict) -> list[Tensor]:
+    """The loss of the last positions of every window, by length."""
+    single = [each.values for each in spec.open(WORDS).evaluate(predict) if isinstance(each, Items)]
+    return [torch.tensor(values, dtype=torch.float64) for values in single]
+
+
+def test_the_last_positions_tell_whether_context_helps() -> None:
+    """Window by window, since they are the same predictions at every length."""
+    spec = LengthExtrapolation(lengths=(8, 32, 128), count=200, last=8)
+    short, middle, long = of_windows(spec, counting)
+    for less, more in ((short, middle), (middle, long)):
+        gain = less - more
+        assert gain.mean() > 5 * gain.std() / 200**0.5
+    short, middle, long = of_windows(spec, last_only)
+    torch.testing.assert_close(short, middle, rtol=1e-12, atol=0)
+    torch.testing.assert_close(short, long, rtol=1e-12, atol=0)
+
+
+def test_losses_of_a_model_are_those_of_plain_python() -> None:
+    model = Transformer(backbone(), [softmax()] * 2, inputs=WORDS.inputs, seed=0).eval()
+    windows = WORDS.windows(63, 5)
+    with torch.inference_mode():
+        rows = found(SMALL, model)
+        each = []
+        for ids, targets in zip(windows.inputs[:, -20:], windows.targets[:, -20:], strict=True):
+            logits = model(ids[None])[0].double()
+            each += [-float(logits[t].log_softmax(-1)[targets[t]]) for t in range(20)]
+    assert rows["loss", 20, 1].value == pytest.approx(sum(each) / 100, abs=1e-6)
+
+
+def test_costs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = WORDS.windows(20, 7)
+    whole = costs(counting, windows, WORDS.inputs.vocabulary)
+    monkeypatch.setattr("runners.evaluations.likelihood._NUMBERS", 50 * WORDS.inputs.vocabulary)
+    sizes: list[int] = []
+
+    def counted(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        sizes.append(len(inputs))
+        return counting(inputs)
+
+    assert torch.equal(costs(counted, windows, WORDS.inputs.vocabulary), whole)
+    assert sizes == [2, 2, 2, 1]
+
+
+def backbone(**changes: object) -> Any:
+    return llama2(layers=2, heads=2, width=16, feedforward_width=16).changed(**changes)
+
+
+def language_trial(tiny: Trial, *evaluations: LengthExtrapolation, **changes: Any) -> Trial:
+    return tiny.changed(**{"task": WORDS, "model": backbone(), "evaluations": evaluations, **changes})
+
+
+def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: Any) -> None:
+    """Rows under both factors are those of the trained weights with the positions exchanged by hand."""
+    stretch = Stretch(factor=4, original=16, beta_fast=3)
+    spec = SMALL.changed(scaling=stretch)
+    worlds = [memory() for _ in range(2)]
+    trial = language_trial(tiny, SMALL, spec, model=backbone(positions=Rotary(base=50, share=0.5)))
+    trial = trial.changed(execution=trial.execution.changed(keep_weights=True))
+    train(trial, worlds[0])
+    train(trial.changed(evaluations=()), worlds[1])
+    assert worlds[1].evaluations.items() < worlds[0].evaluations.items()
+    assert worlds[0].losses() == worlds[1].losses()
+    state = worlds[0].kept[1]["model"]
+    for positions, factor in ((trial.model.positions, 1), (yarn(stretch), 4)):
+        model = Transformer(trial.model.changed(positions=positions), trial.operators(), inputs=WORDS.inputs, seed=0)
+        model.load_state_dict(state)
+        with torch.inference_mode():
+            expected = found(SMALL, model.eval())["last_loss", 63, 1].value
+        place = (12, "length_extrapolation_last_loss", ("factor", factor), ("length", 63))
+        assert worlds[0].evaluations[place][0] == pytest.approx(expected, rel=1e-6)
+        single = worlds[0].single[place]
+        assert sum(single.values()) / len(single) == pytest.approx(expected, rel=1e-6)
+        assert list(single) == [f"window/{number}" for number in range(1, 6)]
+
+
+def yarn(stretch: Stretch) -> Yarn:
+    return Yarn(base=50, share=0.5, **stretch.data())
+
+
+def test_single_items_are_given_at_every_length() -> None:
+    items = [each for each in SMALL.open(WORDS).evaluate(counting) if isinstance(each, Items)]
+    assert [each.point["length"] for each in items] == [7, 20, 63]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Text:
+    words = " ".join(f"{number} is {number * 7 % 13}." for number in range(400))
+    (tmp_path / "a.txt").write_text(words)
+    return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
+
+
+def test_windows_of_text_are_pieces_of_what_is_validated_on(text: Text) -> None:
+    whole = text.windows(10_000 // 100, 1000)
+    inputs, targets, _ = whole
+    assert inputs.shape[1] == 100
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    ids = text.open().windows(3, 10_000)
+    assert len(ids.inputs) > len(inputs) > 2
+    stream = text.encoder().decode(torch.cat((inputs[0], targets[0, -1:])).tolist())
+    assert stream in (Path(str(text.source)).read_text() + "\0")
+    assert torch.equal(text.windows(100, 2).inputs, text.windows(100, 2).inputs)
+
+
+def test_windows_of_grammar_are_drawn_once_and_for_all() -> None:
+    longer = WORDS.windows(40, 3)
+    assert torch.equal(longer.inputs, WORDS.windows(40, 3).inputs)
+    assert torch.equal(longer.inputs[:, 1:], longer.targets[:, :-1])
+    assert not torch.equal(longer.inputs, WORDS.changed(sample=1).windows(40, 3).inputs)
+
+
+def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:
+    learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
+    stretch = SMALL.changed(scaling=Stretch(factor=4, original=16))
+    yield "rises from value to value", lambda: SMALL.changed(lengths=(20, 20))
+    yield r"last=6 and lengths from 5 on; lower last", lambda: SMALL.changed(lengths=(5, 20))
+    yield "greater than 1", lambda: Stretch(factor=1, original=16)
+    yield "windows of text or grammar; the task is Needle", lambda: language_trial(tiny, SMALL, task=Needle())
+    yield "up to 63 tokens and the model has 30 positions", lambda: language_trial(tiny, SMALL, model=learned)
+    yield (
+        "scaling stretches rotary positions; the model has 'alibi'",
+        lambda: language_trial(tiny, stretch, model=backbone(positions=Alibi())),
+    )
+    yield "original=3, nearest is 7", lambda: language_trial(tiny, SMALL.changed(scaling=Stretch(factor=4, original=3)))
+    yield "the shortest window has 7; lengthen it or lower last", lambda: SMALL.check(Repeated(skips=2), backbone())
+    long = SMALL.changed(lengths=(100_000,))
+    yield "length_extrapolation shows windows of 100000 predictions: .*give more text", lambda: long.open(text)
+
+
+def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:
+    for said, build in refusals(tiny, text):
+        with pytest.raises((SpecError, ValueError), match=said):
+            build()
