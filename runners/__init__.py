@@ -50,9 +50,16 @@ if TYPE_CHECKING:
     from runners.slurm.spec import Slurm as Slurm
     from runners.tasks.asked import AskedLengths as AskedLengths
     from runners.tasks.associative_recall import AssociativeRecall as AssociativeRecall
+    from runners.tasks.distillation import Distillation as Distillation
+    from runners.tasks.finished_trial import FinishedTrial as FinishedTrial
     from runners.tasks.grammar import Grammar as Grammar
+    from runners.tasks.hub import HubText as HubText
+    from runners.tasks.hugging_face_model import HuggingFaceModel as HuggingFaceModel
     from runners.tasks.in_context import Curriculum as Curriculum
     from runners.tasks.induction import Induction as Induction
+    from runners.tasks.interventions.fixed_token import FixedToken as FixedToken
+    from runners.tasks.interventions.none import NoIntervention as NoIntervention
+    from runners.tasks.interventions.random_tokens import RandomTokens as RandomTokens
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
     from runners.tasks.needle import Needle as Needle
@@ -60,6 +67,7 @@ if TYPE_CHECKING:
     from runners.tasks.quantifiers import Quantifiers as Quantifiers
     from runners.tasks.selective_copy import SelectiveCopy as SelectiveCopy
     from runners.tasks.task import Task as Task
+    from runners.tasks.teacher import Teacher as Teacher
     from runners.tasks.text import Text as Text
     from runners.tasks.tokenizers.byte_pairs import BytePairs as BytePairs
     from runners.tasks.tokenizers.bytes import Bytes as Bytes
@@ -80,14 +88,19 @@ _HOMES = {
     "Cosine": "runners.schedules",
     "Curriculum": "runners.tasks.in_context",
     "DeviantInputs": "runners.evaluations.deviant_inputs",
+    "Distillation": "runners.tasks.distillation",
     "EffectiveRank": "runners.probes.effective_rank",
     "Execution": "runners.trial",
+    "FinishedTrial": "runners.tasks.finished_trial",
     "FirstKey": "runners.probes.first_key",
     "FirstToken": "runners.probes.first_token",
+    "FixedToken": "runners.tasks.interventions.fixed_token",
     "GateSparsity": "runners.probes.gate_sparsity",
     "GradientNorms": "runners.probes.gradient_norms",
     "Grammar": "runners.tasks.grammar",
     "GroundMass": "runners.probes.ground_mass",
+    "HubText": "runners.tasks.hub",
+    "HuggingFaceModel": "runners.tasks.hugging_face_model",
     "Induction": "runners.tasks.induction",
     "LargeValue": "runners.evaluations.large_value",
     "LearnedNumbers": "runners.probes.learned_numbers",
@@ -101,6 +114,7 @@ _HOMES = {
     "Muon": "runners.optimisers.muon",
     "Needle": "runners.tasks.needle",
     "Needs": "runners.slurm.spec",
+    "NoIntervention": "runners.tasks.interventions.none",
     "Optimiser": "runners.optimisers.optimiser",
     "PredictedNumbers": "runners.probes.predicted_numbers",
     "Probe": "runners.probes.probe",
@@ -108,6 +122,7 @@ _HOMES = {
     "Prompt": "runners.evaluations.deviant_inputs",
     "QKLogits": "runners.probes.qk_logits",
     "Quantifiers": "runners.tasks.quantifiers",
+    "RandomTokens": "runners.tasks.interventions.random_tokens",
     "RunOptions": "runners.runs.run",
     "RunResult": "runners.runs.run",
     "Schedule": "runners.schedules",
@@ -117,6 +132,7 @@ _HOMES = {
     "Slurm": "runners.slurm.spec",
     "Stretch": "runners.evaluations.stretching",
     "Task": "runners.tasks.task",
+    "Teacher": "runners.tasks.teacher",
     "Text": "runners.tasks.text",
     "TokenClasses": "runners.probes.token_classes",
     "TokenizerFile": "runners.tasks.tokenizers.tokenizer_file",
@@ -150,14 +166,19 @@ __all__ = [
     "Cosine",
     "Curriculum",
     "DeviantInputs",
+    "Distillation",
     "EffectiveRank",
     "Execution",
+    "FinishedTrial",
     "FirstKey",
     "FirstToken",
+    "FixedToken",
     "GateSparsity",
     "GradientNorms",
     "Grammar",
     "GroundMass",
+    "HubText",
+    "HuggingFaceModel",
     "Induction",
     "LargeValue",
     "LearnedNumbers",
@@ -171,6 +192,7 @@ __all__ = [
     "Muon",
     "Needle",
     "Needs",
+    "NoIntervention",
     "Optimiser",
     "PredictedNumbers",
     "Probe",
@@ -178,6 +200,7 @@ __all__ = [
     "Prompt",
     "QKLogits",
     "Quantifiers",
+    "RandomTokens",
     "RunOptions",
     "RunResult",
     "Schedule",
@@ -187,6 +210,7 @@ __all__ = [
     "Slurm",
     "Stretch",
     "Task",
+    "Teacher",
     "Text",
     "TokenClasses",
     "TokenizerFile",

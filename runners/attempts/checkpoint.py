@@ -96,8 +96,28 @@ def forget_older(
             path.unlink()
 
 
+class Saved(NamedTuple):
+    """What a checkpoint or a file of kept weights holds."""
+
+    trial: str
+    step: int
+    state: dict[str, Any]
+
+
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
     """The (step, state) in `path`, which must be a sound checkpoint of `trial`.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    found = read_checkpoint(path)
+    if found.trial != trial:
+        raise CheckpointError(f"{path} belongs to trial {found.trial}, not to {trial}; it is not used")
+    return found.step, found.state
+
+
+def read_checkpoint(path: Path) -> Saved:
+    """What `path` holds, which must be a sound checkpoint or file of kept weights of any trial.
 
     Raises:
         CheckpointError: it is not.
@@ -111,9 +131,7 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
         raise CheckpointError(f"{path} holds more than tensors and plain data ({error}); it is not used") from error
     if not isinstance(found, dict) or found.get("schema") != CHECKPOINT_SCHEMA:
         raise CheckpointError(f"{path} is not a checkpoint of version {CHECKPOINT_SCHEMA}; it is not used")
-    if found["trial"] != trial:
-        raise CheckpointError(f"{path} belongs to trial {found['trial']}, not to {trial}; it is not used")
-    return int(found["step"]), dict(found["state"])
+    return Saved(found["trial"], int(found["step"]), dict(found["state"]))
 
 
 def newest_checkpoint(
