@@ -11,6 +11,7 @@ from runners.tasks.in_context import Curriculum
 from runners.tasks.induction import Induction
 from runners.tasks.interventions import FixedToken, Intervention, NoIntervention, RandomTokens
 from runners.tasks.linear_functions import LinearFunctions, ShiftGrid
+from runners.tasks.masked_text import MaskedText
 from runners.tasks.needle import Needle
 from runners.tasks.quantifiers import LengthGrid, Quantifiers
 from runners.tasks.selective_copy import SelectiveCopy
@@ -39,6 +40,7 @@ __all__ = [
     "Items",
     "LengthGrid",
     "LinearFunctions",
+    "MaskedText",
     "Measured",
     "Needle",
     "NoIntervention",

@@ -1,20 +1,27 @@
-"""Text of the user's own: a .txt or .jsonl file, or a folder of these."""
+"""Text of the user's own: a .txt, .jsonl or .parquet file, or a folder of these."""
 
 import json
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import pyarrow
+from pyarrow import parquet
+
 from grid.errors import EnvironmentProblem, SpecError
 from runners.tasks.corpus import Origin, content_hash
+from runners.tasks.encoder import END, SUBSTITUTE
 
-SUFFIXES = (".jsonl", ".txt")
+SUFFIXES = (".jsonl", ".parquet", ".txt")
+_COLUMN = "text"
 
 
 def local_files(source: Path) -> Origin:
-    """A .txt file (one document), a .jsonl file (one per line, in its field `text`), or every such file of a folder.
+    """A .txt file (one document), a .jsonl file (one per line, in its field `text`), a .parquet file (one per row, in
+    its column `text`; a null is none), or every such file of a folder.
 
-    Its `documents` raise SpecError where one is not UTF-8, or a line is no object with a `text`.
+    Its `documents` raise SpecError where one is not UTF-8 or has a NUL or SUB character, a line is no object with a
+    `text`, or a table has no such column.
 
     Raises:
         SpecError: there is no such file, it has another suffix, or the folder holds none.
@@ -30,23 +37,47 @@ def _paths(source: Path) -> list[Path]:
     if source.is_dir():
         found = sorted(path for suffix in SUFFIXES for path in source.rglob(f"*{suffix}") if path.is_file())
         if not found:
-            raise SpecError(f"a text folder holds .txt or .jsonl files; {source} has none")
+            raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none")
         return found
     if not source.exists():
-        raise SpecError(f"there is no text {source}; give a .txt or .jsonl file, or a folder of these")
+        raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
     if source.suffix not in SUFFIXES:
-        raise SpecError(f"a text is a .txt or .jsonl file, or a folder of these; got {source}")
+        raise SpecError(f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}")
     return [source]
 
 
+def as_document(text: object, where: str, rule: str) -> bytes:
+    """A text as UTF-8.
+
+    Raises:
+        SpecError: it is none, is half a character, or has a character that ends documents or hides tokens.
+    """
+    if not isinstance(text, str):
+        raise SpecError(f"{rule}; {where} has {text!r:.60}")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
+        lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
+        only = "a text is UTF-8, and UTF-8 has characters, not halves of them"
+        raise SpecError(f"{only}; {where} has {lone}; write both halves or drop it") from error
+    for character, what in ((END, "NUL, which ends documents"), (SUBSTITUTE, "SUB, which hides tokens")):
+        at = data.find(character)
+        if at >= 0:
+            raise SpecError(f"a text has no {what}; {where} has one at byte {at}; remove it")
+    return data
+
+
 def _documents(path: Path) -> Iterator[bytes]:
+    if path.suffix == ".parquet":
+        yield from _of_table(path)
+        return
     data = _read(path)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
     if path.suffix == ".txt":
-        yield data
+        yield as_document(text, str(path), "a text is a text")
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
@@ -58,15 +89,31 @@ def _of_line(line: str, where: str) -> bytes:
         found = json.loads(line)
     except ValueError as error:  # no JSON, or a whole number of thousands of digits
         raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}") from error
-    text = found.get("text") if isinstance(found, dict) else None
-    if not isinstance(text, str):
+    text = found.get(_COLUMN) if isinstance(found, dict) else None
+    if text is None:
         raise SpecError(f"each line of a .jsonl text has its document in a field `text`; {where} has {line[:60]!r}")
+    return as_document(text, where, "each line of a .jsonl text has its document in a field `text`")
+
+
+def _of_table(path: Path) -> Iterator[bytes]:
+    rule = f"a .parquet text has its documents in a column `{_COLUMN}` of strings"
     try:
-        return text.encode()
-    except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
-        lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
-        rule = "a text is UTF-8, and UTF-8 has characters, not halves of them"
-        raise SpecError(f"{rule}; {where} has {lone}; write both halves or drop it") from error
+        with parquet.ParquetFile(path) as table:
+            names = table.schema_arrow.names
+            if _COLUMN not in names:
+                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; rename one")
+            number = 0
+            for batch in table.iter_batches(batch_size=1024, columns=[_COLUMN]):
+                for text in batch.column(0).to_pylist():
+                    number += 1
+                    if text is not None:
+                        yield as_document(text, f"{path}, row {number}", rule)
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a text is UTF-8; {path} is not, in one of the rows after {number}; convert it") from error
+    except pyarrow.ArrowException as error:
+        raise SpecError(f"a .parquet text is a Parquet file; {path}: {str(error).splitlines()[0]}") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _hash(path: Path) -> str:

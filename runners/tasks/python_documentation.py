@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from runners.tasks.corpus import Origin, content_hash
+from runners.tasks.encoder import END, SUBSTITUTE
 
 _FORM: Final = "python documentation, form 1"
 """Part of every hash: another way to make documents of the same files is another text."""
@@ -60,7 +61,8 @@ def _topics(tree: ast.Module) -> Iterator[bytes]:
 
 
 def _docstrings(tree: ast.Module) -> bytes:
-    return "\n\n".join(_found(tree)).encode("utf-8", errors="replace")
+    text = "\n\n".join(_found(tree)).translate({END: None, SUBSTITUTE: None})
+    return text.encode("utf-8", errors="replace")
 
 
 def _found(node: ast.AST) -> Iterator[str]:

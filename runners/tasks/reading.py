@@ -18,6 +18,7 @@ from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.tasks.corpus import Corpus, Origin, documents_of, split
 from runners.tasks.encoder import Encoder
+from runners.tasks.hub import HubText, hub_text
 from runners.tasks.local_files import local_files
 from runners.tasks.python_documentation import python_documentation
 from runners.tasks.task import Task
@@ -29,7 +30,9 @@ class Reading(Task):
     """A task that reads text."""
 
     source: Annotated[str | None, OutsideKey()] = None
-    """A .txt or .jsonl file or a folder of these; None is the documentation of the Python that runs."""
+    """A .txt, .jsonl or .parquet file or a folder of these; None is the documentation of the Python that runs."""
+    hub: Annotated[HubText | None, OutsideKey()] = None
+    """A dataset of the Hugging Face hub, in place of `source`."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
     """blake2b-128 of the text; filled in where it is left out."""
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -40,16 +43,21 @@ class Reading(Task):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the text is not; one that does not, looks."""
+        if self.source is not None and self.hub is not None:
+            raise ValueError(
+                f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
+            )
         if self.source is not None:
             object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
-        if self.content_hash is not None and self.source is not None and not Path(self.source).exists():
+        where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
+        if self.content_hash is not None and where is not None and not where.exists():
             return self
         try:
             found = self.origin().content_hash
             if self.content_hash is None:
                 object.__setattr__(self, "content_hash", found)
             self._require(found)
-            if self.source is not None:
+            if where is not None:
                 self.check_corpus(self.corpus())
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -65,7 +73,7 @@ class Reading(Task):
         Raises:
             SpecError: there is none.
         """
-        return _origin(self.source)
+        return _origin(self.source, self.hub)
 
     def corpus(self) -> Corpus:
         """What is trained on and what is validated on.
@@ -95,7 +103,7 @@ class Reading(Task):
 
     @property
     def _place(self) -> "_Place":
-        return _Place(self.source, str(self.content_hash), self.validation_share)
+        return _Place(self.source, self.hub, str(self.content_hash), self.validation_share)
 
     def _require(self, found: str) -> None:
         if self.content_hash != found:
@@ -125,18 +133,21 @@ class _Place(NamedTuple):
     """Which text, and how it is split."""
 
     source: str | None
+    hub: HubText | None
     content_hash: str
     """Other content is another entry of the caches."""
     share: float
 
 
-def _origin(source: str | None) -> Origin:
+def _origin(source: str | None, hub: HubText | None) -> Origin:
+    if hub is not None:
+        return hub_text(hub)
     return python_documentation() if source is None else local_files(Path(source))
 
 
 @lru_cache(maxsize=2)
 def _corpus(place: _Place) -> Corpus:
-    return split(_origin(place.source).documents(), place.share)
+    return split(_origin(place.source, place.hub).documents(), place.share)
 
 
 @lru_cache(maxsize=4)
