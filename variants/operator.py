@@ -381,13 +381,13 @@ def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
 @lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i. Shared: do not write into it."""
-    with torch.inference_mode(mode=False):  # cached, as distances are
+    with torch.inference_mode(False):  # noqa: FBT003  (cached, as distances are)
         return distances(queries, keys, device) >= 0
 
 
 @lru_cache(maxsize=32)
 def distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Integers [T_q, T_k]: i - j, with the last query at the last key. Shared: do not write into it."""
-    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
         i = torch.arange(keys - queries, keys, device=device)
         return i[:, None] - torch.arange(keys, device=device)

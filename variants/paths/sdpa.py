@@ -11,7 +11,6 @@ In bfloat16 and float16, queries that are multiplied by a factor and logits that
 Where the mask is causal, as many empty queries as there are learned columns go in front, so that it stays causal.
 """
 
-from functools import cached_property
 from typing import final
 
 import torch
@@ -24,6 +23,7 @@ from variants.products.dot import Dot
 from variants.rescales.affine import Affine
 from variants.stages import sliced
 
+_DOT = Dot()
 _KINDS = {
     "extra": ("none", "key_bias", "key_value_bias"),
     "product": ("dot",),
@@ -71,6 +71,8 @@ class _Folded:
         self._pair = operator.extra.pair(**value["extra"])
         square = heads.q.shape[-2] == heads.k.shape[-2]
         self._causal = square and heads.mask is None and operator.visible.label == "everything"
+        self._found_seen: Tensor | None = None  # no cached_property: its lock is nothing that can be compiled
+        self._found_count: Tensor | None = None
 
     def output(self) -> Tensor:
         """[B, H, T, D]."""
@@ -96,15 +98,19 @@ class _Folded:
         factor = rescale.get("factor", rescale.get("scale"))
         return output[..., :-1], ground if factor is None else factor * ground
 
-    @cached_property
+    @property
     def _seen(self) -> Tensor:
-        return self._operator.visible.restricted(self._heads.model_mask, self._heads.distance)
+        if self._found_seen is None:
+            self._found_seen = self._operator.visible.restricted(self._heads.model_mask, self._heads.distance)
+        return self._found_seen
 
-    @cached_property
+    @property
     def _count(self) -> Tensor:
-        return self._seen.sum(-1, keepdim=True, dtype=self._working)
+        if self._found_count is None:
+            self._found_count = self._seen.sum(-1, keepdim=True, dtype=self._working)
+        return self._found_count
 
-    @cached_property
+    @property
     def _margin(self) -> Tensor | None:
         if self._operator.margin.label == "none":
             return None
@@ -123,7 +129,7 @@ class _Folded:
         """[S, B, H, T, D], or [B, H, T, D] where logits are merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
         plain, width = operator.merge.of_logits, heads.q.shape[-1]
-        scale = Dot().scale(width, signals) if plain else Dot().scale(width // signals)
+        scale = _DOT.scale(width, signals) if plain else _DOT.scale(width // signals)
         q, k, v = heads.q, heads.k, heads.v
         if self._pair is not None:
             k = torch.cat((self._pair.key.to(k).expand_as(k[..., :1, :]), k), -2)

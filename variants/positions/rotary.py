@@ -24,7 +24,7 @@ class Rotary(Turning):
 
 @lru_cache(maxsize=16)
 def _waves(base: float, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
         frequency = base ** (-torch.arange(0, turning, 2, dtype=torch.float64) / turning)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
         return angle.cos().to(device, dtype), angle.sin().to(device, dtype)

@@ -31,7 +31,7 @@ class Sinusoidal(Positions):
 
 @lru_cache(maxsize=16)
 def _waves(base: float, length: int, width: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
         frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
         return torch.stack((angle.sin(), angle.cos()), -1).flatten(1)[:, :width].float().to(device)

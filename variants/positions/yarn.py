@@ -87,6 +87,6 @@ class Yarn(Turning):
 
 @lru_cache(maxsize=16)
 def _waves(yarn: Yarn, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(mode=False):  # cached: the first caller may be an evaluation, the next one trains
+    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * yarn.frequencies(turning)
         return (yarn.scale * angle.cos()).to(device, dtype), (yarn.scale * angle.sin()).to(device, dtype)
