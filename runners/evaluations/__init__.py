@@ -6,6 +6,7 @@ from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.large_value import LargeValue
 from runners.evaluations.length_extrapolation import LengthExtrapolation
 from runners.evaluations.long_context import LongContext
+from runners.evaluations.minimal_pairs import MinimalPairs
 from runners.evaluations.multiple_choice import MultipleChoice
 from runners.evaluations.stretching import Stretch
 
@@ -17,6 +18,7 @@ __all__ = [
     "LargeValue",
     "LengthExtrapolation",
     "LongContext",
+    "MinimalPairs",
     "MultipleChoice",
     "Stretch",
 ]

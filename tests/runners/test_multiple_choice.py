@@ -1,0 +1,285 @@
+"""Multiple choice: models whose choices are computed by hand, files that are refused, and how questions are shown."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import MultipleChoice, Needle, Text, Trial
+from runners.evaluations.likelihood import costs_of
+from runners.evaluations.multiple_choice import RULES
+from runners.tasks import Items, Measured, Predict
+from runners.training import train
+from variants import Transformer, gpt2, llama2, softmax
+
+P = {"a": 1 / 2, "b": 1 / 4, " ": 1 / 8}
+REST = (1 - sum(P.values())) / (256 - len(P))
+BITS = [-math.log2(P.get(chr(byte), REST)) for byte in range(256)]
+
+
+def unigram(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Every byte has a probability of its own, whatever came before."""
+    return (-math.log(2) * torch.tensor(BITS, dtype=torch.float64)).expand(*inputs.shape, 256)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Text:
+    (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
+    return Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3)
+
+
+def asking(path: Path, *items: Mapping[str, Any], **fields: Any) -> MultipleChoice:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    return MultipleChoice(source=str(path), **fields)
+
+
+def item(question: str, *choices: str, answer: int = 0, **more: object) -> dict[str, object]:
+    return {"question": question, "choices": list(choices), "answer": answer, **more}
+
+
+def rows(spec: MultipleChoice, predict: Predict, task: Text) -> dict[str, Measured]:
+    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+    keyed = {each.name.replace("multiple_choice_", ""): each for each in found}
+    assert len(keyed) == len(found)
+    return keyed
+
+
+def chosen(spec: MultipleChoice, task: Text) -> dict[str, dict[str, float]]:
+    """By rule, what is right of every item."""
+    found = [each for each in spec.open(task).evaluate(unigram) if isinstance(each, Items)]
+    assert [each.point for each in found] == [{}] * len(found)
+    return {
+        each.name.removeprefix("multiple_choice_").partition(".")[0]: dict(zip(each.items, each.values, strict=True))
+        for each in found
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other", "expected"),
+    [
+        ("bbbbbbbb", "a", "aaaa", "1----"),  # 4 bits against 7, for 1 and 4 characters, 2 and 5 tokens
+        ("aaaaaaaa", "b", "bbbbbb", "1---1"),  # 13 bits in 10 tokens against 23 in 15
+        (
+            "",
+            "zz",
+            "\u00e9\u00e9",
+            "11-11",
+        ),  # 25 bits against 47: two characters each, two and four bytes, 3 and 5 tokens
+    ],
+)
+def test_rules_choose_as_computed_by_hand(
+    tmp_path: Path, task: Text, question: str, one: str, other: str, expected: str
+) -> None:
+    """A rule with "1" takes the first choice, one with "-" the second; a tie is no choice."""
+    spec = asking(tmp_path / "set.jsonl", item(question, one, other), item(question, one, other, answer=1, id="turned"))
+    found = chosen(spec, task)
+    for rule, takes in zip(RULES, expected, strict=True):
+        assert found[rule] == {"set/1": float(takes == "1"), "turned": float(takes == "-")}, rule
+
+
+def scores(question: str, choice: str) -> tuple[float, ...]:
+    """In plain Python, in bits, more is better."""
+    answer = [BITS[byte] for byte in (" " + choice).encode()]
+    before = [BITS[byte] for byte in question.encode()]
+    total = -sum(answer)
+    mean = -sum(before + answer) / len(before + answer)
+    return total, total / len(choice), total / len(choice.encode()), total / len(answer), mean
+
+
+def drawn(count: int) -> list[dict[str, object]]:
+    """Questions of random letters, among them some of two bytes; the answer is anywhere."""
+    made = torch.Generator().manual_seed(0)
+
+    def word(most: int) -> str:
+        size = int(torch.randint(1, most, (), generator=made))
+        return "".join("aabbz\u00e9"[int(i)] for i in torch.randint(6, (size,), generator=made))
+
+    items = []
+    for _ in range(count):
+        number = int(torch.randint(2, 5, (), generator=made))
+        answer = int(torch.randint(number, (), generator=made))
+        items.append(item(word(40), *(word(9) for _ in range(number)), answer=answer))
+    return items
+
+
+def test_every_rule_is_that_of_plain_python(tmp_path: Path, task: Text) -> None:
+    items = drawn(150)
+    found = chosen(asking(tmp_path / "set.jsonl", *items), task)
+    agreed = set()
+    for at, rule in enumerate(RULES):
+        for number, each in enumerate(items, start=1):
+            of_choices = [scores(str(each["question"]), choice)[at] for choice in each["choices"]]  # type: ignore[attr-defined]
+            right = of_choices.pop(int(each["answer"]))  # type: ignore[call-overload]
+            if min(abs(right - other) for other in of_choices) > 1e-9:
+                assert found[rule][f"set/{number}"] == float(all(right > other for other in of_choices))
+                agreed.add((at, number))
+    assert len(agreed) > 5 * 130
+    assert len({tuple(each.values()) for rule, each in found.items() if rule in RULES}) == 5
+    for number, each in enumerate(items, start=1):
+        bits = -scores(str(each["question"]), each["choices"][each["answer"]])[0]  # type: ignore[index]
+        assert found["loss"][f"set/{number}"] == pytest.approx(bits * math.log(2))
+
+
+def test_rows_are_means_over_items_and_over_sets(tmp_path: Path, task: Text) -> None:
+    """Sets are groups, or files; the row without a set is the mean of theirs, whatever their sizes."""
+    (tmp_path / "sets").mkdir()
+    easy, hard = item("b", "a", "zz"), item("b", "zz", "a", "b", "ab")
+    asking(tmp_path / "sets" / "Plain Set.jsonl", easy, easy, hard)
+    spec = asking(tmp_path / "sets" / "two.jsonl", {**easy, "group": "A+"}, {**hard, "group": "A+"}, easy)
+    whole = MultipleChoice(source=str(tmp_path / "sets"))
+    assert (spec.sets, whole.sets) == (("a", "two"), ("a", "plain_set", "two"))
+    found = rows(whole, unigram, task)
+    values = {name: found[f"acc.{name}"].value for name in whole.names}
+    assert values == {"a": 0.5, "plain_set": pytest.approx(2 / 3), "two": 1}
+    assert found["acc"].value == pytest.approx((0.5 + 2 / 3 + 1) / 3)
+    assert (found["acc"].items, found["acc"].se_items) == (6, None)  # a single item has no standard error
+    assert found["acc.plain_set"].se_items == pytest.approx(1 / 3)
+    assert found["chance.acc.plain_set"].value == pytest.approx((0.5 + 0.5 + 0.25) / 3)
+    two = rows(MultipleChoice(source=str(tmp_path / "sets"), sets=("plain_set", "a")), unigram, task)
+    assert two["acc"].se_items == pytest.approx(math.hypot(1 / 3, 0.5) / 2)
+    assert {name.partition(".")[2] for name in two if name.startswith("acc.")} == {"a", "plain_set"}
+
+
+def test_it_records_what_it_declares_and_nothing_else(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "set.jsonl", item("b", "a", "zz"), item("b", "a", "zz", group="x"))
+    found = [each.name for each in spec.open(task).evaluate(unigram) if isinstance(each, Measured)]
+    assert sorted(found) == sorted(spec.measures())
+
+
+def seen(spec: MultipleChoice, task: Text) -> list[list[int]]:
+    shown: list[list[int]] = []
+
+    def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        shown.extend(inputs.tolist())
+        return unigram(inputs)
+
+    rows(spec, remember, task)
+    return shown
+
+
+def test_what_a_model_reads(tmp_path: Path, task: Text) -> None:
+    """The end of a document, context, question and answer but for its last token; padded on the right."""
+    spec = asking(tmp_path / "set.jsonl", {"context": "A b", "question": "c? ", "choices": ["d", "ee"], "answer": 0})
+    assert [bytes(ids) for ids in seen(spec, task)] == [b"\0A b\nc?  \0", b"\0A b\nc?  e"]
+    assert [bytes(ids) for ids in seen(spec.changed(delimiter="\n"), task)] == [b"\0A b\nc? \n\0", b"\0A b\nc? \ne"]
+
+
+def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "set.jsonl", item("abcdefgh", "ij", "k"), item("ab", "c", "d"), context=9)
+    shown = {bytes(ids).rstrip(b"\0") for ids in seen(spec, task)}
+    assert shown == {b"bcdefgh i", b"abcdefgh ", b"\0ab "}
+    assert rows(spec, unigram, task)["truncated"].value == 0.5
+    assert rows(spec.changed(context=10), unigram, task)["truncated"].value == 0.5
+    assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
+
+
+def test_sequences_of_any_length_cost_what_they_cost_alone(task: Text) -> None:
+    model = _model(task)
+    sequences = [[0, *range(65, 65 + size)] for size in (70, 3, 33, 32, 1, 64)]
+    with torch.inference_mode():
+        together = costs_of(model, sequences, 256, 0)
+        for ids, found in zip(sequences, together, strict=True):
+            logits = model(torch.tensor([ids]))[0].double().log_softmax(-1)
+            alone = [-float(logits[at, after]) for at, after in enumerate(ids[1:])]
+            assert found.tolist() == pytest.approx(alone, abs=1e-5)
+
+
+def _model(task: Text) -> Any:
+    backbone = llama2(layers=2, heads=2, width=16, feedforward_width=16)
+    model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).eval()
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model
+
+
+def test_a_tie_and_a_model_that_says_nothing_are_wrong(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "set.jsonl", item("a", "ab", "ba"), item("a", "b", "b"))
+    assert {rows(spec, unigram, task)[rule].value for rule in RULES} == {0.0}
+    nothing = rows(spec, lambda inputs: unigram(inputs) * torch.nan, task)
+    assert {nothing[rule].value for rule in RULES} == {0.0}
+
+
+def test_a_model_in_training_is_judged(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "set.jsonl", item("b", "a", "zz"), item("b", "a", "zz"), context=16)
+    world = memory()
+    train(tiny.changed(task=task, evaluations=(spec,)), world)
+    assert world.evaluations[12, "chance.multiple_choice_acc"] == (0.5, 2, None)
+    value, count, _ = world.evaluations[12, "multiple_choice_acc.set"]
+    assert (value * 2, count) in {(0, 2), (1, 2), (2, 2)}
+    assert world.single[12, "multiple_choice_acc.set"].keys() == {"set/1", "set/2"}
+
+
+def test_the_key_says_what_is_asked_and_not_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    lines = [item("b", "a", "zz"), item("c", "a", "b")]
+    here, there = (asking(folder / "set.jsonl", *lines) for folder in (tmp_path, tmp_path / "other"))
+    assert (here.key, here.content_hash) == (there.key, there.content_hash)
+    (tmp_path / "set.jsonl").unlink()
+    again = MultipleChoice.model_validate(here.data())
+    assert (again.key, again.names) == (here.key, ("set",))
+    changed = asking(tmp_path / "set.jsonl", item("b", "a", "yy"), item("c", "a", "b"))
+    assert changed.key != here.key
+    with pytest.raises(ValueError, match="content_hash names the items a model is judged by"):
+        MultipleChoice.model_validate(here.data())
+
+
+GOOD = item("b", "a", "zz")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "a file of items has one per line"),
+        ("{", r"one JSON object; .*set.jsonl, line 1"),
+        ("[1]", r"one JSON object; .*line 1 has '\[1\]'"),
+        (b"\xff", "items are UTF-8; .* is not, at byte 0; convert it"),
+        ({**GOOD, "anwser": 1}, "has 'anwser': remove it"),
+        ({"choices": ["a", "b"], "answer": 0}, "has a question or a context"),
+        (item("b", "a"), "two or more texts, none empty"),
+        (item("b", "a", ""), "two or more texts, none empty"),
+        (item("b", "a", "c", answer=2), "index of a choice, 0 to 1; .* has 2"),
+        (item("b", "a", "c") | {"answer": True}, "index of a choice, 0 to 1; .* has True"),
+        (item("b", "a", "c") | {"answer": "a"}, "has 'a'"),
+        (item("b", "a", "c") | {"choices": "ac"}, "'choices' of an item is a list of texts"),
+        (item("b", "a", "c", id=3), "'id' of an item is a text; .* has 3"),
+        (item("b", "a", "c", group="?"), "the name of a set has letters or digits"),
+        ([item("b", "a", "c", id="x")] * 2, "line 2 has 'x' once more"),
+    ],
+)
+def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, lines: object, said: str) -> None:
+    path = tmp_path / "set.jsonl"
+    several: Sequence[object] = lines if isinstance(lines, list) else [lines]
+    texts = [each if isinstance(each, str | bytes) else json.dumps(each) for each in several]
+    path.write_bytes(b"\n".join(each if isinstance(each, bytes) else each.encode() for each in texts))
+    with pytest.raises(ValueError, match=said):
+        MultipleChoice(source=str(path))
+
+
+def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
+    spec = asking(tmp_path / "set.jsonl", GOOD, item("b", "a", "z" * 30))
+    for source, said in (
+        ("none.jsonl", "there are no items"),
+        ("text.txt", "items are a .jsonl file"),
+        ("x", "no items"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            MultipleChoice(source=str(tmp_path / source))
+    with pytest.raises(ValueError, match=r"got 'other'; there are set"):
+        MultipleChoice(source=str(tmp_path / "set.jsonl"), sets=("other",))
+    with pytest.raises(SpecError, match="to a model that reads text; the task is Needle"):
+        tiny.changed(task=Needle(), evaluations=(spec,), model=gpt2(layers=1, heads=1, width=8))
+    with pytest.raises(SpecError, match="up to 512 tokens and the model has 16 positions"):
+        tiny.changed(task=task, evaluations=(spec,))
+    encoder = gpt2(layers=1, heads=1, width=8).changed(causal=False)
+    with pytest.raises(ValueError, match="the model is an encoder, which sees it"):
+        spec.check(task, encoder)
+    with pytest.raises(SpecError, match=r"fits into context=16 tokens; .* has 31; raise context"):
+        spec.changed(context=16).open(task)
+    with pytest.raises(SpecError, match=r"item 'set/1' of .*set.jsonl cannot be encoded: .*NUL"):
+        asking(tmp_path / "set.jsonl", item("\0", "a", "b")).open(task)
