@@ -17,6 +17,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from runners.deterministic import deterministic
 from runners.distributed import World
 from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
@@ -57,7 +58,8 @@ def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished
     """
     if world.place.rank:
         surroundings = Silent(surroundings.stop_requested)
-    with _own_randomness(world.device), _threads(trial.execution.threads):
+    execution = trial.execution
+    with _own_randomness(world.device), _threads(execution.threads), deterministic(wanted=execution.deterministic):
         return _Run(trial, surroundings, world).result()
 
 
@@ -71,9 +73,9 @@ class _Run:
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)
-        self._means = RunningMeans(self._model) if trial.execution.parts > 1 else None
-        first = world.place.rank * trial.execution.accumulate
-        self._mine = range(first, first + trial.execution.accumulate)
+        self._means = RunningMeans(self._model) if trial.parts > 1 else None
+        first = world.place.rank * trial.accumulate
+        self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
         self._norms: list[float] = []
         self._train_s = self._evaluate_s = self._probe_s = 0.0
@@ -118,7 +120,7 @@ class _Run:
 
     def _parts(self, step: int) -> list[Part]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
-        return parts(self._data, batch, self._trial.execution.parts, self._mine)
+        return parts(self._data, batch, self._trial.parts, self._mine)
 
     def _share(self, step: int, part: Part) -> Share:
         return Share(

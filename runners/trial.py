@@ -39,15 +39,30 @@ class Execution(Spec):
     """ "auto" is CUDA where there is one."""
     accumulate: PositiveInt = 1
     """Micro-batches per step, of each GPU: less memory for the same batch, loss and gradient up to rounding."""
+    micro_batch: PositiveInt | None = None
+    """Sequences of one forward pass at most; how many micro-batches that makes is computed. Not with `accumulate`."""
     gpus: PositiveInt = 1
     """GPUs of one node that share each batch; on the CPU, processes."""
     keep_weights: bool = False
     """The trained weights stay in the campaign, to be evaluated further or to teach other models."""
 
-    @property
-    def parts(self) -> int:
-        """How many parts the batch of a step is computed in."""
-        return self.accumulate * self.gpus
+    deterministic: bool = False
+    """Only algorithms that give the same bits every time, also on a GPU; an operation that has none is an error."""
+
+    @model_validator(mode="after")
+    def _split_once(self) -> Self:
+        if self.micro_batch is not None and self.accumulate > 1:
+            raise ValueError(
+                "a batch is split by accumulate or by micro_batch; got "
+                f"accumulate={self.accumulate} and micro_batch={self.micro_batch}; leave one of them out"
+            )
+        return self
+
+    def accumulated(self, batch: int) -> int:
+        """Micro-batches per step of each GPU, for a batch of so many sequences."""
+        if self.micro_batch is None:
+            return self.accumulate
+        return -(-batch // (self.gpus * self.micro_batch))
 
 
 DEFAULT_PROBES = (
@@ -103,6 +118,16 @@ class Trial(Spec):
     def longest(self) -> int:
         """The longest sequence the model sees, in training or in any evaluation."""
         return max(self.task.length, *(evaluation.length_on(self.task) for evaluation in self.evaluations), 1)
+
+    @property
+    def accumulate(self) -> int:
+        """How many parts of a batch each GPU computes in a row."""
+        return self.execution.accumulated(self.task.batch)
+
+    @property
+    def parts(self) -> int:
+        """How many parts the batch of a step is computed in."""
+        return self.accumulate * self.execution.gpus
 
     def operators(self) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
@@ -161,10 +186,13 @@ def _check_length(length: int, model: Backbone) -> None:
 
 
 def _check_parts(execution: Execution, batch: int) -> None:
-    if execution.parts > batch:
+    parts = execution.accumulated(batch) * execution.gpus
+    if parts > batch:
+        field = "accumulate" if execution.micro_batch is None else "micro_batch"
+        remedy = "lower one of them" if execution.micro_batch is None else "raise it, or lower execution.gpus"
         raise ValueError(
-            f"every micro-batch has a sequence; execution.accumulate={execution.accumulate} on "
-            f"execution.gpus={execution.gpus} makes {execution.parts} of a task.batch of {batch}; lower one of them"
+            f"every micro-batch has a sequence; execution.{field}={getattr(execution, field)} on "
+            f"execution.gpus={execution.gpus} makes {parts} of a task.batch of {batch}; {remedy}"
         )
 
 

@@ -1,5 +1,6 @@
 """In how many micro-batches a trial is computed: more of them after it was out of memory, for the same global batch."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,10 @@ from store.status import TrialState
 
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
     """What the spec of a trial asks for; None where such trials have no micro-batches."""
-    found = (spec.get("execution") or {}).get("accumulate")
+    execution = spec.get("execution") or {}
+    found, most = execution.get("accumulate"), execution.get("micro_batch")
+    if isinstance(found, int) and isinstance(most, int):
+        return math.ceil(spec["task"]["batch"] / (execution["gpus"] * most))
     return found if isinstance(found, int) else None
 
 
@@ -38,4 +42,7 @@ def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
 
 def split(spec: Mapping[str, Any], count: int) -> dict[str, Any]:
     """The spec computed in `count` micro-batches; the trial may refuse it."""
-    return {**spec, "execution": {**spec["execution"], "accumulate": count}}
+    execution = {**spec["execution"], "accumulate": count}
+    if "micro_batch" in execution:
+        execution["micro_batch"] = None  # the count is what holds now
+    return {**spec, "execution": execution}

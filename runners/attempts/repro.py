@@ -130,6 +130,8 @@ class Recorded:
         ran = {
             name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
         }
+        if "accumulate" in ran and "micro_batch" in execution:
+            ran["micro_batch"] = None  # the count it ran with is what holds
         execution.update(ran)
         return line
 

@@ -223,6 +223,7 @@ class Worker:
             "device": execution.get("device"),
             "threads": execution.get("threads"),
             "accumulate": written_micro_batches(spec),
+            "deterministic": execution.get("deterministic"),
             "heartbeat_s": self._job.heartbeat_s,
             "place": None if self._job.place is None else dict(self._job.place),
             "code": self._codes.core,

@@ -132,9 +132,9 @@ def _trial_work(trial: Trial) -> tuple[Work, list[tuple[Work, float]]]:
     task, execution, inputs = trial.task, trial.execution, trial.task.inputs
     path = execution.path
     operators = tuple(_counted_as(operator) for operator in trial.operators())
-    shape = Shape(math.ceil(task.batch / execution.parts), trained_length(task, trial.training.steps))
+    shape = Shape(math.ceil(task.batch / trial.parts), trained_length(task, trial.training.steps))
     part = step_work(trial.model, operators, inputs, path, shape)
-    step = part.scaled(execution.accumulate).plus(optimiser_work(parameters(trial).total))
+    step = part.scaled(trial.accumulate).plus(optimiser_work(parameters(trial).total))
     passes = evaluation_passes(task)
     return step, [(forward_work(trial.model, operators, inputs, path, each), times) for each, times in passes]
 

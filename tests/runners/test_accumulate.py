@@ -7,14 +7,17 @@ import pytest
 import torch
 from batch_in_parts import GENTLE, OPERATORS, ROUNDINGS, apart, dropping, numbers, split
 from double_precision import in_double
+from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
+from runners.attempts.micro_batches import split as halved
+from runners.attempts.micro_batches import written_micro_batches
 from runners.optimisers import AdamW, Training
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict
 from runners.tasks.draws import CPU
 from runners.training import train
-from runners.trial import Trial
+from runners.trial import Execution, Trial
 from variants import Operator
 from variants.parameters import NumberParameters
 
@@ -132,8 +135,45 @@ def test_how_a_batch_is_split_is_recorded_and_is_not_identity(tiny: Trial) -> No
     assert (execution["accumulate"], execution["gpus"]) == (2, 3)
 
 
+@pytest.mark.parametrize(("most", "gpus", "accumulate"), [(8, 1, 1), (100, 1, 1), (3, 1, 3), (1, 2, 4), (3, 2, 2)])
+def test_a_micro_batch_has_so_many_sequences_at_most(tiny: Trial, most: int, gpus: int, accumulate: int) -> None:
+    """And there are no more of them than that takes."""
+    trial = tiny.changed(execution=Execution(micro_batch=most, gpus=gpus))
+    assert (trial.accumulate, trial.parts, trial.key) == (accumulate, accumulate * gpus, tiny.key)
+    sizes = [len(part.inputs) for part in trial.task.open().batch(0, 1).split(trial.parts)]
+    assert max(sizes) <= most
+    assert accumulate == 1 or trial.task.batch > most * gpus * (accumulate - 1)
+
+
+def test_micro_batches_by_size_are_micro_batches_by_number(tiny: Trial, memory: Callable) -> None:
+    size, number = memory(), memory()
+    train(tiny.changed(execution=Execution(micro_batch=3)), size)
+    train(split(tiny, 3), number)
+    assert numbers(size) == numbers(number)
+
+
+def test_a_size_holds_for_whatever_batch_a_grid_gives_the_task(tiny: Trial) -> None:
+    trial = tiny.changed(execution=Execution(micro_batch=4))
+    assert [trial.changed(task=tiny.task.changed(batch=batch)).accumulate for batch in (4, 5, 64)] == [1, 2, 16]
+
+
+def test_a_batch_that_is_split_twice_or_not_into_sequences_is_refused(tiny: Trial) -> None:
+    with pytest.raises(ValidationError, match="got accumulate=4 and micro_batch=2; leave one of them out"):
+        Execution(accumulate=4, micro_batch=2)
+    words = r"execution.micro_batch=1 on execution.gpus=3 makes 9 of a task.batch of 8; raise it, or lower"
+    with pytest.raises(SpecError, match=words):
+        tiny.changed(execution=Execution(micro_batch=1, gpus=3))
+
+
+def test_after_want_of_memory_a_size_becomes_twice_the_number_that_it_made(tiny: Trial) -> None:
+    spec = tiny.changed(execution=Execution(micro_batch=3)).data()
+    assert written_micro_batches(spec) == 3
+    smaller = Trial.model_validate(halved(spec, 6))
+    assert (smaller.accumulate, smaller.execution.micro_batch, smaller.key) == (6, None, tiny.key)
+
+
 def test_more_micro_batches_than_sequences_are_refused(tiny: Trial) -> None:
-    assert split(tiny, 2, gpus=4).execution.parts == 8
+    assert split(tiny, 2, gpus=4).parts == 8
     words = "accumulate=3 on execution.gpus=3 makes 9 of a task.batch of 8; lower one of them"
     with pytest.raises(SpecError, match=words):
         split(tiny, 3, gpus=3)

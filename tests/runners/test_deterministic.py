@@ -1,0 +1,95 @@
+"""Deterministic training: what has no deterministic algorithm is an error, and no setting outlasts the trial."""
+
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from batch_in_parts import numbers
+from torch import Tensor
+from torch.backends import cudnn
+
+from runners.deterministic import deterministic
+from runners.tasks import Data, LinearFunctions
+from runners.tasks.linear_functions import LinearFunctionsData
+from runners.training import train
+from runners.trial import Execution, Trial
+
+STRICT = Execution(deterministic=True)
+
+
+class Scattered(LinearFunctions):
+    """Its loss writes to places, of which PyTorch says that the order does not matter to it."""
+
+    kind: Literal["scattered"] = "scattered"
+
+    def open(self) -> Data:
+        return ScatteredData(self)
+
+
+class ScatteredData(LinearFunctionsData):
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        torch.zeros(2).put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+        return super().loss(outputs, targets)
+
+
+def settings() -> tuple[object, ...]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        cudnn.deterministic,
+        cudnn.benchmark,
+        os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+    )
+
+
+def test_an_operation_without_a_deterministic_algorithm_ends_the_trial(tiny: Trial, memory: Callable) -> None:
+    trial = tiny.changed(task=Scattered.model_validate({**tiny.task.data(), "kind": "scattered"}))
+    before = settings()
+    assert train(trial, memory()).step == 12
+    with pytest.raises(RuntimeError, match="put_ does not have a deterministic implementation"):
+        train(trial.changed(execution=STRICT), memory())
+    assert settings() == before
+
+
+def fails_meanwhile(during: list[object]) -> None:
+    with deterministic(wanted=True):
+        during += settings()
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("workspace", [None, ":16:8", ":4096:2:16:8", ":4096:8"])
+@pytest.mark.parametrize("warns", [False, True])
+def test_everything_is_set_during_and_restored_after(
+    monkeypatch: pytest.MonkeyPatch, workspace: str | None, warns: bool
+) -> None:
+    """Also where the caller had settings of its own, and where training fails."""
+    if workspace is None:
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    else:
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", workspace)
+    monkeypatch.setattr(cudnn, "benchmark", True)
+    torch.use_deterministic_algorithms(warns, warn_only=warns)
+    try:
+        before = settings()
+        during: list[object] = []
+        with pytest.raises(ZeroDivisionError):
+            fails_meanwhile(during)
+        kept = workspace if workspace in {":16:8", ":4096:8"} else ":4096:8"
+        assert during == [True, False, True, False, kept]
+        assert settings() == before
+        with deterministic(wanted=False):
+            assert settings() == before
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_on_the_cpu_it_changes_no_number_and_no_key(tiny: Trial, memory: Callable) -> None:
+    plain, strict = memory(), memory()
+    trial = tiny.changed(execution=STRICT)
+    train(tiny, plain)
+    train(trial, strict)
+    assert numbers(plain) == numbers(strict)
+    assert trial.key == tiny.key
+    assert trial.data()["execution"]["deterministic"] is True
