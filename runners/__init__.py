@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from runners.tasks.interventions.random_tokens import RandomTokens as RandomTokens
     from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
     from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
+    from runners.tasks.masked_text import MaskedText as MaskedText
     from runners.tasks.needle import Needle as Needle
     from runners.tasks.quantifiers import LengthGrid as LengthGrid
     from runners.tasks.quantifiers import Quantifiers as Quantifiers
@@ -109,6 +110,7 @@ _HOMES = {
     "Linear": "runners.schedules",
     "LinearFunctions": "runners.tasks.linear_functions",
     "LongContext": "runners.evaluations.long_context",
+    "MaskedText": "runners.tasks.masked_text",
     "MassiveActivation": "runners.probes.massive_activation",
     "MultipleChoice": "runners.evaluations.multiple_choice",
     "Muon": "runners.optimisers.muon",
@@ -187,6 +189,7 @@ __all__ = [
     "Linear",
     "LinearFunctions",
     "LongContext",
+    "MaskedText",
     "MassiveActivation",
     "MultipleChoice",
     "Muon",

@@ -1,0 +1,261 @@
+"""Masked text: patterns against their distribution in closed form, sums against plain loops, and that it is learned."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from grid.errors import SpecError
+from runners import AdamW, Cosine, MaskedText, Probing, TokenizerFile, Training, Trial
+from runners.parts import parts
+from runners.tasks.encoder import END, SUBSTITUTE, ByteEncoder
+from runners.tasks.masking import STEP, Chosen, Masking, Rates, Sentences
+from runners.training import train
+from runners.trial import build_model
+from variants import babyberta, softmax
+
+COLOURS = ("red", "green", "blue", "grey")
+PROSE = "".join(f"the {COLOURS[n % 4]} box is {COLOURS[n % 4]}, {n * n}\n" for n in range(300))
+UNASKED = -100
+
+
+@pytest.fixture
+def prose(tmp_path: Path) -> Path:
+    path = tmp_path / "prose.txt"
+    path.write_text(PROSE)
+    return path
+
+
+def small(source: Path, **fields: object) -> MaskedText:
+    return MaskedText.model_validate({"source": str(source), "context": 40, "validation_sentences": 20, **fields})
+
+
+def encoder_trial(task: MaskedText, **fields: object) -> Trial:
+    model = babyberta(layers=1, heads=2, width=16, feedforward_width=32, max_positions=48).changed(
+        dropout=0.0, attention_dropout=0.0
+    )
+    base = {"task": task, "model": model, "operator": softmax(), "training": {"steps": 3}, "probing": Probing()}
+    return Trial.model_validate({**base, **fields})
+
+
+def own(row: list[int], visible: list[bool]) -> list[int]:
+    """The tokens of a sentence without its ends and padding."""
+    size = sum(visible)
+    assert row[0] == row[size - 1] == END
+    assert row[size:] == [END] * (len(row) - size)
+    return row[1 : size - 1]
+
+
+def hidden_patterns(size: int, rate: float, count: int) -> Counter[tuple[bool, ...]]:
+    """How often each pattern comes, of one sentence of `size` tokens."""
+    masking = Masking(Rates(rate, 0.0, count), ByteEncoder(), size)
+    chosen = Chosen(torch.zeros(count, dtype=torch.int64), torch.arange(count))
+    targets = masking.batch(Sentences([[65] * size]), chosen, 0, "train").targets
+    return Counter(tuple(row) for row in (targets[:, 1 : size + 1] != UNASKED).tolist())
+
+
+@pytest.mark.parametrize(("size", "rate"), [(1, 0.15), (2, 0.15), (4, 0.3), (5, 0.6)])
+def test_patterns_are_independent_draws_of_which_those_that_hide_nothing_are_left_out(size: int, rate: float) -> None:
+    count = 40_000
+    found = hidden_patterns(size, rate, count)
+    expected = {
+        pattern: math.prod(rate if hidden else 1 - rate for hidden in pattern) / (1 - (1 - rate) ** size)
+        for pattern in product((False, True), repeat=size)
+        if any(pattern)
+    }
+    assert found.keys() <= expected.keys()
+    chi_square = sum((found[key] - count * p) ** 2 / (count * p) for key, p in expected.items())
+    freedom = len(expected) - 1
+    assert chi_square < freedom + 4 * math.sqrt(2 * freedom) + 1e-9  # for 1 pattern, exactly 0
+
+
+def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> None:
+    encoder, rates = ByteEncoder(), Rates(0.5, 0.1, 4000)
+    sentences = Sentences([list(b"ordinary words"), list(b"and more of them")])
+    chosen = Chosen(torch.arange(8000) % 2, torch.arange(8000) // 2)
+    batch = Masking(rates, encoder, 16).batch(sentences, chosen, 5, "train")
+    hidden = batch.targets != UNASKED
+    shown = batch.inputs[hidden]
+    total = len(shown)
+    swapped = shown[shown != SUBSTITUTE]
+    assert len(swapped) / total == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / total))
+    counts = torch.bincount(swapped, minlength=256)
+    assert counts[[END, SUBSTITUTE]].tolist() == [0, 0]
+    expected = len(swapped) / 254
+    chi_square = float(((counts - expected) ** 2 / expected).sum()) - 2 * expected
+    assert chi_square < 253 + 4 * math.sqrt(2 * 253)
+
+
+def test_what_is_not_hidden_is_the_sentence_and_what_is_hidden_is_asked(prose: Path) -> None:
+    data = small(prose, random_rate=0.5, batch=64).open()
+    lines = PROSE.split("\n")
+    for step in range(3):
+        batch = data.batch(1, step)
+        hidden = batch.targets != UNASKED
+        assert hidden.any(1).all()
+        assert batch.inputs.shape[1] % STEP == 0 or batch.inputs.shape[1] == 40
+        whole = torch.where(hidden, batch.targets, batch.inputs).tolist()
+        for row, visible in zip(whole, batch.visible[:, 0].tolist(), strict=True):
+            assert bytes(own(row, visible)).decode() in lines
+        assert not hidden[:, 0].any()
+        assert not (hidden & ~batch.visible[:, 0]).any()
+
+
+def test_each_sentence_has_its_patterns_whatever_the_step_and_other_seeds_others(prose: Path) -> None:
+    data = small(prose, patterns=3, batch=1024).open()
+
+    def patterns(seed: int) -> dict[tuple[int, ...], set[Any]]:
+        found: dict[tuple[int, ...], set[Any]] = {}
+        for step in range(10):
+            inputs, targets, visible = data.batch(seed, step)
+            hidden = targets != UNASKED
+            whole = torch.where(hidden, targets, inputs)
+            for row, shown, seen in zip(whole.tolist(), inputs.tolist(), visible[:, 0].tolist(), strict=True):
+                found.setdefault(tuple(own(row, seen)), set()).add(tuple(own(shown, seen)))
+        return found
+
+    one, other = patterns(1), patterns(2)
+    assert {len(shown) for shown in one.values()} == {3}
+    assert sum(one[sentence] == other[sentence] for sentence in one.keys() & other.keys()) == 0
+
+
+def test_a_batch_follows_from_seed_and_step_alone(prose: Path) -> None:
+    first = small(prose).open().batch(4, 9)
+    for mine, again in zip(first, small(prose).open().batch(4, 9), strict=True):
+        assert torch.equal(mine, again)
+    assert not torch.equal(first.targets, small(prose).open().batch(4, 10).targets)
+
+
+def test_lines_are_sentences_and_those_that_do_not_fit_are_dropped_and_counted(tmp_path: Path) -> None:
+    texts = [f"  line {n}  \n\n{'x' * 9}\n{'y' * 8}\r\n" for n in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    data = MaskedText(source=str(path), context=10, validation_share=0.2).open()
+    record = data.record
+    assert record["train_dropped"] + record["validation_dropped"] == 20
+    assert record["train_sentences"] + record["validation_sentences"] == 40
+    assert record["train_tokens"] + record["validation_tokens"] == sum(len(f"line {n}") + 8 for n in range(20))
+
+
+def test_padding_and_what_stands_there_changes_nothing(prose: Path) -> None:
+    task = small(prose, batch=4)
+    data = task.open()
+    model = build_model(encoder_trial(task)).eval()
+    batch = data.batch(1, 1)
+    padding = ~batch.visible[:, 0]
+    assert padding.any()
+    changed = batch.inputs.masked_fill(padding, 65)
+    before, after = model(batch.inputs, batch.visible), model(changed, batch.visible)
+    assert torch.equal(before[~padding], after[~padding])
+    assert not torch.equal(model(batch.inputs)[~padding], model(changed)[~padding])
+
+
+def test_parts_of_a_batch_weigh_their_hidden_tokens(prose: Path) -> None:
+    data = small(prose, batch=7).open()
+    batch = data.batch(1, 1)
+    outputs = torch.randn(*batch.inputs.shape, 256, dtype=torch.float64)
+    whole = data.loss(outputs, batch.targets)
+    split = parts(data, batch, 3, range(3))
+    rows = outputs.tensor_split(3)
+    summed = sum(part.terms * data.loss(out, part.batch.targets) for part, out in zip(split, rows, strict=True))
+    assert summed == pytest.approx(whole.item(), rel=1e-12)
+
+
+def test_an_evaluation_is_that_of_one_sentence_after_another(prose: Path) -> None:
+    task = small(prose)
+    data = task.open()
+    model = build_model(encoder_trial(task)).eval()
+    with torch.inference_mode():
+        found = {each.name: each for each in data.evaluate(model)}
+        sample = data.examples(1000)
+        nats, right, lengths = [], [], []
+        for row, targets, visible in zip(sample.inputs, sample.targets, sample.visible[:, 0], strict=True):
+            size = int(visible.sum())
+            logits = model(row[None, :size])[0].double()
+            asked = [(place, int(token)) for place, token in enumerate(targets) if token != UNASKED]
+            nats += [float(logits[place].logsumexp(0) - logits[place, token]) for place, token in asked]
+            right += [int(logits[place].argmax()) == token for place, token in asked]
+            lengths.append(len(asked))
+    assert len(lengths) == found["validation_loss"].items == 20
+    assert found["validation_loss"].value == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+    assert found["masked_accuracy"].value == pytest.approx(sum(right) / len(right))
+    assert set(found) == set(task.measures())
+
+
+def test_the_unigram_predictor_is_counted_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in PROSE.split("\n")))
+    data = small(path, validation_sentences=10_000).open()
+    lines = {bytes(own(row, seen)) for row, seen in whole(data)}
+    training = b"".join(line.encode() for line in PROSE.split("\n") if line.encode() not in lines)
+    counts = Counter(training)
+    costs = {byte: math.log(len(training) + 254) - math.log(counts[byte] + 1) for byte in range(256)}
+    sample = data.examples(10_000)
+    asked = [token for token in sample.targets.flatten().tolist() if token != UNASKED]
+    found = {each.name: each.value for each in data.evaluate(lambda x, _: torch.zeros(*x.shape, 256))}
+    assert found["unigram.validation_loss"] == pytest.approx(sum(costs[token] for token in asked) / len(asked))
+    commonest = max(counts, key=lambda byte: counts[byte])
+    assert found["unigram.masked_accuracy"] == pytest.approx(asked.count(commonest) / len(asked))
+    assert found["validation_loss"] == pytest.approx(math.log(256))
+    assert found["masked_accuracy"] == 0  # all as likely: no answer
+    assert data.constant_loss == pytest.approx(sum(n * costs[byte] for byte, n in counts.items()) / len(training))
+
+
+def whole(data: Any) -> list[tuple[list[int], list[bool]]]:
+    """All validation sentences, unmasked."""
+    sample = data.examples(10_000)
+    shown = torch.where(sample.targets != UNASKED, sample.targets, sample.inputs)
+    return list(zip(shown.tolist(), sample.visible[:, 0].tolist(), strict=True))
+
+
+def test_an_encoder_learns_more_than_how_frequent_bytes_are(prose: Path, memory: Callable[..., Any]) -> None:
+    task = small(prose, batch=32, validation_sentences=100)
+    training = Training(steps=150, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    world = memory()
+    train(encoder_trial(task, training=training), world)
+    at_end = {name: value for (step, name), (value, *_) in world.evaluations.items() if step == 150}
+    assert at_end["masked_accuracy"] > at_end["unigram.masked_accuracy"] + 0.2
+    assert at_end["validation_loss"] < 0.7 * at_end["unigram.validation_loss"]
+
+
+def test_byte_pairs_have_a_mask_and_a_tokenizer_file_without_one_is_refused(prose: Path, tmp_path: Path) -> None:
+    pairs = small(prose, tokenizer={"kind": "byte_pairs", "vocabulary": 280}).open()
+    batch = pairs.batch(1, 1)
+    assert (batch.inputs[batch.targets != UNASKED] == 1).float().mean() > 0.5
+    assert batch.inputs.shape[1] < 40
+    words = {"<end>": 0, "the": 1, "box": 2, "?": 3}
+    unmasked = tmp_path / "tokenizer.json"
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "?"}
+    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    unmasked.write_text(json.dumps(whole))
+    with pytest.raises(SpecError, match=r"hides tokens behind a mask; tokenizer .* has no mask token; name one"):
+        small(prose, tokenizer=TokenizerFile(path=str(unmasked))).open()
+
+
+def test_what_cannot_be_learned_is_refused(prose: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"at most task.context=5 tokens, .* has none, and 2\d\d that are longer"):
+        small(prose, context=5).open()
+    with pytest.raises(ValidationError, match="there is no text"):
+        small(tmp_path / "gone.txt")
+    for fields in ({"mask_rate": 0}, {"mask_rate": 1}, {"random_rate": 1.1}, {"patterns": 0}, {"context": 2}):
+        with pytest.raises(ValidationError, match=next(iter(fields))):
+            small(prose, **fields)
+
+
+def test_a_causal_model_is_refused(prose: Path) -> None:
+    trial = encoder_trial(small(prose))
+    with pytest.raises(SpecError, match=r"shows both sides of it; use model\.causal=False"):
+        trial.changed(model=trial.model.changed(causal=True))
+
+
+def test_rates_and_patterns_are_part_of_the_key(prose: Path) -> None:
+    changes = {"mask_rate": 0.2, "random_rate": 0.0, "patterns": 9, "validation_sentences": 21, "context": 39}
+    keys = {small(prose, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {small(prose).key}) == len(changes) + 1
