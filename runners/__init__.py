@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from runners.evaluations.large_value import LargeValue as LargeValue
     from runners.evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation
     from runners.evaluations.long_context import LongContext as LongContext
+    from runners.evaluations.minimal_pairs import MinimalPairs as MinimalPairs
     from runners.evaluations.multiple_choice import MultipleChoice as MultipleChoice
     from runners.evaluations.stretching import Stretch as Stretch
     from runners.optimisers.adamw import AdamW as AdamW
@@ -112,6 +113,7 @@ _HOMES = {
     "LongContext": "runners.evaluations.long_context",
     "MaskedText": "runners.tasks.masked_text",
     "MassiveActivation": "runners.probes.massive_activation",
+    "MinimalPairs": "runners.evaluations.minimal_pairs",
     "MultipleChoice": "runners.evaluations.multiple_choice",
     "Muon": "runners.optimisers.muon",
     "Needle": "runners.tasks.needle",
@@ -191,6 +193,7 @@ __all__ = [
     "LongContext",
     "MaskedText",
     "MassiveActivation",
+    "MinimalPairs",
     "MultipleChoice",
     "Muon",
     "Needle",

@@ -5,6 +5,7 @@ from runners.evaluations.deviant_inputs import DeviantInputs
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.large_value import LargeValue
 from runners.evaluations.length_extrapolation import LengthExtrapolation
+from runners.evaluations.lm_eval import LmEval
 from runners.evaluations.long_context import LongContext
 from runners.evaluations.minimal_pairs import MinimalPairs
 from runners.evaluations.multiple_choice import MultipleChoice
@@ -17,6 +18,7 @@ __all__ = [
     "Judge",
     "LargeValue",
     "LengthExtrapolation",
+    "LmEval",
     "LongContext",
     "MinimalPairs",
     "MultipleChoice",

@@ -1,0 +1,248 @@
+"""Minimal pairs: whether a model prefers the grammatical one of two sentences that differ in one point.
+
+    holistic   -1/(n+2) sum_i log p(w_i | the whole sentence)      over all n tokens and both ends, nothing masked; less
+    masked     sum_i log p(w_i | all others, w_i masked)           over the n tokens, one pass each; more is better
+    causal     sum_i log p(w_i | those before)                     over the n tokens; more is better
+    accuracy = share of pairs whose grammatical sentence is strictly better
+
+Source: Zorro (Huebner et al. 2021) and its scoring code UnMasked, as used by Scaled Signed Averaging (paper 003), table
+3, whose "MLM metric" is `masked`, the pseudo-log-likelihood of Salazar et al. (2020). The file format is Zorro's: odd
+lines are ungrammatical and even ones grammatical; UnMasked keeps copies in the other order (`first`). Zorro tosses a
+coin at a tie and UnMasked calls it wrong: here it is wrong, and ties are counted beside. UnMasked's page says that
+holistic scores are sums; its code takes means. The unmasked score lets a model see the token it is asked for, which it
+has only learned to use where training put another token in its place.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from grid.errors import SpecError
+from grid.spec import OutsideKey
+from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.likelihood import costs
+from runners.evaluations.pair_files import Pairs, chosen, hash_of, paradigms
+from runners.tasks.asked import UNASKED
+from runners.tasks.encoder import Encoder, Encodes
+from runners.tasks.masking import Sentences, inside
+from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
+from variants import Backbone
+
+_TOKENS = 1 << 14
+"""Tokens per forward pass."""
+
+Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
+
+
+class MinimalPairs(Evaluation):
+    """Accuracy on every paradigm of a file or a folder of files, and the mean over them."""
+
+    kind: Literal["minimal_pairs"] = "minimal_pairs"
+    source: Annotated[str, OutsideKey()]
+    """A .txt file or a folder of these; a file is a paradigm."""
+    paradigms: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    """Which files, named in lower case with `_` between words; None is all, by name once the spec is built."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """Of the files of `paradigms`; filled in when the spec is built. Where they lie is outside the key."""
+    first: Literal["ungrammatical", "grammatical"] = "ungrammatical"
+    """What the first line of a pair is: ungrammatical in Zorro's files."""
+    scoring: Literal["masked", "holistic", "causal"] = "masked"
+    """How a sentence is scored: encoders "masked" or "holistic", models that predict what follows "causal"."""
+    lower_case: bool = False
+    """Whether sentences are shown in lower case, for models trained on text without capitals."""
+    longest: Annotated[int, Field(ge=3)] = 128
+    """Most positions that a sentence takes, for an encoder the two ends included; longer ones are refused."""
+
+    @model_validator(mode="after")
+    def _is_what_lies_there(self) -> Self:
+        """A spec that names its content can be read where the files are not; one that does not, looks."""
+        object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
+        if self.paradigms is not None:
+            object.__setattr__(self, "paradigms", tuple(sorted(set(self.paradigms))))
+        known = self.content_hash is not None and self.paradigms is not None
+        if known and not Path(self.source).exists():
+            return self
+        try:
+            if self.paradigms is None:
+                object.__setattr__(self, "paradigms", tuple(paradigms(Path(self.source))))
+            found = hash_of(chosen(Path(self.source), self.names).values())
+            if self.content_hash is None:
+                object.__setattr__(self, "content_hash", found)
+            self._require(found)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The paradigms, sorted."""
+        return self.paradigms or ()
+
+    @property
+    def length(self) -> int:
+        return self.longest
+
+    def check(self, task: Task, model: Backbone) -> None:
+        if not isinstance(task, Encodes):
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"minimal_pairs shows sentences to a model of text; the task is {type(task).__name__}: "
+                "leave it out of evaluations"
+            )
+        if model.causal != (self.scoring == "causal"):
+            fits = "'causal'" if model.causal else "'masked' or 'holistic'"
+            raise ValueError(
+                f"minimal_pairs scores a {'causal model' if model.causal else 'model that sees both sides'} with "
+                f"scoring={fits}; got scoring={self.scoring!r}"
+            )
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        kinds = ("minimal_pairs", "minimal_pairs_ties")
+        of_each = [f"{kind}.{name}" for kind in kinds for name in self.names]
+        return {name: [{}] for name in (*kinds, "chance.minimal_pairs", *of_each)}
+
+    def open(self, task: Task) -> "MinimalPairsJudge":
+        assert isinstance(task, Encodes)
+        files = chosen(Path(self.source), self.names)
+        self._require(hash_of(files.values()))
+        return MinimalPairsJudge(self, task.encoder(), files)
+
+    def _require(self, found: str) -> None:
+        if self.content_hash != found:
+            raise SpecError(
+                f"content_hash names the pairs a model is judged by; it is {self.content_hash} and {self.source} has "
+                f"{found}; restore these, or leave content_hash out to take them as they are"
+            )
+
+
+class Paradigm(NamedTuple):
+    """The grammatical and the other sentence of every pair, as token ids."""
+
+    grammatical: Sequence[Sequence[int]]
+    other: Sequence[Sequence[int]]
+
+
+@final
+class MinimalPairsJudge(Judge):
+    """Scores sentences and compares those of a pair."""
+
+    def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
+        if spec.scoring == "masked" and encoder.mask is None:
+            raise SpecError(
+                "scoring='masked' hides one token after another; the tokenizer of the task has no mask token; use "
+                "scoring='holistic' or another tokenizer"
+            )
+        self._spec, self._encoder, self._files = spec, encoder, files
+        self._paradigms = {name: self._encoded(name, each.pairs) for name, each in files.items()}
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {
+            "source": self._spec.source,
+            "content_hash": self._spec.content_hash,
+            "files": {name: each.content_hash for name, each in self._files.items()},
+            "pairs": {name: len(each.pairs) for name, each in self._files.items()},
+        }
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+        """`minimal_pairs.<paradigm>`, the accuracy, and `minimal_pairs_ties.<paradigm>`, the share of ties, each with
+        its mean over paradigms, whatever their sizes, under the name without a paradigm; `chance.minimal_pairs`.
+
+        Items are pairs, named by their numbers in the file.
+        """
+        right, ties = [], []
+        for name, (grammatical, other) in self._paradigms.items():
+            both = self.scores(predict, [*grammatical, *other])
+            good, bad = both.tensor_split(2)
+            better = (good > bad).double()  # NaN is never better
+            right.append(over_items(f"minimal_pairs.{name}", better))
+            ties.append(over_items(f"minimal_pairs_ties.{name}", (good == bad).double()))
+            yield right[-1]
+            yield ties[-1]
+            numbers = [str(number) for number in range(1, len(better) + 1)]
+            yield Items(right[-1].name, {}, numbers, better.tolist())
+        yield _mean("minimal_pairs", right)
+        yield _mean("minimal_pairs_ties", ties)
+        yield Measured("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
+
+    def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
+        """How good each sentence is, more is better: float64 on the CPU."""
+        all_of_them, scores = (
+            Sentences([np.array(each) for each in sentences]),
+            torch.zeros(len(sentences), dtype=torch.float64),
+        )
+        for group in self._groups([len(each) for each in sentences]):
+            asked = self._asked(all_of_them, group)
+            spent = costs(predict, asked.batch, self._encoder.vocabulary).sum(1)
+            scores.index_add_(0, group[asked.owner], -spent)
+        return scores / (all_of_them.sizes + 2) if self._spec.scoring == "holistic" else scores
+
+    def _encoded(self, name: str, pairs: Sequence[tuple[str, str]]) -> Paradigm:
+        odd, even = ([self._ids(name, pair[place], at) for at, pair in enumerate(pairs, 1)] for place in (0, 1))
+        return Paradigm(even, odd) if self._spec.first == "ungrammatical" else Paradigm(odd, even)
+
+    def _ids(self, name: str, sentence: str, pair: int) -> Sequence[int]:
+        where = f"{name} in {self._spec.source}, pair {pair}"
+        try:
+            ids = self._encoder.encode(sentence.lower() if self._spec.lower_case else sentence).ids
+        except ValueError as error:
+            raise SpecError(f"{error}; {where} has {sentence!r}; remove it") from error
+        if not ids:
+            raise SpecError(f"a sentence has a token or more; {where} has {sentence!r} without any; remove it")
+        taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
+        if taken > self._spec.longest:
+            raise SpecError(
+                f"a sentence takes at most minimal_pairs.longest={self._spec.longest} positions; {where} takes "
+                f"{taken}: {sentence!r}; raise longest, and the model's positions with it, or remove the pair"
+            )
+        return ids
+
+    def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:
+        """Sentences that go through the model together: of like sizes, about `_TOKENS` tokens with all their rows."""
+        group: list[int] = []
+        rows = 0
+        for sentence in sorted(range(len(sizes)), key=sizes.__getitem__):
+            more = sizes[sentence] if self._spec.scoring == "masked" else 1
+            if group and (rows + more) * (sizes[sentence] + 2) > _TOKENS:
+                yield torch.tensor(group)
+                group, rows = [], 0
+            group.append(sentence)
+            rows += more
+        if group:
+            yield torch.tensor(group)
+
+    def _asked(self, sentences: Sentences, group: Tensor) -> "Asked":
+        causal = self._spec.scoring == "causal"
+        ids, sizes = sentences.framed(group, self._encoder.end, self._spec.longest + 2 * causal)
+        column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
+        if causal:
+            follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)
+            return Asked(Batch(ids[:, :-2], follows[:, :-2]), each)
+        visible = column < sizes + 2
+        if self._spec.scoring == "holistic":
+            return Asked(Batch(ids, torch.where(visible, ids, UNASKED), visible[:, None]), each)
+        assert self._encoder.mask is not None
+        owner, place = inside(column, sizes).nonzero(as_tuple=True)
+        hidden = column == place[:, None]
+        inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNASKED)
+        return Asked(Batch(inputs, targets, visible[owner][:, None]), owner)
+
+
+class Asked(NamedTuple):
+    """What a model is shown and asked, and for each sequence which sentence of its group it is about."""
+
+    batch: Batch
+    owner: Tensor
+
+
+def _mean(name: str, paradigms: Sequence[Measured]) -> Measured:
+    """Every paradigm counts the same; its standard error is that of a mean of independent means."""
+    errors = [each.se_items for each in paradigms]
+    known = [error for error in errors if error is not None]
+    se = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else None
+    return Measured(name, sum(each.value for each in paradigms) / len(errors), {}, sum(p.items for p in paradigms), se)

@@ -1,0 +1,301 @@
+"""Minimal pairs: scores against plain loops, models whose preference is known, both orders of lines, and bad files."""
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import LinearFunctions, MaskedText, MinimalPairs, Probing, Task, Text, Trial
+from runners.evaluations.evaluation import Judge
+from runners.tasks import Items, Measured
+from runners.tasks.encoder import END, SUBSTITUTE
+from runners.training import train
+from runners.trial import build_model
+from variants import babyberta, gpt2, softmax
+
+AGREEMENT = (
+    ("the dogs by the tree sleep .", "the dog by the tree sleep ."),
+    ("where are the cats ?", "where is the cats ?"),
+    ("these boxes are red .", "this boxes are red ."),
+)
+"""Grammatical, then not."""
+ORDER = (("the cat sees a bird .", "the cat a bird sees ."), ("give it to her !", "give it to she !"))
+PROSE = "".join(f"the {word} {word}s see {n} birds .\n" for n in range(60) for word in ("dog", "cat", "child"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Two files as Zorro has them: odd lines are ungrammatical."""
+    folder = tmp_path / "zorro"
+    folder.mkdir()
+    for name, content in (("Agreement-across_PP", AGREEMENT), ("word_order", ORDER)):
+        (folder / f"{name}.txt").write_text("".join(f"{bad}\n{good}\n" for good, bad in content))
+    return folder
+
+
+@pytest.fixture
+def prose(tmp_path: Path) -> Path:
+    path = tmp_path / "prose.txt"
+    path.write_text(PROSE)
+    return path
+
+
+def task(prose: Path, scoring: str) -> Task:
+    kind = Text if scoring == "causal" else MaskedText
+    return kind.model_validate({"source": str(prose), "context": 40, "batch": 4})
+
+
+def spec(pairs: Path, scoring: str = "masked", **fields: object) -> MinimalPairs:
+    return MinimalPairs.model_validate({"source": str(pairs), "scoring": scoring, "longest": 40, **fields})
+
+
+def trial(prose: Path, evaluation: MinimalPairs) -> Trial:
+    sizes = {"layers": 1, "heads": 2, "width": 16, "max_positions": 48}
+    causal = evaluation.scoring == "causal"
+    fields = {
+        "task": task(prose, evaluation.scoring),
+        "model": gpt2(**sizes) if causal else babyberta(feedforward_width=32, **sizes),
+        "operator": softmax(),
+        "training": {"steps": 2},
+        "probing": Probing(),
+        "evaluations": (evaluation,),
+    }
+    return Trial.model_validate(fields)
+
+
+def by_hand(model: Callable[..., Tensor], sentence: str, scoring: str) -> float:
+    """How good a sentence is: one at a time, without padding, in float64."""
+    tokens = list(sentence.encode())
+    framed = [END, *tokens, END]
+
+    def log_p(inputs: list[int], place: int, token: int) -> float:
+        logits = model(torch.tensor([inputs]))[0, place].double()
+        return float(logits[token] - logits.logsumexp(0))
+
+    if scoring == "holistic":
+        return sum(log_p(framed, place, token) for place, token in enumerate(framed)) / len(framed)
+    if scoring == "causal":
+        return sum(log_p([END, *tokens[:at]], at, token) for at, token in enumerate(tokens))
+    scores = []
+    for place in range(1, len(tokens) + 1):
+        masked = [*framed[:place], SUBSTITUTE, *framed[place + 1 :]]
+        scores.append(log_p(masked, place, framed[place]))
+    return sum(scores)
+
+
+SCORINGS = ("masked", "holistic", "causal")
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_scores_and_accuracies_are_those_of_plain_loops(pairs: Path, prose: Path, scoring: str) -> None:
+    evaluation = spec(pairs, scoring)
+    model = build_model(trial(prose, evaluation)).eval()
+    with torch.inference_mode():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # so that sentences differ by more than rounding
+        judge = evaluation.open(task(prose, scoring))
+        sentences = [each for pair in (*AGREEMENT, *ORDER) for each in pair]
+        expected = [by_hand(model, sentence, scoring) for sentence in sentences]
+        scores = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
+        rows = values(judge, model)
+    assert scores.tolist() == pytest.approx(expected, rel=1e-5)
+    right = [float(good > bad) for good, bad in zip(expected[::2], expected[1::2], strict=True)]
+    assert 0 < sum(right) < 5
+    assert rows["minimal_pairs.agreement_across_pp"] == pytest.approx(sum(right[:3]) / 3)
+    assert rows["minimal_pairs.word_order"] == pytest.approx(sum(right[3:]) / 2)
+    assert rows["minimal_pairs"] == pytest.approx((sum(right[:3]) / 3 + sum(right[3:]) / 2) / 2)
+
+
+def test_sentences_that_go_through_the_model_in_many_groups_are_scored_as_in_one(
+    pairs: Path, prose: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = spec(pairs).open(task(prose, "masked"))
+    model = build_model(trial(prose, spec(pairs))).eval()
+    sentences = [list(("x" * size).encode()) for size in (3, 30, 1, 17, 30, 2)]
+    with torch.inference_mode():
+        whole = judge.scores(model, sentences)
+        monkeypatch.setattr("runners.evaluations.minimal_pairs._TOKENS", 64)
+        assert judge.scores(model, sentences).tolist() == pytest.approx(whole.tolist(), rel=1e-5)
+
+
+def prefers(liked: str, disliked: str, strength: float = 5.0) -> Callable[..., Tensor]:
+    """A model that finds one byte likelier than another, wherever it stands."""
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        del visible
+        logits = torch.zeros(*inputs.shape, 256)
+        logits[..., ord(liked)], logits[..., ord(disliked)] = strength, -strength
+        return logits
+
+    return predict
+
+
+def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
+    return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measured)}
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_who_likes_the_grammatical_word_is_right_who_dislikes_it_wrong_and_who_does_not_care_ties(
+    tmp_path: Path, prose: Path, scoring: str
+) -> None:
+    path = tmp_path / "be.txt"
+    path.write_text("they xs here\nthey ys here\nit xs\nit ys")
+    judge = spec(path, scoring).open(task(prose, scoring))
+    assert values(judge, prefers("y", "x"))["minimal_pairs"] == 1
+    wrong = values(judge, prefers("x", "y"))
+    assert (wrong["minimal_pairs"], wrong["minimal_pairs_ties"]) == (0, 0)
+    tied = values(judge, prefers("q", "p"))
+    assert (tied["minimal_pairs"], tied["minimal_pairs_ties"]) == (0, 1)
+    broken = values(judge, lambda inputs, visible=None: torch.full((*inputs.shape, 256), math.nan))  # noqa: ARG005
+    assert (broken["minimal_pairs"], broken["minimal_pairs_ties"]) == (0, 0)
+
+
+def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, prose: Path) -> None:
+    swapped = tmp_path / "unmasked"
+    shutil.copytree(pairs, swapped)
+    for path in swapped.iterdir():
+        lines = path.read_text().splitlines()
+        path.write_text("".join(f"{good}\n{bad}\n" for bad, good in zip(lines[::2], lines[1::2], strict=True)))
+    model = build_model(trial(prose, spec(pairs))).eval()
+    judged = task(prose, "masked")
+    with torch.inference_mode():
+        zorro = list(spec(pairs).open(judged).evaluate(model))
+        copies = list(spec(swapped, first="grammatical").open(judged).evaluate(model))
+        reversed_ = values(spec(swapped).open(judged), model)
+    assert zorro == copies
+    rows = {each.name: each.value for each in zorro if isinstance(each, Measured)}
+    for name in ("agreement_across_pp", "word_order"):
+        assert rows[f"minimal_pairs.{name}"] + reversed_[f"minimal_pairs.{name}"] == pytest.approx(1)
+
+
+def test_it_records_what_it_declares_and_the_mean_of_every_paradigm_is_that_of_its_items(
+    pairs: Path, prose: Path
+) -> None:
+    evaluation = spec(pairs)
+    found = list(evaluation.open(task(prose, "masked")).evaluate(prefers("e", "h")))
+    rows = {each.name: each for each in found if isinstance(each, Measured)}
+    assert set(rows) == set(evaluation.measures())
+    single = {each.name: each for each in found if isinstance(each, Items)}
+    assert set(single) == {"minimal_pairs.agreement_across_pp", "minimal_pairs.word_order"}
+    for name, items in single.items():
+        assert list(items.items) == [str(number) for number in range(1, rows[name].items + 1)]
+        assert sum(items.values) / len(items.values) == rows[name].value
+    parts = [rows[name] for name in single]
+    assert rows["minimal_pairs"].se_items == pytest.approx(math.hypot(*(part.se_items or 0 for part in parts)) / 2)
+    assert rows["minimal_pairs"].items == rows["chance.minimal_pairs"].items == 5
+
+
+def test_capitals_go_on_request(tmp_path: Path, prose: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text("Sarah xs\nSarah ys\n")
+    seen: list[int] = []
+
+    def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.extend(inputs.flatten().tolist())
+        return prefers("y", "x")(inputs, visible)
+
+    for lower_case in (False, True):
+        seen.clear()
+        assert values(spec(path, lower_case=lower_case).open(task(prose, "masked")), remember)["minimal_pairs"] == 1
+        assert (ord("S") in seen) is not lower_case
+
+
+def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: Path, prose: Path) -> None:
+    planned = spec(pairs)
+    moved = tmp_path / "moved"
+    shutil.copytree(pairs, moved)
+    assert spec(moved).key == planned.key
+    changes = ({"first": "grammatical"}, {"scoring": "holistic"}, {"lower_case": True}, {"paradigms": ("word_order",)})
+    assert len({planned.key, *(spec(pairs, **{"scoring": "masked", **change}).key for change in changes)}) == 5
+    (pairs / "word_order.txt").write_text("a b\na c\n")
+    assert spec(pairs).key != planned.key
+    with pytest.raises(SpecError, match="content_hash names the pairs a model is judged by"):
+        planned.open(task(prose, "masked"))
+    with pytest.raises(ValidationError, match="restore these, or leave content_hash out"):
+        MinimalPairs.model_validate(planned.data())
+    shutil.rmtree(pairs)
+    assert MinimalPairs.model_validate(planned.data()).key == planned.key
+    assert planned.measures().keys() >= {"minimal_pairs.word_order"}
+    with pytest.raises(SpecError, match="there are no minimal pairs"):
+        planned.open(task(prose, "masked"))
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_a_model_in_training_is_judged(pairs: Path, prose: Path, memory: Callable[..., Any], scoring: str) -> None:
+    world = memory()
+    train(trial(prose, spec(pairs, scoring)), world)
+    assert {name for step, name, *_ in world.evaluations if step == 2} >= {"minimal_pairs", "minimal_pairs.word_order"}
+    assert len(world.single[2, "minimal_pairs.agreement_across_pp"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.txt", None, r"there are no minimal pairs .*gone.txt; give a .txt file or a folder"),
+        ("pairs.csv", b"a\nb\n", r"minimal pairs are a .txt file or a folder of these; got .*pairs.csv"),
+        ("empty.txt", b"\n", "two lines each; .*empty.txt has 0 lines"),
+        ("odd.txt", b"a\nb\nc\n", "two lines each; .*odd.txt has 3 lines; complete or remove the last"),
+        ("hole.txt", b"a\nb\n\nc\n", "each line of minimal pairs is a sentence; .*hole.txt, line 3 is empty"),
+        ("same.txt", b"a b\na c\nA d\na D\n", "differ in more than capitals; .*same.txt, pair 2 has 'A d' twice"),
+        ("latin.txt", b"caf\xe9\ncafe\n", "minimal pairs are UTF-8; .*latin.txt is not, at byte 3; convert it"),
+    ],
+)
+def test_files_that_are_no_pairs_are_refused_when_the_spec_is_built(
+    tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValidationError, match=said):
+        MinimalPairs(source=str(tmp_path / name))
+
+
+def test_folders_without_pairs_names_that_clash_and_paradigms_that_are_not_there_are_refused(pairs: Path) -> None:
+    with pytest.raises(ValidationError, match=r"there are agreement_across_pp, word_order"):
+        spec(pairs, paradigms=("case",))
+    (pairs / "word-order.txt").write_text("a\nb\n")
+    with pytest.raises(ValidationError, match="are both 'word_order'; rename one"):
+        spec(pairs)
+    empty = pairs / "empty"
+    empty.mkdir()
+    with pytest.raises(ValidationError, match=r"holds .txt files; .*empty has none"):
+        spec(empty)
+
+
+def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Path, prose: Path) -> None:
+    assert isinstance(tiny.task, LinearFunctions)
+    with pytest.raises(SpecError, match="sentences to a model of text; the task is LinearFunctions: leave it out"):
+        tiny.changed(evaluations=(spec(pairs, longest=16),))
+    encoder = trial(prose, spec(pairs))
+    with pytest.raises(SpecError, match="with scoring='masked' or 'holistic'; got scoring='causal'"):
+        encoder.changed(evaluations=(spec(pairs, "causal"),))
+    causal = trial(prose, spec(pairs, "causal"))
+    with pytest.raises(SpecError, match="a causal model with scoring='causal'; got scoring='holistic'"):
+        causal.changed(evaluations=(spec(pairs, "holistic"),))
+    with pytest.raises(SpecError, match="up to 49 tokens and the model has 48 positions"):
+        causal.changed(evaluations=(spec(pairs, "causal", longest=49),))
+    with pytest.raises(SpecError, match=r"longest=20 positions; agreement_across_pp in .*, pair 1 takes 29: 'the"):
+        spec(pairs, longest=20).open(task(prose, "masked"))
+
+
+def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> None:
+    """Of the 12 tokens of the longest, a causal model reads 12 positions and an encoder 14."""
+    path = tmp_path / "fits.txt"
+    path.write_text("there xs one\nthere ys one\n")
+    for scoring, longest in (("masked", 14), ("holistic", 14), ("causal", 12)):
+        widths: list[int] = []
+
+        def predict(inputs: Tensor, visible: Tensor | None = None, widths: list[int] = widths) -> Tensor:
+            widths.append(inputs.shape[1])
+            return prefers("y", "x")(inputs, visible)
+
+        assert values(spec(path, scoring, longest=longest).open(task(prose, scoring)), predict)["minimal_pairs"] == 1
+        assert set(widths) == {longest}
+        with pytest.raises(SpecError, match=f"takes {longest}"):
+            spec(path, scoring, longest=longest - 1).open(task(prose, scoring))
