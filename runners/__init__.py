@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runners.evaluations.deviant_inputs import Prompt as Prompt
     from runners.evaluations.large_value import LargeValue as LargeValue
     from runners.evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation
+    from runners.evaluations.lm_eval import LmEval as LmEval
     from runners.evaluations.long_context import LongContext as LongContext
     from runners.evaluations.minimal_pairs import MinimalPairs as MinimalPairs
     from runners.evaluations.multiple_choice import MultipleChoice as MultipleChoice
@@ -110,6 +111,7 @@ _HOMES = {
     "LengthGrid": "runners.tasks.quantifiers",
     "Linear": "runners.schedules",
     "LinearFunctions": "runners.tasks.linear_functions",
+    "LmEval": "runners.evaluations.lm_eval",
     "LongContext": "runners.evaluations.long_context",
     "MaskedText": "runners.tasks.masked_text",
     "MassiveActivation": "runners.probes.massive_activation",
@@ -190,6 +192,7 @@ __all__ = [
     "LengthGrid",
     "Linear",
     "LinearFunctions",
+    "LmEval",
     "LongContext",
     "MaskedText",
     "MassiveActivation",

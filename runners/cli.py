@@ -11,6 +11,7 @@ from pathlib import Path
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
+from runners.commands.evaluating import evaluate
 from runners.commands.explaining import operators, prove
 from runners.commands.reading import compare, sql, status, table
 from runners.commands.reproducing import repro
@@ -49,6 +50,7 @@ for _command in (
     doctor,
     operators,
     prove,
+    evaluate,
     repro,
     logs,
     cancel,

@@ -96,11 +96,23 @@ def evaluated_row(layout: Layout, place: Place, signature: str) -> Evaluated | t
         return None
     except StoreError as error:
         return layout.evaluation(*place).relative_to(layout.root).as_posix(), str(error)
-    texts = {name: json_text(record.get(name)) for name in ("spec", "versions", "sources", "data")}
-    plain = {name: record[name] for name in ("step", "ended", "wall_s", "threads")}
-    words = {name: clean_text(record[name]) for name in ("kind", "host", "device")}
-    changed = [str(clean_text(str(name))) for name in record["changed"]]
-    return Evaluated(*place, **texts, **plain, **words, changed=changed, shards=record["shards"], signature=signature)
+    return Evaluated(
+        *place,
+        kind=str(clean_text(record["kind"])),
+        spec=json_text(record["spec"]),
+        step=record["step"],
+        ended=record["ended"],
+        wall_s=record["wall_s"],
+        host=clean_text(record["host"]),
+        device=clean_text(record["device"]),
+        threads=record["threads"],
+        versions=json_text(record["versions"]),
+        sources=json_text(record.get("sources")),
+        changed=[str(clean_text(str(name))) for name in record["changed"]],
+        data=json_text(record.get("data")),
+        shards=record["shards"],
+        signature=signature,
+    )
 
 
 def evaluation_shards(layout: Layout, record: Mapping[str, Any]) -> list[Path]:

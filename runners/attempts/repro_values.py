@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 _QUERIES = {
     "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial",
-    "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation WHERE trial = $trial",
+    "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation "
+    "WHERE trial = $trial AND later IS NULL",
     "standard error": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), se_items FROM v_evaluation "
-    "WHERE trial = $trial AND se_items IS NOT NULL",
+    "WHERE trial = $trial AND later IS NULL AND se_items IS NOT NULL",
     "item": "SELECT step, name || ' of ' || item, NULL, NULL, CAST(point AS VARCHAR), value FROM v_item "
-    "WHERE trial = $trial",
+    "WHERE trial = $trial AND later IS NULL",
     "probe": "SELECT step, name, layer, head, CAST(point AS VARCHAR), value FROM v_probe WHERE trial = $trial",
 }
 
@@ -55,7 +56,7 @@ class Difference(NamedTuple):
 
 
 def values_of(store: "Store", trial: str) -> dict[Where, float]:
-    """Every metric, evaluation, item and probe of `trial` that counts."""
+    """Every metric, evaluation, item and probe of `trial` that counts, without what it was judged by later."""
     return {
         Where(kind, *row[:-1]): row[-1]
         for kind, query in _QUERIES.items()

@@ -96,6 +96,23 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
 
 
+def find_several(store: "Store", words: Sequence[str]) -> list[str]:
+    """The full keys of the trials that `words` mean, in the order of the plan.
+
+    Raises:
+        SpecError: a word has no meaning.
+        NotFoundError: they mean no trial.
+    """
+    from runners.tending.selection import select
+
+    try:
+        return select(store, words)
+    except NotFoundError:
+        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
+            raise
+        return kept  # of a trial that no grid plans any more
+
+
 def find_trial(store: "Store", key: str) -> str:
     """The full key of the one trial whose key begins with `key`."""
     found = _keys(store, key)
