@@ -1,0 +1,335 @@
+"""Distillation: its loss against closed forms and limits, and students that come to predict what their teacher does."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from batch_in_parts import GENTLE, ROUNDINGS, apart, numbers, split
+from scipy.special import rel_entr
+from scipy.special import softmax as exact_softmax
+from taught import finished, learning_trial, prose, teacher, teaching_trial
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from runners.evaluations.length_extrapolation import Lengthens
+from runners.optimisers import AdamW, Training
+from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
+from runners.tasks.distillation import divergence
+from runners.tasks.encoder import Encodes
+from runners.tasks.teacher import Teaching
+from runners.training import train
+from runners.trial import Trial, build_model
+from variants import gpt2, softmax
+
+EPS = torch.finfo(torch.float32).eps
+
+
+def drawn(*shape: int, spread: float = 3.0, seed: int = 0) -> Tensor:
+    return spread * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def taught(tmp_path: Path) -> Distillation:
+    """A text and an untrained teacher of two layers."""
+    task = prose(tmp_path)
+    trial = teaching_trial(task)
+    finished(tmp_path / "campaign", trial)
+    return Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_the_divergence_and_the_entropy_are_those_of_the_definition(temperature: float) -> None:
+    student, target = drawn(2, 3, 7), drawn(2, 3, 7, seed=1)
+    q, p = (exact_softmax(each.double().numpy() / temperature, -1) for each in (student, target))
+    found = divergence(student, target, temperature)
+    assert found.kl.numpy() == pytest.approx(rel_entr(p, q).sum(-1), rel=1e-5)
+    assert found.entropy.numpy() == pytest.approx(-rel_entr(p, 1.0).sum(-1), rel=1e-5)
+
+
+def test_a_student_that_predicts_what_its_teacher_does_has_nothing_to_learn() -> None:
+    student = drawn(3, 5, 11).requires_grad_()
+    found = divergence(student, student.detach().clone(), 1.0)
+    found.kl.sum().backward()
+    assert found.kl.abs().max() == 0
+    assert student.grad is not None
+    assert student.grad.abs().max() < 4 * EPS  # probabilities are at most 1, and few roundings apart
+
+
+def test_the_gradient_is_the_difference_of_the_probabilities_at_every_temperature() -> None:
+    """d(tau^2 kl)/ds = tau (q - p)."""
+    for tau in (0.5, 1.0, 3.0):
+        student, target = drawn(2, 3, 7).requires_grad_(), drawn(2, 3, 7, seed=1)
+        (tau**2 * divergence(student, target, tau).kl).sum().backward()
+        wanted = tau * ((student.detach() / tau).softmax(-1) - (target / tau).softmax(-1))
+        torch.testing.assert_close(student.grad, wanted, rtol=1e-4, atol=8 * EPS * tau)
+
+
+def test_hot_divergences_tend_to_half_the_variance_of_the_difference_of_logits() -> None:
+    """kl is a Bregman divergence of log-sum-exp, whose curvature at equal probabilities is their covariance 1/V."""
+    student, target = drawn(4, 9, spread=1.0).double(), drawn(4, 9, spread=1.0, seed=1).double()
+    limit = (target - student).var(-1, correction=0) / 2
+    errors = []
+    for tau in (30.0, 300.0):
+        p, q = (torch.log_softmax(each / tau, -1) for each in (target, student))
+        exact = tau**2 * (p.exp() * (p - q)).sum(-1)
+        errors.append(float((exact - limit).abs().max()))
+    assert errors[1] < errors[0] / 8  # the next term is of order 1 / tau
+    found = 30.0**2 * divergence(student[None].float(), target[None].float(), 30.0).kl[0]
+    assert found.double().numpy() == pytest.approx(limit.numpy(), abs=2 * errors[0])
+
+
+def losses(task: Distillation, outputs: Tensor) -> tuple[Data, Batch, list[float]]:
+    data = task.open()
+    part = data.completed(data.batch(1, 1))
+    return data, part, [float(each) for each in data.losses(outputs, part.targets)]
+
+
+def test_the_loss_weighs_the_divergence_and_the_loss_of_the_task_itself(taught: Distillation) -> None:
+    outputs = drawn(6, 8, 256)
+    both = taught.changed(temperature=2.0, cross_entropy_weight=0.25)
+    data, part, (loss, kl, soft, own) = losses(both, outputs)
+    labels = taught.task.open().batch(1, 1).targets
+    assert own == pytest.approx(float(F.cross_entropy(outputs.flatten(0, 1), labels.flatten())), rel=1e-6)
+    logits = part.targets[..., :-1]
+    p, log_q = (logits / 2).softmax(-1), (outputs / 2).log_softmax(-1)
+    assert soft == pytest.approx(float(-(p * log_q).sum(-1).mean()), rel=1e-5)
+    assert soft - kl == pytest.approx(float(-(p * p.log()).sum(-1).mean()), rel=1e-5)
+    assert loss == pytest.approx(4 * kl + 0.25 * own, rel=1e-6)
+    assert data.logged == ("kl", "soft_cross_entropy", "cross_entropy")
+    alone = losses(taught, outputs)
+    assert len(alone[2]) == 3
+    assert alone[0].logged == ("kl", "soft_cross_entropy")
+    assert alone[2][0] == alone[2][1]
+    assert float(data.loss(outputs, part.targets)) == loss
+
+
+def test_a_uniform_student_never_costs_more_than_the_constant_loss(taught: Distillation) -> None:
+    for temperature in (0.1, 1.0, 5.0):
+        task = taught.changed(temperature=temperature)
+        data, _, (loss, *_) = losses(task, torch.zeros(6, 8, 256))
+        assert 0 < loss <= data.constant_loss == pytest.approx(temperature**2 * math.log(256))
+
+
+def test_targets_are_the_teachers_logits_and_the_tokens(taught: Distillation) -> None:
+    trial = teaching_trial(taught.task)
+    data, plain = taught.open(), taught.task.open().batch(3, 5)
+    batch = data.batch(3, 5)
+    assert torch.equal(batch.targets, plain.targets)
+    part = data.completed(batch)
+    assert part.targets.shape == (6, 8, 257)
+    with torch.no_grad():
+        assert torch.equal(part.targets[..., :-1], build_model(trial).eval()(plain.inputs))
+    assert torch.equal(part.targets[..., -1].long(), plain.targets)
+    assert not torch.is_inference(part.targets)
+
+
+def test_a_teacher_is_not_trained_and_drops_nothing(tmp_path: Path, memory: Callable) -> None:
+    task = prose(tmp_path)
+    model = gpt2(layers=2, heads=2, width=8, max_positions=12).changed(dropout=0.5)
+    trial = teaching_trial(task, model=model)
+    finished(tmp_path / "campaign", trial)
+    data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
+    batch = data.batch(1, 1)
+    assert torch.equal(data.completed(batch).targets, data.completed(batch).targets)
+    student = drawn(6, 8, 256).requires_grad_()
+    data.loss(student, data.completed(batch).targets).backward()
+    assert student.grad is not None
+
+
+def test_a_student_with_its_teachers_weights_starts_at_nothing(tmp_path: Path, memory: Callable) -> None:
+    """A trial distils itself: the same model and seed start with the same weights."""
+    task = prose(tmp_path)
+    trial = teaching_trial(task)
+    finished(tmp_path / "campaign", trial)
+    distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
+    itself, other = memory(), memory()
+    train(trial.changed(task=distillation), itself)
+    train(trial.changed(task=distillation, seed=1), other)
+    assert itself.logged[1]["kl"] == 0
+    assert itself.logged[1]["soft_cross_entropy"] > 1
+    assert other.logged[1]["kl"] > 1e-4
+
+
+def test_a_student_comes_to_predict_what_a_trained_teacher_does(tmp_path: Path, memory: Callable) -> None:
+    task = prose(tmp_path)
+    trial = teaching_trial(task, training=Training(steps=60, optimiser=AdamW(lr=0.02)))
+    school = memory()
+    train(trial, school)
+    assert school.kept is not None
+    finished(tmp_path / "campaign", trial, weights=school.kept[1]["model"])
+    distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
+    world = memory()
+    train(learning_trial(distillation, training=Training(steps=150, optimiser=AdamW(lr=0.02))), world)
+    after, count, _ = world.evaluations[150, "validation_kl"]
+    assert count == 9
+    assert world.logged[1]["kl"] > 0.5
+    assert after < world.logged[1]["kl"] / 5
+    own, taught = (world.evaluations[150, name][0] for name in ("validation_loss", "teacher.validation_loss"))
+    assert taught == pytest.approx(school.evaluations[60, "validation_loss"][0], rel=1e-5)
+    assert taught < own < math.log(256) - 1
+
+
+def test_validation_compares_at_temperature_one_on_the_windows_of_the_task(taught: Distillation) -> None:
+    data = taught.changed(temperature=3.0, validation_sequences=7).open()
+    outputs = drawn(9, 8, 256)
+    windows = taught.task.open().examples(9)
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        rows = [int((windows.inputs == row).all(1).nonzero()[0]) for row in inputs]
+        return outputs[rows]
+
+    found = {row.name: row for row in data.evaluate(predict)}
+    logits = data.completed(windows).targets[..., :-1]
+    p, q = (exact_softmax(each.double().numpy(), -1)[:7] for each in (logits, outputs))
+    assert found["validation_kl"].value == pytest.approx(rel_entr(p, q).sum(-1).mean(), rel=1e-5)
+    soft = -(p * torch.tensor(q).log().numpy()).sum(-1).mean(-1)
+    assert found["validation_soft_cross_entropy"].value == pytest.approx(soft.mean(), rel=1e-5)
+    assert found["validation_soft_cross_entropy"].se_items == pytest.approx(soft.std(ddof=1) / math.sqrt(7), rel=1e-4)
+    assert found["validation_kl"].items == 7
+
+
+def test_what_is_recorded_is_what_is_declared(taught: Distillation, memory: Callable) -> None:
+    for task in (taught, taught.changed(cross_entropy_weight=1.0)):
+        world = memory()
+        train(learning_trial(task), world)
+        declared = task.measures()
+        assert declared is not None
+        logged = set(world.logged[1]) - {"loss", "grad_norm", "learning_rate"}
+        assert {name for _, name, *_ in world.evaluations} | logged == set(declared)
+        assert world.began[2]["teacher"]["content_hash"] == task.teacher.content_hash  # type: ignore[attr-defined]
+
+
+def test_the_teacher_is_judged_once(taught: Distillation, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    original = Teaching.predict
+    monkeypatch.setattr(Teaching, "predict", lambda *given: asked.append(1) or original(*given))
+    train(learning_trial(taught, training=Training(steps=3, evaluate_every=1)), memory())
+    assert len(asked) == 1
+
+
+def test_micro_batches_learn_as_the_whole_batch_does(taught: Distillation, memory: Callable) -> None:
+    both = taught.changed(temperature=2.0, cross_entropy_weight=0.5)
+    trial, whole = learning_trial(both, training=GENTLE), memory()
+    train(trial, whole)
+    for accumulate in (2, 4):
+        world = memory()
+        train(split(trial, accumulate), world)
+        assert world.logged[1].keys() >= {"kl", "soft_cross_entropy", "cross_entropy"}
+        assert apart(numbers(whole), numbers(world)) < ROUNDINGS * EPS
+
+
+def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable) -> None:
+    """Recall asks at some positions: there, and in parts that ask unequally often, the mean is over these."""
+    task = AssociativeRecall(batch=6, pairs=3, context=24, evaluation=AskedLengths(lengths=(24,)))
+    model = gpt2(layers=1, heads=2, width=8, max_positions=task.length)
+    trial = teaching_trial(task, model=model)
+    finished(tmp_path / "campaign", trial)
+    distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
+    data = distillation.open()
+    part = data.completed(data.batch(1, 1))
+    outputs = drawn(*part.targets.shape[:2], task.vocabulary)
+    asked = data.batch(1, 1).targets != -100
+    assert 0 < int(asked.sum()) == data.terms(data.batch(1, 1).targets) < asked.numel()
+    wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[asked].mean()
+    assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
+    changed = torch.where(asked[..., None], outputs, outputs + drawn(*outputs.shape, seed=9))
+    assert float(data.loss(changed, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_an_interrupted_student_ends_with_the_same_bits(
+    taught: Distillation, memory: Callable, accumulate: int
+) -> None:
+    trial = split(learning_trial(taught.changed(cross_entropy_weight=0.5)), accumulate)
+    whole, parts = memory(), memory(stop_at=[2, 4])
+    train(trial, whole)
+    for stop in (2, 4):
+        assert train(trial, parts).step == stop
+        parts.stop_at.remove(stop)
+    train(trial, parts)
+    assert numbers(parts) == numbers(whole)
+
+
+def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> None:
+    """The second half of a window does not depend on the first where that is hidden from it."""
+    data, batch = taught.open(), taught.task.open().batch(1, 1)
+    side = torch.arange(8) >= 4
+    hidden = batch._replace(visible=(side[:, None] == side[None, :]).expand(6, 8, 8))
+    changed = torch.cat((batch.inputs[:, :4].flip(1), batch.inputs[:, 4:]), 1)
+    one, two, plain = (
+        data.completed(each).targets[:, 4:, :-1] for each in (hidden, hidden._replace(inputs=changed), batch)
+    )
+    torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+    assert (plain - one).abs().max() > 1e-4
+
+
+def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Distillation, memory: Callable) -> None:
+    """A prefix is in no loss; student and teacher see one another's documents or both do not."""
+    prefixed = taught.changed(task=taught.task.changed(prefix=4))
+    data = prefixed.open()
+    part = data.completed(data.batch(1, 1))
+    outputs = drawn(6, 8, 256)
+    wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[:, 3:].mean()
+    assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
+    assert prefixed.unscored == 3
+    apart_from = taught.changed(task=taught.task.changed(packing="documents"))
+    assert not bool(apart_from.open().examples(9).visible.all())  # type: ignore[union-attr]
+    for task in (prefixed, apart_from):
+        whole, parts = memory(), memory()
+        train(learning_trial(task, training=GENTLE), whole)
+        train(split(learning_trial(task, training=GENTLE), 2), parts)
+        assert apart(numbers(whole), numbers(parts)) < ROUNDINGS * EPS
+
+
+def test_the_key_knows_teacher_temperature_and_weight_and_not_where_the_teacher_lies(
+    tmp_path: Path, taught: Distillation
+) -> None:
+    changes = [{"temperature": 2.0}, {"cross_entropy_weight": 0.1}, {"validation_sequences": 8}]
+    changes.append({"teacher": taught.teacher.changed(precision="bfloat16")})
+    keys = {taught.key, *(taught.changed(**change).key for change in changes)}
+    assert len(keys) == 5
+    (tmp_path / "campaign").rename(tmp_path / "moved")
+    moved = taught.teacher.changed(campaign=str(tmp_path / "moved"))
+    assert taught.changed(teacher=moved).key == taught.key
+    assert taught.changed(teacher=moved) != taught
+
+
+def test_distillation_says_of_its_tokens_what_its_task_says(taught: Distillation, tmp_path: Path) -> None:
+    assert isinstance(taught, Encodes)
+    assert taught.encoder().encode("a").ids == taught.task.encoder().encode("a").ids  # type: ignore[attr-defined]
+    assert (taught.length, taught.inputs, taught.batch) == (taught.task.length, taught.task.inputs, 6)
+    assert Distillation.model_validate(taught.data()) == taught
+    grammar = Grammar(batch=2, context=8)
+    trial = teaching_trial(grammar, model=gpt2(layers=1, heads=2, width=8, max_positions=64), operator=softmax())
+    finished(tmp_path / "other", trial)
+    other = Distillation(task=grammar, teacher=teacher(tmp_path / "other", trial))
+    assert not isinstance(other, Encodes)
+    assert isinstance(other, Lengthens)
+    assert torch.equal(other.windows(8, 2).inputs, grammar.windows(8, 2).inputs)
+
+
+def test_the_batch_is_that_of_the_task_and_no_second_field(taught: Distillation) -> None:
+    with pytest.raises(SpecError, match="'batch' is not a field of Distillation"):
+        taught.changed(batch=3)
+    small = taught.changed(task=taught.task.changed(batch=2))
+    assert small.batch == len(small.open().batch(1, 1).inputs) == 2
+    with pytest.raises(SpecError, match=r"makes 3 of a task.batch of 2"):
+        split(learning_trial(small), 3)
+
+
+def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
+    with pytest.raises(SpecError, match="a teacher predicts tokens; the task 'linear_functions' has Scalars"):
+        taught.changed(task=LinearFunctions())
+    with pytest.raises(SpecError, match="'distillation' has a teacher already; use another"):
+        taught.changed(task=taught)
+    for fields in ({"temperature": 0.0}, {"temperature": math.inf}, {"cross_entropy_weight": -1.0}):
+        with pytest.raises(SpecError, match=next(iter(fields))):
+            taught.changed(**fields)
+
+
+def test_a_trial_of_distillation_is_read_back(taught: Distillation) -> None:
+    trial = learning_trial(taught)
+    assert Trial.model_validate(trial.data()).key == trial.key
