@@ -6,6 +6,7 @@ Loss and gradient of the whole are the sums over the parts, each weighed by its 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from grid.errors import SpecError
 from runners.tasks.task import Batch, Data
 
 
@@ -19,6 +20,20 @@ class Part(NamedTuple):
     """Its share of the terms of the loss."""
     sequences: float
     """Its share of the sequences."""
+
+
+def require_finite(batch: Batch) -> None:
+    """Raise SpecError where a model would read a number that is none; token ids always are.
+
+    Later in training such a batch shows itself as a loss that is no number, which counts as a divergence.
+    """
+    if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
+        return
+    place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
+    raise SpecError(
+        f"what a model reads is finite numbers; the task's first batch has {batch.inputs[place].item()} in sequence "
+        f"{place[0]} at position {place[1]}; clean the data before training"
+    )
 
 
 def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[Part]:

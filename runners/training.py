@@ -21,7 +21,7 @@ from runners.deterministic import deterministic
 from runners.distributed import World
 from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
-from runners.parts import Part, parts
+from runners.parts import Part, parts, require_finite
 from runners.probes import Artefact, Seen
 from runners.probes.looking import look, looked_at
 from runners.probes.probe import NORMS
@@ -41,7 +41,7 @@ def train(trial: Trial, surroundings: Surroundings) -> Finished:
 
     Raises:
         Diverged: the loss is no finite number, or a thousand times that of the best constant prediction.
-        SpecError: the task's files are not what the spec says.
+        SpecError: the task's files are not what the spec says, or what the model would read is no number.
         EnvironmentProblem: the device is not there.
     """
     with ranks(trial) as world:
@@ -120,6 +120,8 @@ class _Run:
 
     def _parts(self, step: int) -> list[Part]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
+        if step == 1:
+            require_finite(batch)
         return parts(self._data, batch, self._trial.parts, self._mine)
 
     def _share(self, step: int, part: Part) -> Share:

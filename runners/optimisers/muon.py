@@ -105,7 +105,7 @@ class _Orthogonalised(torch.optim.Optimizer):
         vector.add_(update, alpha=-lr)
 
     def _update(self, vector: Tensor) -> Tensor:
-        pieces = vector.split([outputs * inputs for outputs, inputs in self._shapes])
+        pieces = torch.split(vector, [outputs * inputs for outputs, inputs in self._shapes])
         dtype, found = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
         for (outputs, inputs), places in self._alike.items():
             matrices = torch.stack([pieces[at].view(outputs, inputs) for at in places])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from runners.flat import Flat
 from runners.optimisers import AdamW, Training
 from runners.probes import LearnedNumbers, Probing
@@ -216,6 +216,37 @@ class ExplosiveData(Data):
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:  # noqa: ARG002
         yield Measured("nothing", 0.0, {}, 1, None)
+
+
+class Unclean(LinearFunctions):
+    """One number of what the model reads is none."""
+
+    kind: Literal["unclean"] = "unclean"
+    value: Literal["nan", "inf", "-inf"]
+
+    def open(self) -> "UncleanData":
+        return UncleanData(self)
+
+
+class UncleanData(LinearFunctionsData):
+    def __init__(self, task: Unclean) -> None:
+        super().__init__(task)
+        self._value = float(task.value)
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        batch = super().batch(seed, step, device)
+        batch.inputs[2, 3] = self._value
+        return batch
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_numbers_that_are_none_are_refused_before_anything_is_trained(
+    tiny: Trial, memory: Callable, value: str
+) -> None:
+    world = memory(save_at=[1])
+    with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3; clean the data"):
+        train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
+    assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 
 
 @pytest.mark.parametrize("jump", ["far", "nan", "inf"])
