@@ -1,0 +1,134 @@
+"""Scores of answers: against other implementations and by hand."""
+
+import random
+from difflib import SequenceMatcher
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.evaluations.answer_scores import (
+    ONE_LINE,
+    SCORES,
+    classification,
+    count,
+    edit_similarity,
+    longest_common,
+    qa_f1,
+    retrieval,
+    rouge_l,
+    score,
+)
+
+
+def by_table(one: str, other: str) -> int:
+    """The longest common subsequence by the usual table."""
+    rows = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i, a in enumerate(one, start=1):
+        for j, b in enumerate(other, start=1):
+            rows[i][j] = rows[i - 1][j - 1] + 1 if a == b else max(rows[i - 1][j], rows[i][j - 1])
+    return rows[-1][-1]
+
+
+@given(st.text("abc", max_size=90), st.text("abcd", max_size=90))
+def test_the_longest_common_subsequence_is_that_of_the_table(one: str, other: str) -> None:
+    assert longest_common(one, other) == by_table(one, other)
+
+
+@given(st.text("ab c", max_size=40), st.text("ab c", max_size=40))
+def test_edit_similarity_counts_insertions_and_removals(one: str, other: str) -> None:
+    """By a table of edits; difflib finds as long a match or a shorter one."""
+    edits = [[i + j for j in range(len(other) + 1)] for i in range(len(one) + 1)]
+    for i, a in enumerate(one, start=1):
+        for j, b in enumerate(other, start=1):
+            edits[i][j] = edits[i - 1][j - 1] if a == b else 1 + min(edits[i - 1][j], edits[i][j - 1])
+    whole = len(one) + len(other)
+    expected = 1 - edits[-1][-1] / whole if whole else 1.0
+    assert edit_similarity(one, other) == pytest.approx(expected)
+    assert edit_similarity(one, other) >= SequenceMatcher(None, one, other, autojunk=False).ratio() - 1e-12
+
+
+def sentence(made: random.Random) -> str:
+    words = ["The", "cat's", "sat", "on", "2", "mats,", "the", "dog", "ran-off", "\u00e9t\u00e9", "...", "ON"]
+    return " ".join(made.choices(words, k=made.randrange(0, 30)))
+
+
+def test_rouge_l_is_that_of_the_original_implementation() -> None:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    theirs, made, seen = RougeScorer(["rougeL"], use_stemmer=False), random.Random(0), set()
+    for _ in range(200):
+        prediction, answer = sentence(made), sentence(made)
+        expected = theirs.score(answer, prediction)["rougeL"].fmeasure
+        assert rouge_l(prediction, answer) == pytest.approx(expected, abs=1e-12)
+        seen.add(round(expected, 3))
+    assert len(seen) > 50
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "expected"),
+    [
+        ("The cat.", "a CAT", 1.0),
+        ("cat dog dog", "dog", 0.5),  # precision 1/3, recall 1
+        ("cat dog", "dog cat bird bird", 2 / 3),  # order does not count, repetitions do
+        ("theatre", "the atre", 0.0),
+        ("the a an", "the", 0.0),  # nothing is left
+        ("it's", "its", 1.0),
+    ],
+)
+def test_qa_f1_compares_bags_of_words(prediction: str, answer: str, expected: float) -> None:
+    assert qa_f1(prediction, answer) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "expected"),
+    [
+        ("It is about a City, I think", 1.0),
+        ("City or State", 0.5),
+        ("Other location", 1.0),  # "location" is part of the right class
+        ("state", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_classification_shares_its_point_among_classes_that_are_named(prediction: str, expected: float) -> None:
+    answer = "Other location" if "Other" in prediction else "City"
+    assert classification(prediction, answer, ["City", "State", "location", "Other location"]) == expected
+
+
+def test_every_class_that_is_part_of_the_right_one_is_struck_out() -> None:
+    """Also two after one another, of which a loop that removes while it walks leaves the second."""
+    assert classification("a long name", "a long name", ["a", "a long", "a long name"]) == 1
+
+
+@pytest.mark.parametrize(("said", "expected"), [("Paragraph 7", 1), ("7, 8 or 17", 1 / 3), ("none", 0), ("77", 0)])
+def test_numbers_are_compared_whole(said: str, expected: float) -> None:
+    assert retrieval(said, "Paragraph 7") == count(said, "7") == expected
+
+
+def test_code_is_the_first_line_that_says_something() -> None:
+    said = "\n\n```python\n# a comment\nreturn x\nreturn y"
+    assert edit_similarity(said, "return x") == 1
+    assert edit_similarity(said, "return y") == pytest.approx(14 / 16)
+    assert edit_similarity("# only", "return x") == 0
+
+
+def test_every_english_data_set_has_the_score_of_its_table() -> None:
+    by_score = {rule.__name__: {name for name, each in SCORES.items() if each is rule} for rule in SCORES.values()}
+    assert {name: len(sets) for name, sets in by_score.items()} == {
+        "qa_f1": 7,
+        "rouge_l": 4,
+        "classification": 1,
+        "count": 1,
+        "retrieval": 1,
+        "edit_similarity": 2,
+    }
+    assert len(SCORES) == 16
+    assert SCORES.keys() > ONE_LINE
+
+
+def test_the_best_answer_counts_and_only_the_first_line_where_one_is_asked_for() -> None:
+    assert score("qasper", "red\nblue", ["green", "blue"]) == pytest.approx(2 / 3)
+    assert score("triviaqa", "\n\nred\nblue", ["green", "red"]) == 1
+    assert score("trec", "City\nState", ["City"], ["City", "State"]) == 1
+    with pytest.raises(ValueError, match="'Paragraph' and a number; got 'seven'"):
+        score("passage_retrieval_en", "7", ["seven"])

@@ -1,0 +1,196 @@
+"""Long contexts: what a model reads and writes, and how it is scored."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from runners import LongContext, Needle, Stretch, Text, Trial
+from runners.tasks import Items, Measured, Predict
+from runners.training import train
+from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Text:
+    (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
+    return Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3)
+
+
+def item(dataset: str = "qasper", **more: object) -> dict[str, object]:
+    return {"input": "Q?", "context": "words", "answers": ["42"], "dataset": dataset, "all_classes": None, **more}
+
+
+def asking(path: Path, *items: Mapping[str, Any], **fields: Any) -> LongContext:
+    path.write_text("".join(json.dumps(each) + "\n" for each in items), encoding="utf-8")
+    return LongContext(source=str(path), **{"context": 64, "new_tokens": 8, **fields})
+
+
+def saying(*answers: str) -> Predict:
+    """A model that answers by how many tokens it has read, and then ends: prompts of n tokens get answer n modulo
+    the number of answers. It knows where it is from the last line break of its template."""
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        logits = torch.zeros(*inputs.shape, 256)
+        for row, ids in enumerate(inputs.tolist()):
+            for at in range(len(ids)):
+                begin = bytes(ids[: at + 1]).find(b"|") + 1
+                if begin:
+                    text = answers[begin % len(answers)].encode() + b"\0"
+                    logits[row, at, text[min(at + 1 - begin, len(text) - 1)]] = 1
+        return logits
+
+    return predict
+
+
+def rows(spec: LongContext, predict: Predict, task: Text) -> dict[str, Measured]:
+    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+    assert [each.point for each in found] == [{"factor": spec.point["factor"]}] * len(found)
+    return {each.name: each for each in found}
+
+
+ASK = "{context} {input}|"
+
+
+def test_answers_are_what_the_model_writes(tmp_path: Path, task: Text) -> None:
+    """Prompts of two lengths are answered differently: "42" is right and "no 42" half of it."""
+    spec = asking(tmp_path / "a.jsonl", item(), item(context="words!"), item("trec", all_classes=["42"]), template=ASK)
+    found = rows(spec, saying("42", "no 42"), task)
+    begin = len("\0words Q?|")
+    expected = [1.0, 2 / 3] if begin % 2 == 0 else [2 / 3, 1.0]
+    single = {
+        each.name: each.values for each in spec.open(task).evaluate(saying("42", "no 42")) if isinstance(each, Items)
+    }
+    assert single["long_context.qasper"] == pytest.approx(expected)
+    assert found["long_context.qasper"].value == pytest.approx(5 / 6)
+    assert found["long_context.trec"].value == 1
+    assert found["long_context"].value == pytest.approx((5 / 6 + 1) / 2)
+    assert found["long_context_truncated"].value == 0
+    assert sorted(found) == sorted(spec.measures())
+
+
+def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Path, task: Text) -> None:
+    calls: list[tuple[int, ...]] = []
+
+    def counted(predict: Predict) -> Predict:
+        def run(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+            calls.append(tuple(inputs.shape))
+            return predict(inputs)
+
+        return run
+
+    for dataset, said, expected, passes in (
+        ("qasper", "42", 1, 3),
+        ("qasper", "42\nmore", 2 / 3, 8),
+        ("triviaqa", "42\nmore", 1, 3),
+        ("triviaqa", "\n42\nmore", 1, 4),
+        ("qasper", "42 and so on", 1 / 2, 8),  # "42 and s"
+    ):
+        calls.clear()
+        spec = asking(tmp_path / "a.jsonl", item(dataset), template=ASK)
+        found = rows(spec, counted(saying(said)), task)[f"long_context.{dataset}"]
+        assert found.value == pytest.approx(expected)
+        assert calls == [(1, len("\0words Q?|") + step) for step in range(passes)]
+
+
+def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Text) -> None:
+    backbone = llama2(layers=2, heads=2, width=16, feedforward_width=32)
+    model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).double().eval()
+    for parameter in model.parameters():
+        parameter.data *= 4
+    prompts = [b"\0abc", b"\0a longer one than that", b"\0b"]
+    judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
+    with torch.inference_mode():
+        found = judge._likeliest(model, [list(each) for each in prompts], one_line=False)
+        for prompt, written in zip(prompts, found, strict=True):
+            ids = list(prompt)
+            for _ in range(12):
+                ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+                if ids[-1] == 0:
+                    break
+            assert written == [token for token in ids[len(prompt) :] if token]
+    assert len({tuple(each) for each in found}) == 3
+
+
+def shown(spec: LongContext, task: Text) -> list[bytes]:
+    seen: list[bytes] = []
+
+    def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.extend(map(bytes, inputs.tolist()))
+        return F.one_hot(torch.zeros_like(inputs), 256).float()  # the end, at once
+
+    rows(spec, remember, task)
+    return seen
+
+
+def test_what_does_not_fit_loses_its_middle(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "a.jsonl", item(context="abcdefghijklmnop"), template="{context}-{input}")
+    whole = b"\0abcdefghijklmnop-Q?"
+    for context, expected in ((64, whole), (28, whole), (27, b"\0abcdefghiklmnop-Q?"), (17, b"\0abcdp-Q?")):
+        assert shown(spec.changed(context=context), task) == [expected]
+    assert shown(spec.changed(context=16), task) == [b"\0abc-Q?"]  # room for 7: the odd one stays empty
+    assert rows(spec.changed(context=28), saying("42"), task)["long_context_truncated"].value == 0
+    assert rows(spec.changed(context=27), saying("42"), task)["long_context_truncated"].value == 1
+
+
+def test_a_template_puts_every_part_where_it_belongs(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "a.jsonl", item(context="{input}", input="{context}"), template="<{input}> ({context})")
+    assert shown(spec, task) == [b"\0<{context}> ({input})"]
+
+
+def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
+    plain = asking(tmp_path / "a.jsonl", item("lcc", answers=["x"]), item("gov_report"), context=16, new_tokens=2)
+    stretch = Stretch(factor=4, original=16)
+    spec = plain.changed(scaling=stretch)
+    model = llama2(layers=2, heads=2, width=16, feedforward_width=16)
+    assert (plain.positions(model), spec.positions(model)) == (Rotary(), Yarn(factor=4, original=16))
+    world = memory()
+    train(tiny.changed(task=task, model=model, evaluations=(plain, spec)), world)
+    for factor in (1, 4):
+        assert (12, "long_context.lcc", ("factor", factor)) in world.evaluations
+        assert world.single[12, "long_context.gov_report", ("factor", factor)].keys() == {"a/2"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (item("dureader"), "dataset is one of narrativeqa, .*; .*line 1 has 'dureader'"),
+        (item("trec", all_classes=["a"]), r"answers of trec are among all_classes; .*\['42'\] and \['a'\]"),
+        (item("trec"), "answers of trec are among all_classes"),
+        (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; mend it"),
+        (item(answers=[]), "'answers' of an item is a list of texts"),
+        (item(context=None), "'context' of an item is a text; .* has None"),
+    ],
+)
+def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, line: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        asking(tmp_path / "a.jsonl", line)
+
+
+def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
+    spec = asking(tmp_path / "a.jsonl", item())
+    for template in ("{context}", "{context}{context}{input}"):
+        with pytest.raises(SpecError, match=r"template has \{\w+\} once"):
+            spec.changed(template=template)
+    with pytest.raises(SpecError, match="reads something before it writes; got context=10 and new_tokens=8"):
+        spec.changed(context=10)
+    with pytest.raises(ValueError, match="scaling stretches rotary positions; the model has 'learned'"):
+        spec.changed(scaling=Stretch(factor=2, original=8)).check(task, gpt2(layers=1, heads=1, width=8))
+    with pytest.raises(SpecError, match="up to 64 tokens and the model has 16 positions"):
+        tiny.changed(task=task, evaluations=(spec,))
+    with pytest.raises(ValueError, match="long_context shows text to a model that reads text; the task is Needle"):
+        spec.check(Needle(), gpt2(layers=1, heads=1, width=8))
+    with pytest.raises(SpecError, match=r"item 'a/1' of .* cannot be encoded: .*NUL"):
+        asking(tmp_path / "a.jsonl", item(context="\0")).open(task)
+
+
+def test_lines_may_hold_more_than_is_read(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "a.jsonl", item(_id="abc", length=7, language="en"))
+    found: Sequence[Any] = [each for each in spec.open(task).evaluate(saying("42")) if isinstance(each, Items)]
+    assert {name for each in found for name in each.items} == {"abc"}
