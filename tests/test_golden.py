@@ -16,6 +16,8 @@ from runners import (
     Grammar,
     Induction,
     LinearFunctions,
+    MaskedText,
+    MinimalPairs,
     Needle,
     SelectiveCopy,
     ShiftGrid,
@@ -48,7 +50,9 @@ def found() -> dict[str, str]:
         "selective copy": SelectiveCopy(),
         "needle": Needle(),
         "grammar": Grammar(),
+        "masked text": MaskedText(content_hash="0" * 32, source="/nowhere/text.txt"),
     }
+    pairs = MinimalPairs(content_hash="0" * 32, source="/nowhere/zorro", paradigms=("case",))
     training = Training(steps=10, optimiser=AdamW(lr=1e-4), schedule=Cosine(warmup=2), clip=1.0, evaluate_every=5)
     whole = Trial(
         task=tasks["linear functions"],
@@ -58,7 +62,7 @@ def found() -> dict[str, str]:
         training=training,
         seed=3,
     )
-    specs = {**operators, **backbones, **tasks, "training": training, "trial": whole}
+    specs = {**operators, **backbones, **tasks, "training": training, "trial": whole, "minimal pairs": pairs}
     grids = {
         **load_spec_file(ROOT / "specs" / "quickstart.py"),
         **load_spec_file(ROOT / "specs" / "principled.py"),

@@ -68,7 +68,15 @@ class MaskedText(Reading):
         return {name: [{}] for name in (*names, *(f"unigram.{each}" for each in names))}
 
     def open(self) -> "MaskedTextData":
+        self.check_corpus(self.corpus())
         return MaskedTextData(self)
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        for part, text in corpus._asdict().items():
+            if not text.replace(b"\0", b"").strip():
+                raise SpecError(
+                    f"a sentence is a line of text; the {part} part of {self.origin().name} has none; give more text"
+                )
 
 
 class Part(NamedTuple):
