@@ -1,0 +1,259 @@
+"""Teachers from campaigns: which weights are read, and what is refused before anything is trained."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from taught import finished, learning_trial, prose, teacher, teaching_trial
+from torch import Tensor
+
+from grid import Grid
+from grid.errors import SpecError, StoreError
+from runners import run_campaign
+from runners.provenance.code import Codes
+from runners.tasks import BytePairs, Distillation, FinishedTrial, Grammar, Text
+from runners.trial import Trial, build_model
+from store.layout import Layout
+from variants import gpt2, llama2, softmax, ssa
+from variants.visible.prefix import Prefix
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Text:
+    return prose(tmp_path)
+
+
+@pytest.fixture
+def trial(task: Text) -> Trial:
+    return teaching_trial(task)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "campaign"
+
+
+def weights(trial: Trial, seed: int = 0) -> dict[str, Tensor]:
+    return build_model(trial.changed(seed=seed)).state_dict()
+
+
+def test_a_trial_that_a_campaign_has_trained_teaches_another(root: Path, trial: Trial) -> None:
+    """Through the files that a run writes: the student records whom it learned from and ends as any trial does."""
+    first = run_campaign(root, [Grid(name="teachers", base=trial, seeds=[0])])
+    assert first.ok == 1
+    task = Distillation(task=trial.task, teacher=teacher(root, trial))
+    student = learning_trial(task)
+    second = run_campaign(root, [Grid(name="students", base=student, seeds=[2])])
+    assert second.ok == 1
+    start = Layout(root).start(student.key, 1).read_text()
+    assert trial.key in start
+    assert str(task.teacher.content_hash) in start  # type: ignore[attr-defined]
+
+
+def test_it_is_what_its_file_says(root: Path, trial: Trial) -> None:
+    path = finished(root, trial)
+    found = teacher(root, trial)
+    assert (found.trial, found.content_hash) == (trial.key, path.name.split(".")[1])
+    known = found.known()
+    assert (known.model, known.operator, known.vocabulary) == (trial.model, trial.operator, 256)
+    assert found.label == f"{trial.operator.label} {trial.key[:8]}"
+    by_file = FinishedTrial(weights=str(path))
+    assert by_file.key == found.key
+    copied = path.rename(root.parent / path.name)
+    assert FinishedTrial(weights=str(copied)).key == found.key
+
+
+def test_the_code_of_a_teacher_counts_among_that_of_its_student(root: Path, trial: Trial) -> None:
+    finished(root, trial)
+    student = learning_trial(Distillation(task=trial.task, teacher=teacher(root, trial)))
+    assert student.operator == softmax()
+    assert "variants.scores.ssa" in Codes().sources(student)
+    assert "variants.scores.ssa" not in Codes().sources(student.changed(task=trial.task))
+
+
+def test_other_weights_of_one_trial_are_another_teacher_and_the_latest_attempt_counts(root: Path, trial: Trial) -> None:
+    finished(root, trial, 1)
+    planned = teacher(root, trial)
+    finished(root, trial, 2, weights=weights(trial, 1))
+    finished(root, trial, 3, weights=weights(trial, 2), status="failed")
+    later = teacher(root, trial)
+    assert later.key != planned.key
+    expected = {"old": build_model(trial), "new": build_model(trial.changed(seed=1))}
+    inputs = torch.arange(8)[None]
+    for spec, model in ((FinishedTrial.model_validate(planned.data()), expected["old"]), (later, expected["new"])):
+        with torch.no_grad():
+            assert torch.equal(spec.open(trial.task).logits(inputs), model.eval()(inputs))
+
+
+def test_a_spec_is_read_where_its_teacher_is_not(root: Path, trial: Trial) -> None:
+    finished(root, trial)
+    task = Distillation(task=trial.task, teacher=teacher(root, trial))
+    root.rename(root.with_name("away"))
+    assert Distillation.model_validate(task.data()).key == task.key
+    with pytest.raises(SpecError, match=r"a teacher is a trial of a campaign; .*campaign holds none; give"):
+        task.open()
+
+
+def test_in_bfloat16_the_logits_are_rounded_and_come_as_float32(root: Path, trial: Trial) -> None:
+    finished(root, trial)
+    whole = teacher(root, trial)
+    lower = whole.changed(precision="bfloat16")
+    one, two = (each.open(trial.task).logits(torch.arange(8)[None]) for each in (whole, lower))
+    assert one.dtype == two.dtype == torch.float32
+    assert 0 < (one - two).abs().max() < 0.05 * one.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("no campaign", "a teacher is a trial of a campaign; .*campaign holds none; give a campaign's directory"),
+        ("no trial", "a teacher has been trained; there is no trial .*; `ablate status` lists"),
+        ("failed", "a teacher has finished its training; trial .* is failed; run it to its end first"),
+        ("not kept", "a teacher has kept its weights; trial .* has not; train it with execution.keep_weights=True"),
+        ("other hash", "content_hash names a teacher's weights, 0{32}; trial .* has none such; restore them"),
+    ],
+)
+def test_a_trial_that_cannot_teach_is_refused_when_the_spec_is_built(
+    root: Path, trial: Trial, state: str, said: str
+) -> None:
+    fields = {"campaign": str(root), "trial": trial.key}
+    if state != "no campaign":
+        other = trial.changed(seed=5) if state == "no trial" else trial
+        path = finished(root, other, status="failed" if state == "failed" else "ok")
+        if state == "not kept":
+            path.unlink()
+        if state == "other hash":
+            fields["content_hash"] = "0" * 32
+    with pytest.raises(ValueError, match=said):
+        FinishedTrial.model_validate(fields)
+
+
+def test_a_teacher_is_named_in_one_way(root: Path, trial: Trial) -> None:
+    path = finished(root, trial)
+    for fields in ({}, {"campaign": str(root)}, {"campaign": str(root), "trial": trial.key, "weights": str(path)}):
+        with pytest.raises(ValueError, match="a finished trial is given by campaign and trial, or by the file"):
+            FinishedTrial.model_validate(fields)
+    with pytest.raises(ValueError, match=f"the trial that the spec names, {'1' * 32}; .* holds {trial.key}"):
+        FinishedTrial(weights=str(path), trial="1" * 32)
+    with pytest.raises(ValueError, match="there is no file of weights"):
+        FinishedTrial(weights=str(path.with_name(f"step-000000009.{'0' * 32}.pt")))
+    with pytest.raises(ValueError, match=r"kept weights are a file step-<step>.<hash>.pt; got .*model.pt; give it as"):
+        FinishedTrial(weights=str(path.with_name("model.pt")))
+
+
+def test_altered_weights_are_found_before_they_are_used(root: Path, trial: Trial) -> None:
+    path = finished(root, trial)
+    planned = teacher(root, trial)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(StoreError, match="it was torn or altered"):
+        planned.open(trial.task)
+
+
+def test_weights_that_are_no_numbers_or_of_another_model_are_refused_before_training(
+    root: Path, trial: Trial, memory: Callable
+) -> None:
+    broken = weights(trial)
+    broken["layers.1.attention.out.weight"][3, 2] = float("nan")
+    other = weights(trial.changed(model=gpt2(layers=1, heads=2, width=8, max_positions=12)))
+    for attempt, (state, said) in enumerate(
+        [
+            (broken, r"weights are finite numbers; layers.1.attention.out.weight of the teacher SSA .* has others"),
+            (other, "the weights of the teacher .* do not fit its model"),
+        ],
+        start=1,
+    ):
+        finished(root, trial, attempt, weights=state)
+        with pytest.raises(SpecError, match=said):
+            Distillation(task=trial.task, teacher=teacher(root, trial)).open()
+
+
+def test_a_checkpoint_of_a_trial_at_work_is_no_teacher(root: Path, trial: Trial) -> None:
+    from runners.attempts.checkpoint import save_checkpoint
+
+    path = save_checkpoint(root, trial.key, 3, {"model": weights(trial), "optimiser": {}, "norms": []})
+    with pytest.raises(ValueError, match=r"kept weights come with their trial; .* is a checkpoint of one at work"):
+        FinishedTrial(weights=str(path))
+
+
+def test_a_teacher_of_numbers_is_refused(root: Path, tiny: Trial) -> None:
+    finished(root, tiny)
+    with pytest.raises(ValueError, match=r"a teacher predicts tokens; trial .* predicts numbers; use another"):
+        teacher(root, tiny)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": gpt2(layers=1, heads=2, width=8, max_positions=7)}, "up to 8 tokens and the teacher .* has 7 pos"),
+        (
+            {"model": gpt2(layers=1, heads=2, width=8, max_positions=8).changed(sink_tokens=2)},
+            "up to 8 tokens and the teacher .* has 6 positions; shorten the task or use another teacher",
+        ),
+        (
+            {"operator": softmax().changed(visible=Prefix(length=3))},
+            "the teacher .* cannot learn the task itself: .*leave 2 positions out of the loss",
+        ),
+    ],
+)
+def test_a_teacher_that_does_not_fit_the_task_is_refused_when_the_spec_is_built(
+    root: Path, task: Text, changes: dict, said: str
+) -> None:
+    own = task.changed(context=5) if "model" in changes else task.changed(prefix=3)
+    trial = teaching_trial(own, **changes)
+    finished(root, trial)
+    with pytest.raises(ValueError, match=said):
+        Distillation(task=task, teacher=teacher(root, trial))
+    assert Distillation(task=own, teacher=teacher(root, trial)).open() is not None
+
+
+def test_positions_without_end_fit_every_task(root: Path, task: Text) -> None:
+    trial = teaching_trial(task.changed(context=4), model=llama2(layers=1, heads=2, width=8, feedforward_width=16))
+    finished(root, trial)
+    data = Distillation(task=task, teacher=teacher(root, trial)).open()
+    assert data.completed(data.batch(1, 1)).targets.shape == (6, 8, 257)
+
+
+def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> None:
+    """Tokenizers of one size are told apart by what they make of a sample."""
+    model = gpt2(layers=1, heads=2, width=8, max_positions=64)
+    grammar = teaching_trial(Grammar(batch=2, context=8), model=model)
+    finished(root, grammar)
+    with pytest.raises(ValueError, match="has 265 tokens and the task 'text' has 256; use the teacher's tokenizer"):
+        Distillation(task=task, teacher=teacher(root, grammar))
+    pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
+    (root.parent / "other.txt").write_text(
+        "".join(f"quick brown fox {n} over lazy dogs, isn't it?\n" for n in range(400))
+    )
+    others = pairs.changed(source=str(root.parent / "other.txt"), content_hash=None)
+    trial = teaching_trial(pairs)
+    finished(root, trial)
+    assert Distillation(task=pairs, teacher=teacher(root, trial)).open() is not None
+    with pytest.raises(
+        SpecError, match=r"teacher and student have one tokenizer; the teacher .* has token .* of a sample"
+    ):
+        Distillation(task=others, teacher=teacher(root, trial)).open()
+
+
+def test_an_edited_text_of_the_teacher_s_does_not_matter(root: Path, tmp_path: Path, task: Text) -> None:
+    (tmp_path / "old").mkdir()
+    old = prose(tmp_path / "old")
+    trial = teaching_trial(old)
+    finished(root, trial)
+    (tmp_path / "old" / "prose.jsonl").write_text('{"text": "something else"}\n')
+    assert Distillation(task=task, teacher=teacher(root, trial)).open() is not None
+
+
+def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task: Text) -> None:
+    from grid import over
+
+    trials = [teaching_trial(task), teaching_trial(task, operator=softmax()), teaching_trial(task, seed=4)]
+    for each in trials:
+        finished(root, each)
+    teachers = [teacher(root, each) for each in trials]
+    base = learning_trial(Distillation(task=task, teacher=teachers[0]))
+    grid = Grid(name="g", base=base, axes=[over("task.teacher", teachers), over("task.temperature", [1.0, 2.0])])
+    cells = list(grid.cells())
+    assert len({cell.key for cell in cells}) == len({cell.label for cell in cells}) == 6
+    assert ssa().label in cells[0].label

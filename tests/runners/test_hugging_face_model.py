@@ -1,0 +1,273 @@
+"""Teachers from local directories: the logits are those of the package, and what is no such model is refused."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from taught import learning_trial, prose
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text
+from runners.training import train
+
+SIZES: dict[str, Any] = {"vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0}
+
+
+def gpt2_config(**fields: Any) -> Any:
+    return transformers.GPT2Config(**{**SIZES, "n_positions": 16, "n_embd": 8, "n_layer": 2, "n_head": 2, **fields})
+
+
+def llama_config(kind: type = transformers.LlamaConfig, **fields: Any) -> Any:
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    more = {"num_key_value_heads": 1, "max_position_embeddings": 16, "pad_token_id": 0}
+    return kind(**{**SIZES, **sizes, **more, **fields})
+
+
+def saved(folder: Path, config: Any) -> Any:
+    """A model with random weights, spread so that its predictions differ; on disk, too."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(0.2 * torch.randn_like(weights))
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> None:
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Text:
+    return prose(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    saved(tmp_path / "model", gpt2_config())
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("config", [gpt2_config, llama_config], ids=["gpt2", "llama"])
+def test_targets_are_what_transformers_predicts(tmp_path: Path, task: Text, config: Callable) -> None:
+    model = saved(tmp_path / "model", config())
+    data = Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
+    batch = data.batch(1, 1)
+    with torch.no_grad():
+        assert torch.equal(data.completed(batch).targets[..., :-1], model(input_ids=batch.inputs).logits)
+
+
+def test_hidden_documents_are_as_if_they_were_not_there(tmp_path: Path, task: Text) -> None:
+    """Llama knows distances alone: each half of a window by itself gives what a hidden other half leaves."""
+    model = saved(tmp_path / "model", llama_config())
+    teaching = HuggingFaceModel(directory=str(tmp_path / "model")).open(task)
+    inputs = task.open().batch(1, 1).inputs
+    side = torch.arange(8) >= 4
+    found = teaching.logits(inputs, (side[:, None] == side[None, :]).expand(6, 8, 8))
+    with torch.no_grad():
+        halves = torch.cat([model(input_ids=half).logits for half in inputs.split(4, 1)], 1)
+        whole = model(input_ids=inputs).logits
+    torch.testing.assert_close(found, halves, rtol=0, atol=1e-5)
+    assert (found - whole).abs().max() > 0.1
+    causal = torch.ones(6, 8, 8, dtype=torch.bool)
+    torch.testing.assert_close(teaching.logits(inputs, causal), whole, rtol=0, atol=1e-5)
+
+
+def test_a_student_learns_from_it(tmp_path: Path, folder: Path, task: Text, memory: Callable) -> None:
+    world = memory()
+    student = learning_trial(Distillation(task=task, teacher=HuggingFaceModel(directory=str(folder))))
+    train(student, world)
+    assert world.logged[6]["kl"] < world.logged[1]["kl"]
+    record = world.began[2]["teacher"]
+    assert record["transformers"] == transformers.__version__
+    assert record["architecture"] == "GPT2LMHeadModel"
+
+
+def test_bfloat16_holds_the_weights_in_two_bytes_and_gives_rounded_logits(folder: Path, task: Text) -> None:
+    whole = HuggingFaceModel(directory=str(folder))
+    inputs = torch.arange(8)[None]
+    one, two = (each.open(task).logits(inputs) for each in (whole, whole.changed(precision="bfloat16")))
+    assert one.dtype == two.dtype == torch.float32
+    assert 0 < (one - two).abs().max() < 0.05 * one.abs().max()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    with torch.no_grad():
+        assert torch.equal(two, model(input_ids=inputs).logits.float())
+
+
+def test_the_key_knows_the_files_and_not_where_they_lie(tmp_path: Path, folder: Path) -> None:
+    planned = HuggingFaceModel(directory=str(folder))
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    assert HuggingFaceModel(directory=str(moved)).key == planned.key
+    (moved / "README.md").write_text("says nothing")
+    assert HuggingFaceModel(directory=str(moved)).key == planned.key
+    state = load_file(moved / "model.safetensors")
+    state["transformer.ln_f.bias"][0] += 1
+    save_file(state, moved / "model.safetensors", {"format": "pt"})
+    assert HuggingFaceModel(directory=str(moved)).key != planned.key
+    shutil.rmtree(folder)
+    assert HuggingFaceModel.model_validate(planned.data()).key == planned.key
+    other = {**planned.data(), "directory": str(moved)}
+    with pytest.raises(
+        ValueError, match=r"content_hash names a teacher's configuration and weights; it is .* and .* has"
+    ):
+        HuggingFaceModel.model_validate(other)
+
+
+def test_a_model_that_changed_or_went_after_planning_is_not_used(folder: Path, task: Text) -> None:
+    planned = HuggingFaceModel(directory=str(folder))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
+    with pytest.raises(SpecError, match="restore that model, or leave content_hash out"):
+        planned.open(task)
+    shutil.rmtree(folder)
+    with pytest.raises(SpecError, match=r"there is no directory .*model; give that of a model"):
+        planned.open(task)
+
+
+def break_it(folder: Path, how: str) -> None:
+    config = folder / "config.json"
+    if how == "gone":
+        shutil.rmtree(folder)
+    elif how == "empty":
+        config.unlink()
+        (folder / "model.safetensors").unlink()
+    elif how == "pickled":
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    elif how == "no JSON":
+        config.write_text("{")
+    elif how == "unknown kind":
+        config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "abacus"}))
+    elif how == "own code":
+        told = {"model_type": "abacus", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+        config.write_text(json.dumps({**json.loads(config.read_text()), **told}))
+        (folder / "own.py").write_text("raise SystemExit('the code of the directory was run')")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("gone", r"there is no directory .*model; give that of a model, with config.json and .safetensors"),
+        ("empty", r"has no config.json and no .safetensors; write it with save_pretrained"),
+        ("pickled", r"has config.json and .safetensors files; .*model has no .safetensors; write it"),
+        ("no JSON", r"a causal language model that transformers loads from its files; .*model is none: OSError"),
+        ("unknown kind", r"that transformers loads from its files; .*model is none: ValueError: .*abacus"),
+        ("own code", r"that transformers loads from its files; .*model is none: ValueError"),
+    ],
+)
+def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: Path, how: str, said: str) -> None:
+    break_it(folder, how)
+    with pytest.raises(ValueError, match=said):
+        HuggingFaceModel(directory=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "transformer.ln_f.bias",
+            float("nan"),
+            r"weights are finite numbers; transformer.ln_f.bias of the teacher model",
+        ),
+        (
+            "transformer.h.1.mlp.c_fc.bias",
+            None,
+            r"has all of its weights; .*model lacks 1, such as transformer.h.1.mlp",
+        ),
+        (
+            "transformer.ln_f.bias",
+            torch.zeros(5),
+            r"that transformers loads from its files; .*model is none: RuntimeError",
+        ),
+        (None, None, r"that transformers loads from its files; .*model is none: SafetensorError"),
+    ],
+    ids=["NaN", "missing", "another shape", "torn"],
+)
+def test_weights_that_cannot_teach_are_refused_before_training(
+    folder: Path, task: Text, name: str | None, value: Any, said: str
+) -> None:
+    path = folder / "model.safetensors"
+    state = load_file(path)
+    if name is None:
+        path.write_bytes(path.read_bytes()[:-50])
+    else:
+        weights = state.pop(name)
+        if value is not None:
+            state[name] = torch.where(torch.arange(8) == 3, value, weights) if isinstance(value, float) else value
+        save_file(state, path, {"format": "pt"})
+    with pytest.raises(SpecError, match=said):
+        Distillation(task=task, teacher=HuggingFaceModel(directory=str(folder))).open()
+
+
+def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_built(
+    tmp_path: Path, task: Text
+) -> None:
+    saved(tmp_path / "wide", gpt2_config(vocab_size=257))
+    saved(tmp_path / "short", llama_config(max_position_embeddings=7))
+    with pytest.raises(ValueError, match=r"the teacher wide .* has 257 tokens and the task 'text' has 256; use"):
+        Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "wide")))
+    with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions; shorten"):
+        Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "short")))
+
+
+def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text) -> None:
+    """BERT's language modelling head is loaded as well as any, over layers that see everything."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    saved(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))
+    with pytest.raises(SpecError, match=r"predicts what comes next without having seen it; the teacher .* reads ahead"):
+        Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
+
+
+def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
+    saved(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
+    teacher = HuggingFaceModel(directory=str(tmp_path / "model"))
+    assert Distillation(task=task, teacher=teacher).open() is not None
+    with pytest.raises(SpecError, match=r"the model sees windows of 3 keys, which a mask of the task's would replace"):
+        Distillation(task=task.changed(packing="documents"), teacher=teacher).open()
+
+
+def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
+    """The same byte pairs pass; those of another text and bytes do not."""
+    pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
+    shutil.rmtree(folder)
+    saved(folder, gpt2_config(vocab_size=280))
+    own = tokenizers.Tokenizer.from_str(pairs.encoder()._tokenizer.to_str())  # type: ignore[attr-defined]
+    own.save(str(folder / "tokenizer.json"))
+    assert Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open() is not None
+    other = tokenizers.Tokenizer(tokenizers.models.BPE())
+    other.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet, show_progress=False)
+    other.train_from_iterator(["the quick brown fox jumps over lazy dogs " * 9], trainer)
+    other.save(str(folder / "tokenizer.json"))
+    with pytest.raises(SpecError, match=r"have one tokenizer; the teacher .* has token 0 of a sample text as"):
+        Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open()
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(
+        SpecError, match=r"a teacher's tokenizer.json is one of the package tokenizers; .*tokenizer.json"
+    ):
+        Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open()
+
+
+def test_without_the_package_it_is_said_how_to_install_it(
+    folder: Path, task: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = HuggingFaceModel(directory=str(folder))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    said = r'needs the package transformers; pip install "ablate\[transformers\]"'
+    with pytest.raises(EnvironmentProblem, match=said):
+        planned.open(task)
+    config = folder / "config.json"
+    config.write_text(config.read_text() + " ")  # a directory that nothing is known of yet
+    with pytest.raises(EnvironmentProblem, match=said):
+        HuggingFaceModel(directory=str(folder))
