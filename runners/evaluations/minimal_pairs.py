@@ -26,6 +26,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.item_files import Name
 from runners.evaluations.likelihood import costs
 from runners.evaluations.pair_files import Pairs, chosen, hash_of, paradigms
 from runners.tasks.asked import UNASKED
@@ -36,8 +37,6 @@ from variants import Backbone
 
 _TOKENS = 1 << 14
 """Tokens per forward pass."""
-
-Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
 
 
 class MinimalPairs(Evaluation):

@@ -3,13 +3,13 @@
 One file is one paradigm, named after the file.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from grid.errors import EnvironmentProblem, SpecError
+from runners.evaluations.item_files import slug
 from runners.tasks.corpus import content_hash
 
 
@@ -27,7 +27,7 @@ def paradigms(source: Path) -> dict[str, Path]:
     A name is the file's in lower case with `_` for whatever is no letter and no digit.
 
     Raises:
-        SpecError: there is no such file, or two have one name.
+        SpecError: there is no such file, one has a name without letters, or two have one name.
     """
     if source.is_dir():
         paths = sorted(path for path in source.glob("*.txt") if path.is_file())
@@ -41,7 +41,7 @@ def paradigms(source: Path) -> dict[str, Path]:
         paths = [source]
     found: dict[str, Path] = {}
     for path in paths:
-        name = re.sub(r"[\W_]+", "_", path.stem.lower()).strip("_") or "pairs"
+        name = slug(path.stem, str(path))
         if name in found:
             raise SpecError(
                 f"paradigms are told apart by their files' names; {found[name]} and {path} are both {name!r}; "

@@ -98,19 +98,19 @@ class Masking:
         Patterns follow from `seed`, `part` and the number of the sentence, the same bits on every device.
         """
         ids, sizes = sentences.framed(chosen.sentences, self._end, self._longest + 2)
+        self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
         column = torch.arange(ids.shape[1], device=ids.device)
         number = (chosen.sentences * self._rates.patterns + chosen.patterns)[:, None].to(ids.device)
         places = 3 * (number * (self._longest + 1) + column)
         which, how, other = Draws(seed, "masks", part).words_at(torch.stack((places, places + 1, places + 2)))
         hidden = self._hidden(unit(which), inside(column, sizes), sizes - column + 1)
-        ordinary = self._ordinary.to(ids.device)
-        swapped = ordinary[bounded(other, len(ordinary))]
+        swapped = self._ordinary[bounded(other, len(self._ordinary))]
         instead = torch.where(unit(how) < self._rates.random, swapped, self._mask)
         inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNASKED)
         return Batch(inputs, targets, (column < sizes + 2)[:, None])
 
     def _hidden(self, drawn: Tensor, own: Tensor, left: Tensor) -> Tensor:
         """`left` is the number of tokens from here to the end of the sentence, this one included."""
-        begins = own & (drawn < self._next.to(drawn.device)[left.clamp(0, self._longest)])
+        begins = own & (drawn < self._next[left.clamp(0, self._longest)])
         first = begins & (begins.cumsum(1) == 1)
         return first | (own & (drawn < self._rates.masked))
