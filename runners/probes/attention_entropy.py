@@ -14,13 +14,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.probe import Found, Probe, Probed, Seen
 from runners.probes.rows import Rows, by_head, entropy, mean, shares
 from variants.transformer import Watched
 
 
 class AttentionEntropy(Probe):
-    """`entropy` by head, over queries and sequences, and `entropy_last` by head, over sequences."""
+    """`entropy` by head, over queries and sequences, and `entropy_last` by head, over sequences.
+
+    `entropy_last_sd`, without a head, is the standard deviation over sequences (n - 1) of the mean over heads: the band
+    of the paper's figure. A single sequence has none.
+    """
 
     kind: Literal["attention_entropy"] = "attention_entropy"
 
@@ -31,7 +35,11 @@ class AttentionEntropy(Probe):
         last = _last(rows.real)
         at = last[..., None, None].expand(*last.shape, 1, rows.weights.shape[-1])
         weights, visible = rows.weights.gather(2, at).squeeze(2), rows.seen.gather(2, at).squeeze(2)
-        yield from by_head("entropy_last", layer.layer, mean(_above_least(weights, visible), visible.any(-1), (0,)))
+        found, there = _above_least(weights, visible), visible.any(-1)
+        yield from by_head("entropy_last", layer.layer, mean(found, there, (0,)))
+        of_sequences, any_head = mean(found, there, (1,))
+        if any_head.sum() > 1:
+            yield Probed("entropy_last_sd", of_sequences[any_head].std().item(), layer.layer)
 
 
 def _last(real: Tensor) -> Tensor:

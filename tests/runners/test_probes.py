@@ -1,6 +1,7 @@
 """Probes of attention weights, against closed forms and against loops over plain floats."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -198,6 +199,7 @@ def test_entropies_are_what_loops_over_floats_say() -> None:
     weights = layer.worked.attended.weights.tolist()
     found = at_layer(AttentionEntropy(), layer)
     assert layer.worked.heads.mask is not None
+    of_sequences = [0.0] * B
     for head in range(H):
         everywhere, last = [], []
         for b in range(B):
@@ -211,6 +213,9 @@ def test_entropies_are_what_loops_over_floats_say() -> None:
             last.append(-sum(w / sum(above) * math.log(w / sum(above)) for w in above if w))
         assert found["entropy", 1, head] == pytest.approx(np.mean(everywhere))
         assert found["entropy_last", 1, head] == pytest.approx(np.mean(last))
+        of_sequences = [before + one / H for before, one in zip(of_sequences, last, strict=True)]
+    assert found["entropy_last_sd", 1, None] == pytest.approx(statistics.stdev(of_sequences))
+    assert ("entropy_last_sd", 1, None) not in at_layer(AttentionEntropy(), at_hand(torch.ones(1, 2, 4, 4).tril()))
 
 
 def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
