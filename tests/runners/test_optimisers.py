@@ -18,7 +18,9 @@ from runners.schedules import Cosine
 from runners.tasks import Induction
 from runners.training import train
 from runners.trial import Trial, build_model
-from variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
+from variants import Operator, Scalars, Tokens, Transformer, catalogue, gpt2, llama2, principled, softmax
+from variants.backbones import FAMILIES
+from variants.backbones import tiny as tiny_family
 from variants.number import Matrix
 
 SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))
@@ -295,6 +297,32 @@ def test_only_weight_matrices_and_embeddings_decay(name: str) -> None:
         spans = [span(vector) for vector in Flat(model, by_matrix=by_matrix).weights.kept]
         kept = {name for name, p in model.named_parameters() if any(low <= p.data_ptr() < end for low, end in spans)}
         assert kept == {name for name, _ in model.named_parameters() if not decays(name, operator)}
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_the_matrices_of_every_operator_are_those_of_its_projections(name: str) -> None:
+    """Their sizes, with queries, keys and values apart, add up to what lies in the vector."""
+    backbone = gpt2(layers=1, heads=4, width=32, max_positions=16)
+    model = Transformer(backbone, [catalogue()[name].make()], inputs=Scalars(), seed=0)
+    weights = Flat(model, by_matrix=True).weights
+    assert weights.hidden is not None
+    linear = [each.weight for each in model.layers.modules() if isinstance(each, nn.Linear)]
+    assert sum(outputs * inputs for outputs, inputs in weights.shapes) == weights.hidden.numel()
+    assert sum(weight.numel() for weight in linear) == weights.hidden.numel()
+    assert len(weights.shapes) >= len(linear) + 2
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_muon_leaves_embeddings_and_the_read_out_of_every_family_to_adamw(name: str) -> None:
+    backbone = tiny_family(name)
+    model = Transformer(backbone, [softmax()] * backbone.layers, inputs=Tokens(11), seed=0)
+    hidden = Flat(model, by_matrix=True).weights.hidden
+    assert hidden is not None
+    low, high = span(hidden)
+    inside = {name for name, p in model.named_parameters() if low <= p.data_ptr() < high}
+    outside = {name for name, p in model.named_parameters() if p.ndim == 2} - inside
+    assert all(name.startswith("layers.") for name in inside)
+    assert not any(name.startswith("layers.") for name in outside)
 
 
 def span(vector: Tensor) -> tuple[int, int]:
