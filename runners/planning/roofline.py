@@ -19,6 +19,8 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 
 from runners.planning.work import Shape, Work, forward_work, optimiser_work, step_work
+from runners.tasks.distillation import Distillation
+from runners.tasks.finished_trial import FinishedTrial
 from runners.tasks.linear_functions import LinearFunctions
 from runners.tasks.task import Task
 from runners.tasks.text import Text
@@ -133,10 +135,20 @@ def _trial_work(trial: Trial) -> tuple[Work, list[tuple[Work, float]]]:
     path = execution.path
     operators = tuple(_counted_as(operator) for operator in trial.operators())
     shape = Shape(math.ceil(task.batch / trial.parts), trained_length(task, trial.training.steps))
-    part = step_work(trial.model, operators, inputs, path, shape)
+    part = step_work(trial.model, operators, inputs, path, shape).plus(teacher_work(task, shape))
     step = part.scaled(trial.accumulate).plus(optimiser_work(parameters(trial).total))
     passes = evaluation_passes(task)
-    return step, [(forward_work(trial.model, operators, inputs, path, each), times) for each, times in passes]
+    judging = [(forward_work(trial.model, operators, inputs, path, each), times) for each, times in passes]
+    return step, judging + [(teacher_work(task, each), times) for each, times in passes[-1:]]
+
+
+def teacher_work(task: Task, shape: Shape) -> Work:
+    """A forward pass of the teacher, where the task has one and it is of this package; of others nothing is known."""
+    if not isinstance(task, Distillation) or not isinstance(task.teacher, FinishedTrial):
+        return Work()
+    known = task.teacher.known()
+    operators = tuple(_counted_as(operator) for operator in known.operators())
+    return forward_work(known.model, operators, task.inputs, "auto", shape)
 
 
 _counted: dict[str, Operator] = {}
@@ -166,6 +178,8 @@ def _evaluations(trial: Trial) -> int:
 
 def trained_length(task: Task, steps: int) -> int:
     """Tokens of a training sequence; of a curriculum, the mean over the run."""
+    if isinstance(task, Distillation):
+        return trained_length(task.task, steps)
     if isinstance(task, LinearFunctions):
         seen = [task.points_at(1 + at * steps // 100) for at in range(100)]
         return max(1, round(2 * sum(seen) / len(seen)) - 1)
@@ -173,7 +187,13 @@ def trained_length(task: Task, steps: int) -> int:
 
 
 def evaluation_passes(task: Task) -> list[tuple[Shape, float]]:
-    """The forward passes of one evaluation and how often; none for a task whose sizes nobody knows here."""
+    """The forward passes of one evaluation and how often; none for a task whose sizes nobody knows here.
+
+    The last of a distillation are those that compare it with its teacher.
+    """
+    if isinstance(task, Distillation):
+        rows = min(32, task.validation_sequences)
+        return [*evaluation_passes(task.task), (Shape(rows, task.length), task.validation_sequences / rows)]
     if isinstance(task, LinearFunctions):
         grid = task.evaluation
         sequences, length, rows = grid.functions * grid.sequences, 2 * grid.points - 1, 128

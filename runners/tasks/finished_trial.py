@@ -42,6 +42,10 @@ class Architecture(Spec):
     vocabulary: PositiveInt
     """The tokens that it knows."""
 
+    def operators(self) -> tuple[Operator, ...]:
+        """The operator of every layer, bottom first."""
+        return self.placement.operators(self.operator, self.model.layers)
+
 
 @final
 class FinishedTrial(Teacher):

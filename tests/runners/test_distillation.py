@@ -16,13 +16,15 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.evaluations.length_extrapolation import Lengthens
 from runners.optimisers import AdamW, Training
+from runners.planning.roofline import _trial_work, teacher_work
+from runners.planning.work import Shape, Work, forward_work
 from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
 from runners.tasks.distillation import divergence
 from runners.tasks.encoder import Encodes
 from runners.tasks.teacher import Teaching
 from runners.training import train
 from runners.trial import Trial, build_model
-from variants import gpt2, softmax
+from variants import Tokens, gpt2, softmax
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -333,3 +335,16 @@ def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
 def test_a_trial_of_distillation_is_read_back(taught: Distillation) -> None:
     trial = learning_trial(taught)
     assert Trial.model_validate(trial.data()).key == trial.key
+
+
+def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
+    """In every step and in every comparison; the teacher is the larger model here."""
+    student, trial = learning_trial(taught, training=Training(steps=10)), teaching_trial(taught.task)
+    shape = Shape(6, 8)
+    forward = forward_work(trial.model, trial.operators(), Tokens(256), "auto", shape)
+    assert teacher_work(taught, shape) == forward
+    assert teacher_work(taught.task, shape) == Work()
+    alone, together = (_trial_work(each)[0] for each in (student.changed(task=taught.task), student))
+    assert together.flops - alone.flops == forward.flops > 0
+    judged = _trial_work(student)[1]
+    assert [(work.flops > 0, times) for work, times in judged] == [(True, 1.0), (True, 8.0), (True, 8.0)]
