@@ -44,6 +44,8 @@ class Watched(NamedTuple):
     """The residual stream [B, sink tokens + T, width] before the layer."""
     leaving: Tensor
     """The same after it."""
+    unnormed: Tensor | None = None
+    """Of a post-norm model, what the layer's last norm makes `leaving` of."""
 
 
 class Predictor(nn.Module):
@@ -124,13 +126,8 @@ class Transformer(nn.Module):
         hidden = self.embedded(x)
         layers = self.applied(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
-            block.attention.watched = []
-            try:
-                leaving = layer(hidden)
-                (worked,) = block.attention.watched
-            finally:
-                block.attention.watched = None
-            yield Watched(number, block.attention.operator, worked, hidden, leaving)
+            worked, leaving, unnormed = _at_work(block, layer, hidden)
+            yield Watched(number, block.attention.operator, worked, hidden, leaving, unnormed)
             hidden = leaving
 
     @contextmanager
@@ -267,6 +264,20 @@ class Transformer(nn.Module):
         if name == "read_in" and isinstance(self.inputs, Scalars):
             return 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
         return 0.02 / math.sqrt(2 * layers) if name.endswith(("attention.out", "feedforward.down")) else 0.02
+
+
+def _at_work(block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor) -> tuple[Worked, Tensor, Tensor | None]:
+    """What `block` does as `layer`, what leaves it, and what the norm after it was given, where there is one."""
+    given: list[Tensor] = []
+    hook = block.feedforward_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    block.attention.watched = []
+    try:
+        leaving = layer(entering)
+        (worked,) = block.attention.watched
+    finally:
+        block.attention.watched = None
+        hook.remove()
+    return worked, leaving, given[0] if block.post else None
 
 
 def _count(model: nn.Module) -> int:

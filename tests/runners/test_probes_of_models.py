@@ -84,6 +84,33 @@ def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
     assert keyed(in_model(model, inputs[:, :1], MassiveActivation())) == {}
 
 
+def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
+    """Where layers add nothing, the last norm is given what the first one made: norms of 4 in 16 channels."""
+    model = model_of(softmax(), norm_position="post")
+    assert model.position is not None
+    with torch.no_grad():
+        model.position.weight.zero_()
+        drawn = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
+        model.read_in.weight.copy_(drawn * torch.tensor([50.0] + [2.0] * 255)[:, None])
+        for block in model.blocks():
+            block.attention.out.weight.zero_()
+            block.feedforward.down.weight.zero_()
+        model.blocks()[1].feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
+    inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
+    found = keyed(in_model(model, inputs, MassiveActivation()))
+    assert found["activation_ratio", 0, None, ("depth", 0)] > 5
+    for name in ("activation_first", "activation_others", "unnormed_activation_others"):
+        assert found[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
+    assert found["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
+    before = found["unnormed_activation_first", 1, None, ("depth", 2)]
+    hidden = model.layers[0](model.embedded(inputs))
+    plain = model.blocks()[1].attention_norm(hidden) + model.blocks()[1].feedforward.down.bias
+    assert before == pytest.approx(plain[:, 0].norm(dim=-1).mean().item(), rel=1e-6)
+    assert before > 25
+    assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in found
+    assert len(found) == 15
+
+
 def test_activations_leave_padding_out_and_nothing_is_divided_by_zero() -> None:
     mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
     mask[1, :, 2] = False
