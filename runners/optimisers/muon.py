@@ -50,8 +50,8 @@ class Muon(Optimiser):
     """Of the iteration that orthogonalises."""
     scale: Literal["rms", "spectral"] = "rms"
     """How the size of an update follows from the shape of its matrix."""
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
-    """Of the matrix products that orthogonalise; the update itself is float32."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the matrix products that orthogonalise; the sources take bfloat16. The update itself is float32."""
     weight_decay: NonNegativeFloat = 0.0
     """Of matrices and embeddings."""
     rest_lr: PositiveFloat | None = None

@@ -81,9 +81,9 @@ def muon_step(muon: Muon, weight: Rows, momentum: Rows, gradient: Rows) -> tuple
 @pytest.mark.parametrize(
     "muon",
     [
-        Muon(lr=0.1, precision="float32"),
-        Muon(lr=0.1, precision="float32", nesterov=False, weight_decay=0.3, scale="spectral", rounds=3, momentum=0.8),
-        Muon(lr=0.1, precision="float32", momentum=0.0),
+        Muon(lr=0.1),
+        Muon(lr=0.1, nesterov=False, weight_decay=0.3, scale="spectral", rounds=3, momentum=0.8),
+        Muon(lr=0.1, momentum=0.0),
     ],
     ids=lambda muon: muon.scale + str(muon.momentum),
 )
@@ -134,7 +134,7 @@ def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
     ours, theirs = (with_gradient(torch.zeros(shape), gradient) for _ in range(2))
     flat = with_gradient(torch.zeros(gradient.numel()), gradient.flatten())
     for scale, name in (("rms", "match_rms_adamw"), ("spectral", "original")):
-        Muon(lr=1.0, scale=scale).build(Weights([], [ours], flat, (shape,))).step()
+        Muon(lr=1.0, scale=scale, precision="bfloat16").build(Weights([], [ours], flat, (shape,))).step()
         torch.optim.Muon([theirs], lr=1.0, weight_decay=0.0, adjust_lr_fn=name).step()
         apart = (flat.detach().view(shape) - theirs.detach()).norm() / theirs.detach().norm()
         assert float(apart) < 15 * 2**-8
@@ -154,7 +154,7 @@ def test_muon_sees_no_size_of_a_gradient_and_moves_nothing_without_one() -> None
     moved = []
     for size in (1.0, 1000.0, 0.0):
         vector = with_gradient(torch.zeros(15, dtype=torch.float64), size * draws(15))
-        Muon(precision="float32").build(Weights([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
+        Muon().build(Weights([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
         moved.append(vector.detach())
     torch.testing.assert_close(moved[0], moved[1], rtol=1e-10, atol=0)
     assert float(moved[0].abs().max()) > 0
@@ -222,7 +222,7 @@ def test_a_tiny_model_learns(tiny: Trial, memory: Callable, optimiser: Muon | Un
 
 @pytest.mark.parametrize(
     "optimiser",
-    [Muon(lr=1e-2, rest_lr=1e-3, weight_decay=0.1), UncorrectedAdamW(weight_decay=0.1)],
+    [Muon(lr=1e-2, rest_lr=1e-3, weight_decay=0.1, precision="bfloat16"), UncorrectedAdamW(weight_decay=0.1)],
     ids=lambda each: each.kind,
 )
 def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | UncorrectedAdamW) -> None:
@@ -241,7 +241,7 @@ def test_muon_takes_the_gradient_of_the_whole_batch(
 ) -> None:
     """Up to what an update makes of roundings of the gradient: 3.4445 times as much in each round, AdamW 1 / eps."""
     in_double(monkeypatch)
-    optimiser = Muon(lr=1e-2, eps=1e-2, precision="float32")
+    optimiser = Muon(lr=1e-2, eps=1e-2)
     trial, whole, parts = tiny.changed(training=Training(steps=6, optimiser=optimiser, clip=0.5)), memory(), memory()
     train(trial, whole)
     train(split(trial, 3), parts)
