@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from runners.commands.evaluating import evaluate
-from runners.commands.explaining import operators, prove
+from runners.commands.explaining import operators, probes, prove, tasks
 from runners.commands.reading import compare, sql, status, table
 from runners.commands.reproducing import repro
 from runners.commands.retrying import retry
@@ -49,6 +49,8 @@ for _command in (
     rebuild,
     doctor,
     operators,
+    tasks,
+    probes,
     prove,
     evaluate,
     repro,

@@ -1,4 +1,4 @@
-"""Commands that explain operators and prove them."""
+"""Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +84,51 @@ def _listed(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json:
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:
         write_table(columns, rows)
+
+
+def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+    """List the tasks and evaluations, or explain one: what it asks, its fields, what it measures and needs.
+
+    Parameters
+    ----------
+    name
+        A task or an evaluation, such as needle.
+    spec
+        A spec file: its tasks and evaluations are known too, and without a name these alone are listed.
+    as_json
+        Print JSON.
+    """
+    return _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
+
+
+def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+    """List the probes, or explain one: what it looks for, its fields, the rows that it gives and what it costs.
+
+    Parameters
+    ----------
+    name
+        A probe, such as sink_share.
+    spec
+        A spec file: its probes are known too, and without a name these alone are listed.
+    as_json
+        Print JSON.
+    """
+    return _choices("probes", ("probe",), name, spec, as_json=as_json)
+
+
+def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> int:
+    from runners.explaining.choice_text import data, write_choice
+    from runners.explaining.explain_choice import explain_choice, kinds
+    from runners.provenance.specfile import import_spec_file
+
+    module = None if spec is None else import_spec_file(spec)
+    if name is None:
+        rows = kinds(*of, defined_in=module)
+        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("of", "name", "line"), rows)
+    else:
+        found = explain_choice(name, *of)
+        write_json(command, data(found)) if as_json else write_choice(found)
+    return 0
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Flag = False) -> int:

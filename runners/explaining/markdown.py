@@ -16,10 +16,12 @@ def listed(heading: str, lines: Sequence[str]) -> list[str]:
 
 
 def safe(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    for sign in ("*", "|", "<"):
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    """Text that Markdown leaves as it is; of code between backticks, what ends a cell of a table."""
+    parts = text.split("`")
+    for at in range(len(parts)):
+        for sign in ("|",) if at % 2 else ("*", "|", "<"):
+            parts[at] = parts[at].replace(sign, f"\\{sign}")
+    return "`".join(parts)
 
 
 def write_files(docs: Path, folder: str, files: Mapping[str, str]) -> int:
