@@ -15,15 +15,18 @@ from runners import (
     Curriculum,
     Grammar,
     Induction,
+    Linear,
     LinearFunctions,
     MaskedText,
     MinimalPairs,
+    Muon,
     Needle,
     SelectiveCopy,
     ShiftGrid,
     Text,
     Training,
     Trial,
+    UncorrectedAdamW,
 )
 from runners.explaining.lookup import presets
 from runners.provenance.specfile import load_spec_file
@@ -63,6 +66,7 @@ def found() -> dict[str, str]:
         seed=3,
     )
     specs = {**operators, **backbones, **tasks, "training": training, "trial": whole, "minimal pairs": pairs}
+    specs |= {"muon": Muon(), "uncorrected adamw": UncorrectedAdamW(), "linear": Linear(warmup=2)}
     grids = {
         **load_spec_file(ROOT / "specs" / "quickstart.py"),
         **load_spec_file(ROOT / "specs" / "principled.py"),

@@ -12,7 +12,7 @@ def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
     execution = spec.get("execution") or {}
     found, most = execution.get("accumulate"), execution.get("micro_batch")
     if isinstance(found, int) and isinstance(most, int):
-        return math.ceil(spec["task"]["batch"] / (execution["gpus"] * most))
+        return math.ceil(int(spec["task"]["batch"]) / (int(execution["gpus"]) * most))
     return found if isinstance(found, int) else None
 
 
