@@ -7,10 +7,11 @@
 "Integral Transformer", figure 3, whose text says both: the softmax of four shares is flatter than they are. Weights are
 signed; where they sum to 0, or to less, there are no shares. Sink tokens of the model count neither as queries nor as
 keys, and tokens without a class not as keys. Which class a token has, the task says (`Classified`), or it follows from
-the byte: the rows say which.
+the byte, or from the word that it is part of (`word_classes`): the rows say which.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from runners.probes.probe import Found, Probe, Seen
 from runners.probes.rows import Rows, by_head, mean
+from runners.probes.word_classes import BACKENDS, CLASSES, Backend, classes, require_spacy
+from runners.tasks.encoder import Encodes
 from runners.tasks.task import Task
 from variants import Backbone, Operator, Tokens
 from variants.transformer import Watched
@@ -43,19 +46,25 @@ class TokenClasses(Probe):
     """`token_class.<by>.<class>` by head: the share of its attention that goes to keys of a class."""
 
     kind: Literal["token_classes"] = "token_classes"
-    by: Literal["task", "bytes"] = "task"
-    """Who says which class a token has: the task, or its byte ("bytes")."""
+    by: Literal["task", "bytes", "closed_class", "spacy"] = "task"
+    """Who says which class a token has: the task, its byte, our list of English function words, or spaCy's tags."""
     normalise: Literal["shares", "softmax"] = "shares"
     """How weights per class become shares of all classes."""
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if self.by == "task" and not isinstance(task, Classified):
             raise ValueError(
-                f"token_classes asks the task for the class of each token and {task.label!r} has none; use by='bytes' "
-                "for byte-level text"
+                f"token_classes asks the task for the class of each token and {task.label!r} has none; use "
+                "by='closed_class' or 'spacy' for text"
             )
         if self.by == "bytes" and task.inputs != Tokens(256):
             raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
+        if self.by in BACKENDS and not isinstance(task, Encodes):
+            raise ValueError(
+                f"by={self.by!r} takes tokens that are text; those of {task.label!r} are not, use by='task'"
+            )
+        if self.by == "spacy":
+            require_spacy()
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:
         names, classes = self._classes(seen)
@@ -81,8 +90,19 @@ class TokenClasses(Probe):
         inputs = seen.batch.inputs
         if self.by == "bytes":
             return BYTES, _of_bytes(inputs.device)[inputs]
+        if self.by != "task":
+            found = _of_words(seen.task, self.by, tuple(map(tuple, inputs.tolist())))
+            return CLASSES, torch.tensor(found, device=inputs.device)
         assert isinstance(seen.task, Classified)
         return seen.task.class_names, seen.task.token_classes(inputs)
+
+
+@lru_cache(maxsize=4)  # every layer asks about the same sequences
+def _of_words(task: Task, by: Backend, sequences: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+    """The class of each token [B, T]."""
+    assert isinstance(task, Encodes)
+    encoder = task.encoder()
+    return [classes(encoder, ids, by) for ids in sequences]
 
 
 def _of_bytes(device: torch.device) -> Tensor:

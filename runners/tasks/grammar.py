@@ -33,6 +33,8 @@ from runners.tasks.sentences import STOP, Chances, Drawn, Sampler, Words
 from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
 from variants import Tokens
 
+CLASSES = ("stop", "preposition", "noun", "verb", "name")
+
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 _TOKENS = 1 << 14
@@ -108,6 +110,17 @@ class Grammar(Task):
     @property
     def inputs(self) -> Tokens:
         return Tokens(self.words.vocabulary)
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """What tokens are, in the order of their ids."""
+        return CLASSES
+
+    def token_classes(self, inputs: Tensor) -> Tensor:
+        """The place in `class_names` of each token of ids [B, T], int64 on their device."""
+        words = self.words
+        first = torch.tensor([1, words.noun, words.verb, words.name], device=inputs.device)
+        return torch.searchsorted(first, inputs.contiguous(), right=True)
 
     @property
     def length(self) -> int:

@@ -87,7 +87,7 @@ class LibraryEncoder(Encoder):
 
     def piece(self, token: int) -> str:
         if self._bytes is not None and token in self._bytes:
-            return self._bytes[token].decode(errors="replace").replace(" ", "·").replace("\n", "↵")
+            return _written(self._bytes[token])
         return str(self._tokenizer.id_to_token(token))
 
     @cached_property
@@ -104,6 +104,15 @@ class LibraryEncoder(Encoder):
         }
         added = {number: token.content.encode() for number, token in self._tokenizer.get_added_tokens_decoder().items()}
         return {number: what for number, what in (found | added).items() if number not in self.special}
+
+
+def _written(what: bytes) -> str:
+    """For people: blanks as marks, bytes that are no character as numbers."""
+    try:
+        text = what.decode()
+    except UnicodeDecodeError:
+        return "0x" + what.hex()
+    return text.replace(" ", "·").replace("\n", "↵").replace("\t", "→")
 
 
 def size_of(tokenizer: Any) -> int:

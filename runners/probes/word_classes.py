@@ -1,0 +1,133 @@
+"""Four classes of words, after "Integral Transformer" (paper 002, figure 3), and which of them a token belongs to.
+
+    special_punctuation   special tokens and PUNCT
+    content               NOUN, VERB, ADJ, ADV, PROPN
+    function              DET, ADP, CCONJ, SCONJ, PART, AUX, PRON
+    other                 NUM, SYM, X, SPACE, INTJ
+
+"closed_class" looks words up in our own list of English function words (`function_words`); every other word is
+content, and marks and digits tell themselves. It is no tagger: "that" is always a function word, "can" of beans too,
+and the words of other languages are content. "spacy" asks the English model of spaCy, as the paper did.
+
+A token has the class of the word that its last visible character is in, so parts of a word have the class of the word,
+and the blank before it does not count; a token of white space alone is other. Of a word that a sequence begins inside
+of, only what is there is looked up.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, Literal
+
+from grid.errors import EnvironmentProblem
+from runners.probes.function_words import CLASS_OF
+from runners.tasks.encoder import Encoder
+
+CLASSES: Final = ("special_punctuation", "content", "function", "other")
+SPECIAL, CONTENT, FUNCTION, OTHER = range(4)
+MODEL: Final = "en_core_web_sm"
+
+Backend = Literal["closed_class", "spacy"]
+
+_TAGS: Final = {
+    **dict.fromkeys(("PUNCT",), SPECIAL),
+    **dict.fromkeys(("NOUN", "VERB", "ADJ", "ADV", "PROPN"), CONTENT),
+    **dict.fromkeys(("DET", "ADP", "CCONJ", "SCONJ", "PART", "AUX", "PRON"), FUNCTION),
+}
+_INTERJECTIONS: Final = frozenset(
+    (
+        "ah",
+        "aha",
+        "alas",
+        "bye",
+        "eh",
+        "goodbye",
+        "hello",
+        "hey",
+        "hi",
+        "hm",
+        "hmm",
+        "oh",
+        "ok",
+        "okay",
+        "oops",
+        "ouch",
+        "uh",
+        "um",
+        "wow",
+        "yes",
+    )
+)
+_WORD: Final = re.compile(
+    r"[^\W\d_]+?(?=n['’]t\b)|n['’]t\b|(?<=\w)['’](?:s|re|ve|ll|d|m)\b|[^\W\d_]+|\d+(?:[.,]\d+)*", re.IGNORECASE
+)
+
+
+def classes(encoder: Encoder, ids: Sequence[int], backend: Backend) -> list[int]:
+    """The class of each token of a sequence, as its place in `CLASSES`."""
+    found = [SPECIAL] * len(ids)
+    for start, end in _between_special(encoder, ids):
+        ends = [len(encoder.decode(ids[start:at])) for at in range(start + 1, end + 1)]
+        text = encoder.decode(ids[start:end])
+        of_characters = BACKENDS[backend](text)
+        begin = 0
+        for at, stop in enumerate(ends, start):
+            visible = [place for place in range(begin, stop) if not text[place].isspace()]
+            last = visible[-1] if visible else stop - 1  # a later byte of a character is where the first was
+            found[at] = of_characters[last] if last >= 0 else OTHER
+            begin = stop
+    return found
+
+
+def _between_special(encoder: Encoder, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for at, token in enumerate([*ids, encoder.end]):
+        if token in encoder.special:
+            if at > start:
+                yield start, at
+            start = at + 1
+
+
+def by_closed_class(text: str) -> list[int]:
+    """The class of each character of a text, by our list."""
+    found = [SPECIAL if unicodedata.category(character).startswith("P") else OTHER for character in text]
+    for word in _WORD.finditer(text):
+        lower = word.group().lower()
+        found[word.start() : word.end()] = [_of_word(lower)] * len(word.group())
+    return found
+
+
+def _of_word(lower: str) -> int:
+    if lower in CLASS_OF:
+        return FUNCTION
+    return OTHER if lower[0].isdigit() or lower in _INTERJECTIONS else CONTENT
+
+
+def by_spacy(text: str) -> list[int]:
+    """The class of each character of a text, by spaCy's English model; white space between words is other."""
+    found = [OTHER] * len(text)
+    for token in _spacy()(text):
+        found[token.idx : token.idx + len(token)] = [_TAGS.get(token.pos_, OTHER)] * len(token)
+    return found
+
+
+BACKENDS: Final[dict[str, Callable[[str], list[int]]]] = {"closed_class": by_closed_class, "spacy": by_spacy}
+
+
+def require_spacy() -> None:
+    """Raise EnvironmentProblem where spaCy or its English model is not installed."""
+    for package in ("spacy", MODEL):
+        if find_spec(package) is None:
+            raise EnvironmentProblem(
+                f"token_classes by='spacy' needs spaCy with its English model, and {package} is not installed; pip "
+                f"install spacy, python -m spacy download {MODEL}, or use by='closed_class'"
+            )
+
+
+@cache
+def _spacy() -> Any:
+    require_spacy()
+    return import_module("spacy").load(MODEL)

@@ -1,0 +1,152 @@
+"""What a loss is per token, byte and word: against lm-eval's own counting, and by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
+from lm_eval.api.task import ConfigurableTask
+from torch import Tensor
+
+from runners import BytePairs, Bytes, Text, TokenizerFile
+from runners.tasks.corpus import documents_of
+from runners.tasks.ratios import ratio
+from runners.tasks.text_sizes import sizes_at
+from runners.tasks.tokenizers import Tokenizer
+
+DOCUMENTS = [
+    "One  word and\nanother — é, 世界.",
+    "  begins and ends with blanks \n",
+    "oneword",
+    "a\tb\u00a0c\u2003d\r\ne",
+    *(f"Document {number} has {'very ' * (number % 4)}few words." for number in range(40)),
+]
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in DOCUMENTS))
+    return path
+
+
+@pytest.fixture(params=["bytes", "byte_pairs", "words"])
+def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
+    """Three that cut text in unlike ways; the last drops white space and knows few words."""
+    if request.param == "bytes":
+        return Bytes()
+    if request.param == "byte_pairs":
+        return BytePairs(vocabulary=270)
+    from tokenizers import Tokenizer as Library
+    from tokenizers import models, pre_tokenizers
+
+    library = Library(models.WordLevel({"[UNK]": 0, "[SEP]": 1, "Document": 2, "very": 3}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.add_special_tokens(["[UNK]", "[SEP]"])
+    library.save(str(tmp_path / "t.json"))
+    return TokenizerFile(path=str(tmp_path / "t.json"))
+
+
+def opened(lines: Path, tokenizer: Tokenizer, **fields: object) -> Text:
+    values = {"source": str(lines), "context": 6, "validation_share": 0.3, "tokenizer": tokenizer, **fields}
+    return Text.model_validate(values)
+
+
+def logits(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Some model: what comes next depends on what is there."""
+    table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return table[inputs]
+
+
+def test_documents_have_the_bytes_and_words_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
+    task = opened(lines, tokenizer)
+    for part, stream in zip(task.corpus(), task.streams(), strict=True):
+        texts = documents_of(part)[:-1]
+        in_bytes, in_words = sizes_at(task.encoder(), texts, stream, torch.arange(len(stream.ids)))
+        bounds = stream.starts.tolist()[1:]
+        found = zip(in_bytes.tensor_split(bounds), in_words.tensor_split(bounds), texts, strict=True)
+        for of_bytes, of_words, text in found:
+            assert of_bytes.sum() == ConfigurableTask.count_bytes(text) + 1  # and the end of the document
+            assert of_words.sum() == ConfigurableTask.count_words(text)
+            assert of_bytes[-1] == 1
+            assert (of_bytes >= 0).all()
+
+
+def test_perplexities_are_those_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
+    """Windows that begin at every token of a document and end after one ask for each of its tokens once."""
+    task = opened(lines, tokenizer)
+    stream, encoder = task.streams().validation, task.encoder()
+    texts = documents_of(task.corpus().validation)[:-1]
+    places = torch.arange(1, len(stream.ids))  # the first token is never asked for
+    nats = -logits(stream.ids.long()[:-1]).log_softmax(1).gather(1, stream.ids.long()[1:, None])[:, 0]
+    in_bytes, in_words = sizes_at(encoder, texts, stream, places)
+    starts = [max(int(start), 1) - 1 for start in stream.starts[1:]]
+    rows = zip(*(each.tensor_split(starts) for each in (nats, in_bytes, in_words)), strict=True)
+    items = [(-float(n.sum()), int(b.sum()), int(w.sum())) for n, b, w in rows]
+    by_byte, by_word = ratio(nats, in_bytes.double()), ratio(nats, in_words.double())
+    assert by_byte.exponential().value == pytest.approx(weighted_perplexity([(n, b) for n, b, _ in items]))
+    assert by_byte.value / math.log(2) == pytest.approx(bits_per_byte([(n, b) for n, b, _ in items]))
+    assert by_word.exponential().value == pytest.approx(weighted_perplexity([(n, w) for n, _, w in items]))
+
+
+def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokenizer) -> None:
+    task = opened(lines, tokenizer, validation_windows=5, prefix=2)
+    data, encoder, size = task.open(), task.encoder(), task.tokenizer.size
+    found = {each.name: each for each in data.evaluate(lambda inputs: logits(inputs)[..., :size])}
+    assert found.keys() == task.measures().keys()
+    ids = task.streams().validation.ids.long()
+    texts = documents_of(task.corpus().validation)
+    in_bytes, in_words = sizes_at(encoder, texts, task.streams().validation, torch.arange(len(ids)))
+    total = torch.zeros(4, dtype=torch.float64)
+    count = min(5, (len(ids) - 1) // 6)
+    for window in range(count):
+        start = window * (len(ids) - 7) // max(count - 1, 1)
+        for at in range(start + 1, start + 6):  # without the first, which the prefix leaves out
+            log_p = logits(ids)[at, :size].float().log_softmax(0)[ids[at + 1]].double()
+            total += torch.stack([-log_p, torch.tensor(1.0), in_bytes[at + 1], in_words[at + 1]]).double()
+    nats, tokens, of_bytes, of_words = total.tolist()
+    assert found["validation_loss"].value == pytest.approx(nats / tokens, rel=1e-6)
+    assert found["perplexity"].value == pytest.approx(math.exp(nats / tokens), rel=1e-6)
+    assert found["bits_per_byte"].value == pytest.approx(nats / of_bytes / math.log(2), rel=1e-6)
+    assert found["byte_perplexity"].value == pytest.approx(math.exp(nats / of_bytes), rel=1e-6)
+    assert math.log(found["word_perplexity"].value) == pytest.approx(nats / of_words, rel=1e-6)
+    assert {each.items for each in found.values()} == {count}
+
+
+def test_bytes_cost_the_same_in_nats_per_token_and_per_byte(lines: Path) -> None:
+    found = {each.name: each.value for each in opened(lines, Bytes()).open().evaluate(lambda x: logits(x)[..., :256])}
+    assert found["bits_per_byte"] == pytest.approx(found["validation_loss"] / math.log(2))
+    assert found["byte_perplexity"] == pytest.approx(found["perplexity"])
+
+
+def test_a_text_in_which_no_word_ends_has_no_word_perplexity(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x" * 999)
+    data = Text(source=str(path), context=16, validation_windows=1).open()
+    found = {each.name: each for each in data.evaluate(lambda x: logits(x)[..., :256])}
+    assert math.isnan(found["word_perplexity"].value)
+    assert found["word_perplexity"].se_items is None
+    assert math.isfinite(found["perplexity"].value)
+
+
+def test_the_error_of_a_ratio_is_that_of_a_mean_where_items_are_alike() -> None:
+    x = torch.tensor([1.0, 4.0, 2.0, 9.0], dtype=torch.float64)
+    found = ratio(x, torch.full((4,), 2.0, dtype=torch.float64))
+    assert found.value == pytest.approx(2.0)
+    assert found.se == pytest.approx(float((x / 2).std()) / 2)
+    assert ratio(x[:1], x[:1]).se is None
+
+
+def test_the_error_of_a_ratio_is_the_spread_of_ratios_over_samples() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n = torch.randint(1, 9, (2000, 400), generator=generator).double()
+    x = 1.5 * n + n.sqrt() * torch.randn(2000, 400, generator=generator, dtype=torch.float64)
+    spread = float((x.sum(1) / n.sum(1)).std())
+    told = sum(ratio(a, b).se or 0 for a, b in zip(x[:200], n[:200], strict=True)) / 200
+    assert told == pytest.approx(spread, rel=0.08)  # five standard errors of a spread over 2000
+
+
+def test_what_no_float_holds_is_infinite() -> None:
+    assert ratio(torch.tensor([1000.0]), torch.tensor([1.0])).exponential().value == math.inf

@@ -1,0 +1,251 @@
+"""Windows of text: borders of documents, prefixes, replaced tokens, and how much there is to learn from."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
+from runners.optimisers import AdamW
+from runners.schedules import Constant
+from runners.tasks.draws import Draws
+from runners.trial import build_model
+from variants import gpt2, softmax
+from variants.visible.prefix import Prefix
+
+DOCUMENTS = [f"{number}: " + "ab cd "[: 1 + number % 6] * (1 + number % 5) for number in range(150)]
+UNSCORED = -100
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in DOCUMENTS))
+    return path
+
+
+def small(source: Path, **fields: object) -> Text:
+    return Text.model_validate({"source": str(source), "context": 20, "batch": 6, "validation_windows": 4, **fields})
+
+
+def trial(task: Text, **fields: object) -> Trial:
+    return Trial.model_validate(
+        {
+            "task": task,
+            "model": gpt2(layers=1, heads=2, width=16),
+            "operator": softmax(),
+            "training": Training(steps=2, optimiser=AdamW(lr=1e-3), schedule=Constant()),
+            **fields,
+        }
+    )
+
+
+def uniform(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    return torch.zeros(*inputs.shape, 256)
+
+
+def test_packing_changes_what_is_seen_and_not_what_is_read(lines: Path) -> None:
+    across, apart = (small(lines, packing=packing).open() for packing in ("across", "documents"))
+    first, second = across.batch(3, 5), apart.batch(3, 5)
+    assert torch.equal(first.inputs, second.inputs)
+    assert torch.equal(first.targets, second.targets)
+    assert first.visible is None
+    assert second.visible is not None
+
+
+def test_a_query_sees_its_own_document_from_the_end_before_it_on(lines: Path) -> None:
+    batch = small(lines, packing="documents").open().batch(3, 5)
+    assert batch.visible is not None
+    seen_before = 0
+    for ids, visible in zip(batch.inputs.tolist(), batch.visible, strict=True):
+        documents = []
+        for token in ids:  # by the definition: an end begins the next
+            documents.append((documents[-1] if documents else 0) + (token == 0))
+        for i, own in enumerate(documents):
+            assert visible[i].tolist() == [own == other for other in documents]
+        seen_before += len(set(documents)) > 1
+    assert seen_before >= 3  # most documents are shorter than a window
+
+
+def test_a_model_predicts_a_packed_document_as_if_it_were_alone(lines: Path) -> None:
+    task = small(lines, packing="documents")
+    model = build_model(trial(task, model=gpt2(layers=2, heads=2, width=16).changed(positions={"kind": "none"})))
+    batch = task.open().batch(3, 5)
+    checked = 0
+    with torch.inference_mode():
+        for row in range(6):
+            ends = (batch.inputs[row] == 0).nonzero()[:, 0].tolist()
+            whole = model(batch.inputs[row : row + 1], batch.visible[row : row + 1])
+            for start, stop in pairwise([*ends, 20]):
+                alone = model(batch.inputs[row : row + 1, start:stop])
+                torch.testing.assert_close(whole[:, start:stop], alone, rtol=1e-4, atol=1e-5)
+                checked += 1
+    assert checked > 5
+
+
+def test_the_loss_begins_after_the_prefix(lines: Path) -> None:
+    plain, prefixed = small(lines).open(), small(lines, prefix=5).open()
+    before, after = plain.batch(1, 1), prefixed.batch(1, 1)
+    assert torch.equal(before.inputs, after.inputs)
+    assert (after.targets[:, :4] == UNSCORED).all()
+    assert torch.equal(after.targets[:, 4:], before.targets[:, 4:])
+    outputs = torch.randn(6, 20, 256, generator=torch.Generator().manual_seed(0))
+    assert prefixed.loss(outputs, after.targets).item() == pytest.approx(
+        plain.loss(outputs[:, 4:], before.targets[:, 4:]).item()
+    )
+    assert prefixed.terms(after.targets) == int((after.targets != UNSCORED).sum()) == 6 * 16
+
+
+def test_a_prefix_is_seen_whole_by_an_operator_of_its_length(lines: Path) -> None:
+    seeing = softmax().changed(visible=Prefix(length=5))
+    assert trial(small(lines, prefix=5), operator=seeing).task.unscored == 4
+    with pytest.raises(ValidationError, match="leave 4 positions out of the loss"):
+        trial(small(lines, prefix=4), operator=seeing)
+
+
+@pytest.mark.parametrize("positions", [(1,), (1, 2), (2,), (3, 7, 20)])
+def test_random_tokens_are_uniform_and_not_asked_for(lines: Path, positions: tuple[int, ...]) -> None:
+    plain = small(lines).open()
+    data = small(lines, intervention=RandomTokens(positions=positions)).open()
+    counts = torch.zeros(256)
+    for step in range(100):
+        before, after = plain.batch(1, step), data.batch(1, step)
+        for at in range(20):
+            if at + 1 not in positions:
+                assert torch.equal(before.inputs[:, at], after.inputs[:, at])
+            else:
+                counts += torch.bincount(after.inputs[:, at], minlength=256)
+            asked = UNSCORED if at + 2 in positions else before.targets[:, at]
+            assert (after.targets[:, at] == asked).all()
+    drawn = 600 * len(positions)
+    assert counts.sum() == drawn
+    statistic = float(((counts - drawn / 256).square() / (drawn / 256)).sum())
+    assert abs(statistic - 255) < 6 * (2 * 255) ** 0.5  # chi squared, 255 degrees of freedom
+
+
+def test_random_tokens_are_drawn_anew_each_step_and_the_same_for_all_models(lines: Path) -> None:
+    task = small(lines, intervention=RandomTokens())
+    first = task.open().batch(1, 1)
+    assert torch.equal(first.inputs, task.open().batch(1, 1).inputs)
+    assert not torch.equal(first.inputs[:, 0], task.open().batch(1, 2).inputs[:, 0])
+    shown = task.open().examples(4).inputs
+    assert torch.equal(shown, task.open().examples(4).inputs)
+    text = small(lines).open().examples(4).inputs
+    assert torch.equal(shown[:, 1:], text[:, 1:])
+    assert not torch.equal(shown[:, 0], text[:, 0])
+
+
+@pytest.mark.parametrize(("position", "token"), [(1, 26), (2, 26), (3, 65)])
+def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Path, position: int, token: int) -> None:
+    fixed = FixedToken(position=position, token=None if token == 26 else token)
+    data, plain = small(lines, intervention=fixed).open(), small(lines).open()
+    for after, before in ((data.batch(1, 1), plain.batch(1, 1)), (data.examples(4), plain.examples(4))):
+        assert (after.inputs[:, position - 1] == token).all()
+        changed = (after.inputs != before.inputs).any(0).nonzero()[:, 0].tolist()
+        assert changed == [position - 1]
+        asked = (after.targets == UNSCORED).all(0).nonzero()[:, 0].tolist()
+        assert asked == ([position - 2] if position > 1 else [])
+        assert (after.targets != UNSCORED).sum() == 20 * len(after.targets) - len(asked) * len(after.targets)
+
+
+def test_what_is_not_asked_is_not_counted(lines: Path) -> None:
+    whole, part = small(lines).open(), small(lines, prefix=9, intervention=FixedToken(position=12)).open()
+    assert len(part._task.scored) == 11
+    assert all((b < a).all() for a, b in zip(whole._counts[:2], part._counts[:2], strict=True))
+    for data in (whole, part):
+        found = {each.name: each.value for each in data.evaluate(uniform)}
+        assert found["validation_loss"] == pytest.approx(torch.tensor(256.0).log().item())
+        assert found["bits_per_byte"] == pytest.approx(8)
+
+
+def test_less_data_are_the_first_tokens_of_the_training_part(lines: Path) -> None:
+    task = small(lines, training_tokens=60)
+    data, train = task.open(), bytes(small(lines).corpus().train)
+    seen = {bytes(row) for step in range(40) for row in data.batch(1, step).inputs.tolist()}
+    assert len(seen) > 20
+    assert all(row in train[:60] for row in seen)
+    assert data.record["trained_on_tokens"] == 60
+    assert data.record["train_tokens"] == len(train)
+    assert torch.equal(data.examples(4).inputs, small(lines).open().examples(4).inputs)
+
+
+def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None:
+    tasks = [small(lines, tokenizer=BytePairs(vocabulary=264), training_tokens=count) for count in (None, 100)]
+    assert tasks[0].encoder().record == tasks[1].encoder().record
+    assert tasks[0].key != tasks[1].key
+
+
+def test_every_field_is_part_of_the_key(lines: Path) -> None:
+    changes = [
+        {},
+        {"packing": "documents"},
+        {"prefix": 2},
+        {"intervention": RandomTokens()},
+        {"intervention": RandomTokens(positions=(2,))},
+        {"intervention": FixedToken()},
+        {"training_tokens": 100},
+        {"tokenizer": BytePairs()},
+    ]
+    assert len({small(lines, **change).key for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"prefix": 21},
+            "some token of a window is predicted; of 20, the prefix of 21 and the intervention leave none",
+        ),
+        ({"prefix": 20, "intervention": NoIntervention()}, None),
+        ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens that are read; .* token 2"),
+        ({"intervention": RandomTokens(positions=(3, 21))}, "the intervention replaces token 21; lengthen context"),
+        ({"intervention": FixedToken(token=256)}, "intervention.token is an id of the tokenizer, 0 to 255; got 256"),
+        ({"prefix": 2, "packing": "documents"}, "a prefix is seen whole, across documents; got prefix=2"),
+        ({"training_tokens": 20}, "a window is 20 predictions and one token more; got training_tokens=20; raise it"),
+        ({"training_tokens": 10**6}, "training_tokens are taken from the training part; got 1000000 and .* bytes"),
+    ],
+)
+def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, object], said: str | None) -> None:
+    if said is None:
+        assert len(small(lines, **fields).scored) == 1
+        return
+    with pytest.raises(ValidationError, match=said):
+        small(lines, **fields)
+
+
+def test_positions_rise() -> None:
+    with pytest.raises(ValidationError, match="positions rises from value to value"):
+        RandomTokens(positions=(2, 2))
+
+
+def test_more_tokens_than_the_text_has_are_refused_before_training(lines: Path) -> None:
+    task = small(lines, tokenizer=BytePairs(vocabulary=264), training_tokens=2000)
+    with pytest.raises(
+        SpecError, match=r"training_tokens are taken from the training part; got 2000 and .* \d+ tokens"
+    ):
+        task.open()
+
+
+def test_a_fixed_token_needs_one_that_no_text_has(lines: Path, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    library = Tokenizer(models.WordLevel({"x": 0, "</s>": 1}, unk_token="x"))
+    library.save(str(tmp_path / "t.json"))
+    task = small(lines, tokenizer=TokenizerFile(path=str(tmp_path / "t.json")), intervention=FixedToken(), context=1)
+    with pytest.raises(SpecError, match=r"this tokenizer has none; name it: intervention\.token"):
+        task.open()
+
+
+def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:
+    starts = Draws(1, "data", 1)
+    stream = small(lines).streams().train.ids
+    places = starts.below(len(stream) - 20, 6, 1) + torch.arange(20)
+    batch = small(lines, intervention=RandomTokens(positions=(4,))).open().batch(1, 1)
+    expected = stream[places].long()
+    expected[:, 3] = starts.below(256, 6, 1)[:, 0]
+    assert torch.equal(batch.inputs, expected)

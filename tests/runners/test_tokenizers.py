@@ -1,0 +1,270 @@
+"""Tokenizers: nothing is lost, nothing but the training part is learned from, and a file is what its hash says."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, pre_tokenizers
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners import BytePairs, Bytes, Text, TokenizerFile
+from runners.tasks.encoder import Encoder, sizes_of_spans
+from runners.tasks.tokenizers.library import LibraryEncoder
+
+PROSE = "".join(f"The {n}th line says: don't add {n * n} words — é, 世界 and 🎉.\n" for n in range(200))
+TEXTS = st.text(st.characters(exclude_characters=["\0", "\x1a"], exclude_categories=["Cs"]), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def learned() -> LibraryEncoder:
+    return BytePairs(vocabulary=400).encoder(lambda: [PROSE])
+
+
+@pytest.fixture(params=["bytes", "byte_pairs"])
+def encoder(request: pytest.FixtureRequest, learned: LibraryEncoder) -> Encoder:
+    return learned if request.param == "byte_pairs" else Bytes().encoder(list)
+
+
+def words(path: Path, **vocabulary: int) -> Path:
+    """A tokenizer.json of whole words."""
+    library = Library(models.WordLevel({"[UNK]": 0, **vocabulary}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.add_special_tokens(["[UNK]", "[SEP]", "[MASK]"])
+    library.save(str(path))
+    return path
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_byte_pairs_lose_nothing_and_count_every_byte(text: str, learned: LibraryEncoder) -> None:
+    encoded = learned.encode(text)
+    assert learned.decode(encoded.ids) == text
+    assert learned.sizes(text, encoded).sum() == len(text.encode())
+    assert learned.special.isdisjoint(encoded.ids)
+    for token, size in zip(encoded.ids, learned.sizes(text, encoded), strict=True):
+        assert size == len(learned._bytes[token])
+    (ids,) = learned.ids([text])
+    assert ids.tolist() == list(encoded.ids)
+
+
+def test_a_special_token_is_no_text_and_what_spells_it_is(encoder: Encoder) -> None:
+    text = "an <end> and a <mask>"
+    ids = encoder.encode(text).ids
+    assert encoder.special == {encoder.end, encoder.mask}
+    assert encoder.special.isdisjoint(ids)
+    assert encoder.decode([encoder.end, *ids, encoder.mask]) == text
+
+
+def test_spans_are_the_characters_of_the_tokens(encoder: Encoder) -> None:
+    encoded = encoder.encode(PROSE[:300])
+    covered = {place for start, end in encoded.spans for place in range(start, end)}
+    assert covered == set(range(300))
+    starts = [start for start, _ in encoded.spans]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "sizes"),
+    [
+        ("abc", [(0, 1), (1, 3)], [1, 2]),
+        ("a é", [(0, 1), (2, 3)], [1, 3]),  # a blank that no token stands for counts with the next
+        ("é  ", [(0, 1)], [4]),  # and at the end with the last
+        ("世", [(0, 1)] * 3, [1, 1, 1]),
+        ("世", [(0, 1)] * 2, [1, 2]),
+        ("", [], []),
+    ],
+)
+def test_sizes_from_spans(text: str, spans: list[tuple[int, int]], sizes: list[int]) -> None:
+    found = sizes_of_spans(text, spans)
+    assert found.tolist() == sizes
+    assert found.sum() == len(text.encode())
+
+
+@given(text=TEXTS)
+def test_sizes_from_spans_of_bytes_are_one_each(text: str) -> None:
+    encoder = Bytes().encoder(list)
+    assert (sizes_of_spans(text, encoder.encode(text).spans) == 1).all()
+
+
+def joined_by_hand(text: str, joins: int) -> list[bytes]:
+    """Byte pairs by the definition, on blank-separated words: the most frequent pair is joined, again and again."""
+    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
+    found = []
+    for _ in range(joins):
+        counts: dict[tuple[bytes, bytes], int] = {}
+        for word in pieces:
+            for pair in pairwise(word):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = max(counts.values())
+        (pair,) = [each for each, count in counts.items() if count == best]
+        found.append(b"".join(pair))
+        for word in pieces:
+            at = 0
+            while at + 1 < len(word):
+                if (word[at], word[at + 1]) == pair:
+                    word[at : at + 2] = [b"".join(pair)]
+                at += 1
+    return found
+
+
+def test_the_most_frequent_pair_is_joined_first() -> None:
+    text = " ab" * 9 + " ac" * 4 + " abd" * 6  # no two pairs are equally frequent
+    encoder = BytePairs(vocabulary=258 + 4).encoder(lambda: [text])
+    expected = joined_by_hand(text, 4)
+    assert [encoder._bytes[258 + at] for at in range(4)] == expected
+    assert len(set(expected)) == 4
+
+
+def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
+    program = (
+        f"from runners import BytePairs\nprint(BytePairs(vocabulary=400).encoder(lambda: [{PROSE!r}]).record['hash'])\n"
+    )
+    found = {BytePairs(vocabulary=400).encoder(lambda: [PROSE]).record["hash"]}
+    env = {**os.environ, "PYTHONHASHSEED": "1", "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    found.add(done.stdout.strip())
+    assert len(found) == 1
+
+
+def test_only_the_training_part_is_learned_from(tmp_path: Path) -> None:
+    documents = [f"document {number} says zyx{number} " * 12 for number in range(60)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
+    task = Text(source=str(path), context=16, validation_share=0.2, tokenizer=BytePairs(vocabulary=300))
+    train = task.corpus().train.decode().split("\0")[:-1]
+    assert 0 < len(train) < len(documents)
+    alone = BytePairs(vocabulary=300).encoder(lambda: train)
+    everything = BytePairs(vocabulary=300).encoder(lambda: documents)
+    assert task.encoder().record == alone.record != everything.record
+    assert task.encoder() is task.changed(batch=3).encoder()
+
+
+def test_a_text_is_its_documents_each_with_its_end(tmp_path: Path) -> None:
+    documents = [f"Dokument {number} — é {'wort ' * number}" for number in range(1, 30)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
+    for tokenizer in (Bytes(), BytePairs(vocabulary=300)):
+        task = Text(source=str(path), context=8, tokenizer=tokenizer)
+        encoder, seen = task.encoder(), []
+        for stream in task.streams():
+            ids = stream.ids.tolist()
+            bounds = [*stream.starts.tolist(), len(ids)]
+            assert [ids[end - 1] for end in bounds[1:]] == [encoder.end] * len(stream.starts)
+            seen += [encoder.decode(ids[a:b]) for a, b in pairwise(bounds)]
+        assert sorted(seen) == sorted(documents)
+
+
+def test_a_text_with_few_pairs_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("aab " * 400)
+    task = Text(source=str(path), context=16, tokenizer=BytePairs(vocabulary=5000))
+    with pytest.raises(
+        SpecError, match=r"until there are 5000 tokens; .* has pairs for \d+; lower tokenizer.vocabulary"
+    ):
+        task.open()
+    with pytest.raises(ValidationError, match="greater than or equal to 258"):
+        BytePairs(vocabulary=257)
+
+
+def test_a_part_with_too_few_tokens_is_refused_before_training(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one two three " * 100)
+    task = Text(source=str(path), context=100, tokenizer=BytePairs(vocabulary=264))
+    with pytest.raises(
+        SpecError, match=r"a window is 100 predictions and one token more; the validation part of .* tokens"
+    ):
+        task.open()
+
+
+def test_a_file_is_what_its_hash_says_and_its_place_does_not_matter(tmp_path: Path) -> None:
+    path = words(tmp_path / "tokenizer.json", the=1, end=2)
+    spec = TokenizerFile(path=str(path))
+    assert (spec.vocabulary, spec.end, spec.mask) == (5, "[SEP]", "[MASK]")
+    moved = path.rename(tmp_path / "moved.json")
+    assert TokenizerFile(path=str(moved)).key == spec.key
+    assert TokenizerFile.model_validate(spec.data()).key == spec.key  # read where the file is not
+    with pytest.raises(SpecError, match="there is no tokenizer file"):
+        spec.encoder(list)
+    other = words(path, the=1, other=2)
+    assert TokenizerFile(path=str(other)).key != spec.key
+    with pytest.raises(ValidationError, match=r"content_hash is that of the file; .* restore that file, or leave"):
+        TokenizerFile.model_validate(spec.data())
+    with pytest.raises(SpecError, match="content_hash is that of the file"):
+        spec.encoder(list)
+
+
+def test_a_file_s_tokens_are_the_package_s_and_unknown_words_are_text(tmp_path: Path) -> None:
+    path = words(tmp_path / "tokenizer.json", the=1, cat=2)
+    encoder = TokenizerFile(path=str(path)).encoder(list)
+    text = "the cat  sees [SEP] the"
+    encoded = encoder.encode(text)
+    raw = Library.from_file(str(path))
+    raw.encode_special_tokens = True
+    assert list(encoded.ids) == raw.encode(text, add_special_tokens=False).ids
+    assert encoder.end == 3
+    assert encoder.special == {3, 4}
+    assert 0 in encoded.ids
+    assert encoder.sizes(text, encoded).sum() == len(text)
+
+
+def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None:
+    library = Library(models.BPE({"Ã": 0, "©": 1, "x": 2, "xÃ": 3, "</s>": 4}, [("x", "Ã")]))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens(["</s>"])
+    library.save(str(tmp_path / "t.json"))
+    encoder = TokenizerFile(path=str(tmp_path / "t.json")).encoder(list)
+    encoded = encoder.encode("xé")
+    assert list(encoded.ids) == [3, 1]
+    assert encoder.sizes("xé", encoded).tolist() == [2, 1]  # spans alone cannot tell where a character is cut
+    assert encoder.mask is None
+    assert np.array_equal(encoder.ids(["xé"])[0], [3, 1])
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "said"),
+    [
+        (None, {}, "there is no tokenizer file .*t.json; give the path of a tokenizer.json"),
+        (b"{}", {}, "is a tokenizer.json of the package tokenizers; .*t.json is not"),
+        (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0"),
+        ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
+        ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
+        ("words", {"vocabulary": 7}, "tokenizer.vocabulary is that of the file; it is 7 and .* has 4"),
+        ("nothing", {}, "a token ends every document; .* has none of .*; name one: tokenizer.end"),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_refused(
+    tmp_path: Path, content: bytes | str | None, fields: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "t.json"
+    if content == "words":
+        words(path, the=1)
+    elif content == "nothing":
+        Library(models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(ValidationError, match=said):
+        TokenizerFile.model_validate({"path": str(path), **fields})
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(EnvironmentProblem, match=r'needs the package tokenizers; pip install "ablate\[tokenizers\]"'):
+        BytePairs().encoder(lambda: [PROSE])
+
+
+def test_pieces_are_readable(learned: LibraryEncoder) -> None:
+    assert [learned.piece(token) for token in (0, 1)] == ["<end>", "<mask>"]
+    pieces = [learned.piece(token) for token in learned.encode("a ").ids]
+    assert pieces == ["a", "·"]
+    assert all(piece.startswith("0x") for piece in map(learned.piece, learned.encode("ü").ids))

@@ -1,0 +1,208 @@
+"""Classes of words, and the attention that goes to them."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from grid.errors import EnvironmentProblem
+from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, Training, Trial
+from runners.probes import word_classes
+from runners.probes.function_words import CLASS_OF
+from runners.probes.looking import look, looked_at
+from runners.probes.probe import Seen
+from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
+from runners.tasks.encoder import ByteEncoder, Encoder
+from runners.tasks.task import Task
+from runners.trial import build_model
+from variants import gpt2, softmax
+
+SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."
+TAGGED = {
+    "function": ["He", "did", "n't", "the", "'s", "it", "’s"],
+    "content": ["see", "dog", "tails", "well", "known"],
+    "special_punctuation": [",", "—", "“", "”", "."],
+    "other": ["3.5", "oh"],
+}
+
+
+@pytest.fixture(scope="module")
+def encoders() -> list[Encoder]:
+    return [ByteEncoder(), BytePairs(vocabulary=300).encoder(lambda: [SENTENCE * 3, "the dog and the tails " * 9])]
+
+
+def trial(task: Task, probe: TokenClasses) -> Trial:
+    model = gpt2(layers=1, heads=2, width=16)
+    return Trial(
+        task=task,
+        model=model,
+        operator=softmax(),
+        training=Training(steps=1),
+        probing=Probing(probes=(probe,), length=24),
+    )
+
+
+def test_a_sentence_tagged_by_hand() -> None:
+    found = by_closed_class(SENTENCE)
+    at = 0
+    order = sorted(((word, name) for name, words in TAGGED.items() for word in words), key=lambda each: -len(each[0]))
+    left = dict(order)
+    while at < len(SENTENCE):
+        if SENTENCE[at].isspace():
+            assert CLASSES[found[at]] == "other"
+            at += 1
+            continue
+        word = next(word for word in left if SENTENCE.startswith(word, at))
+        assert {CLASSES[each] for each in found[at : at + len(word)]} == {left[word]}, word
+        at += len(word)
+
+
+@pytest.mark.parametrize("word", ["The", "AND", "themselves", "whereas", "could", "of"])
+def test_function_words_in_any_case(word: str) -> None:
+    assert {CLASSES[each] for each in by_closed_class(word)} == {"function"}
+
+
+@pytest.mark.parametrize("word", ["theorem", "andes", "offer", "_x", "naïve", "世界"])
+def test_a_word_that_begins_like_one_is_content(word: str) -> None:
+    assert CLASSES[by_closed_class(word)[-1]] == "content"
+
+
+def test_the_list_is_a_few_hundred_words_of_the_closed_classes() -> None:
+    assert set(CLASS_OF.values()) == {"DET", "ADP", "CCONJ", "SCONJ", "PART", "AUX", "PRON"}
+    assert 250 < len(CLASS_OF) < 500
+    assert all(word == word.lower() for word in CLASS_OF)
+    for word in CLASS_OF:
+        if word.isalpha():
+            assert {CLASSES[each] for each in by_closed_class(word)} == {"function"}
+
+
+def test_tokens_have_the_class_of_the_word_they_are_part_of(encoders: list[Encoder]) -> None:
+    of_characters = by_closed_class(SENTENCE)
+    for encoder in encoders:
+        encoded = encoder.encode(SENTENCE)
+        found = classes(encoder, list(encoded.ids), "closed_class")
+        for (start, end), kind in zip(encoded.spans, found, strict=True):
+            visible = [at for at in range(start, end) if not SENTENCE[at].isspace()]
+            assert kind == (of_characters[visible[-1]] if visible else CLASSES.index("other"))
+
+
+def test_special_tokens_end_a_text(encoders: list[Encoder]) -> None:
+    for encoder in encoders:
+        parts = [list(encoder.encode(text).ids) for text in ("th", "e dog")]
+        apart = classes(encoder, [*parts[0], encoder.end, *parts[1]], "closed_class")
+        expected = [*(classes(encoder, part, "closed_class") for part in parts)]
+        assert apart == [*expected[0], CLASSES.index("special_punctuation"), *expected[1]]
+        assert CLASSES[apart[0]] == "content"  # not the beginning of "the"
+
+
+def test_a_character_that_is_cut_is_no_error() -> None:
+    encoder = ByteEncoder()
+    ids = list("世".encode())
+    assert len(classes(encoder, ids[1:], "closed_class")) == 2
+    assert len(classes(encoder, ids[:2], "closed_class")) == 2
+
+
+class Tagger(ModuleType):
+    """A spaCy that knows a few words."""
+
+    TAGS: ClassVar = {"He": "PRON", "saw": "VERB", "it": "PRON", ",": "PUNCT", "3": "NUM"}
+
+    def load(self, name: str) -> object:
+        assert name == "en_core_web_sm"
+        return self.tagged
+
+    def tagged(self, text: str) -> list[object]:
+        found, at = [], 0
+        for word in text.split():
+            start = text.index(word, at)
+            at = start + len(word)
+            found.append(
+                type("T", (SimpleNamespace,), {"__len__": lambda self: len(self.text)})(
+                    idx=start, text=word, pos_=self.TAGS[word]
+                )
+            )
+        return found
+
+
+@pytest.fixture
+def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", Tagger("spacy"))
+    monkeypatch.setattr(word_classes, "find_spec", lambda _: object())
+    word_classes._spacy.cache_clear()
+
+
+def test_spacy_s_tags_fall_into_four_classes(spacy: None) -> None:
+    found = [CLASSES[each] for each in by_spacy("He saw , 3 it")]
+    assert found == [
+        *["function"] * 2,
+        "other",
+        *["content"] * 3,
+        "other",
+        "special_punctuation",
+        "other",
+        "other",
+        "other",
+        *["function"] * 2,
+    ]
+    assert {tag: CLASSES[word_classes._TAGS.get(tag, 3)] for tag in ("PROPN", "AUX", "SYM", "INTJ", "SPACE")} == {
+        "PROPN": "content",
+        "AUX": "function",
+        "SYM": "other",
+        "INTJ": "other",
+        "SPACE": "other",
+    }
+
+
+def test_spacy_that_is_not_installed_is_said_when_the_trial_is_built() -> None:
+    with pytest.raises(EnvironmentProblem, match="needs spaCy with its English model, and spacy is not installed; pip"):
+        trial(Text(context=24), TokenClasses(by="spacy"))
+
+
+@pytest.mark.parametrize(
+    ("task", "by"), [(Induction(), "closed_class"), (Grammar(), "spacy"), (Text(context=24), "task")]
+)
+def test_a_backend_that_knows_nothing_of_the_tokens_is_refused(task: Task, by: str) -> None:
+    with pytest.raises(ValidationError, match=r"use by='task'|use by='closed_class' or 'spacy' for text"):
+        trial(task, TokenClasses.model_validate({"by": by}))
+
+
+@pytest.mark.parametrize("tokenizer", [None, BytePairs(vocabulary=270)])
+def test_shares_of_uniform_attention_are_the_counts_of_visible_tokens(
+    tmp_path: Path, tokenizer: BytePairs | None
+) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{SENTENCE} The {number} ones, and more!\n" for number in range(200)))
+    task = Text(source=str(tmp_path / "a.txt"), context=24, batch=2)
+    task = task if tokenizer is None else task.changed(tokenizer=tokenizer)
+    built = trial(task, TokenClasses(by="closed_class"))
+    model = build_model(built)
+    for name, parameter in model.named_parameters():
+        if "qkv" in name:
+            parameter.data.zero_()
+    batch = looked_at(task.open(), built.probing)
+    weights = torch.stack([(torch.arange(24) <= at).double() / (at + 1) for at in range(24)]).mean(0)
+    kinds = torch.tensor([classes(task.encoder(), ids, "closed_class") for ids in batch.inputs.tolist()])
+    expected = torch.stack([((kinds == number) * weights).sum(1).mean() for number in range(4)])
+    expected /= expected.sum()
+    with torch.inference_mode():
+        found = list(look(built.probing, Seen(model, task, batch, 0, [])))
+    for name, share in zip(CLASSES, expected.tolist(), strict=True):
+        values = [each.value for each in found if each.name == f"token_class.closed_class.{name}"]
+        assert values == [pytest.approx(share, abs=1e-4)] * 2
+    assert len(found) == 8
+
+
+def test_grammar_s_tokens_have_the_class_that_made_them() -> None:
+    task = Grammar(prepositions=2, nouns=4, verbs=5, names=3, topics=2)
+    ids = torch.arange(task.inputs.vocabulary)[None]
+    names = [task.class_names[each] for each in task.token_classes(ids)[0].tolist()]
+    assert names == ["stop"] + ["preposition"] * 2 + ["noun"] * 8 + ["verb"] * 10 + ["name"] * 3
+    found = trial(task, TokenClasses())
+    with torch.inference_mode():
+        batch = looked_at(task.open(), found.probing)
+        rows = list(look(found.probing, Seen(build_model(found), task, batch, 0, [])))
+    assert {row.name for row in rows} == {f"token_class.task.{name}" for name in task.class_names}
+    assert sum(row.value for row in rows if row.head == 0) == pytest.approx(1)
