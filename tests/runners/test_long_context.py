@@ -194,3 +194,10 @@ def test_lines_may_hold_more_than_is_read(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(_id="abc", length=7, language="en"))
     found: Sequence[Any] = [each for each in spec.open(task).evaluate(saying("42")) if isinstance(each, Items)]
     assert {name for each in found for name in each.items} == {"abc"}
+
+
+def test_an_answer_begins_where_nothing_is_seen_ahead(tmp_path: Path, task: Text) -> None:
+    spec = asking(tmp_path / "a.jsonl", item(context="a", input=""), template="{context}{input}")
+    assert spec.open(task.changed(prefix=2))
+    with pytest.raises(SpecError, match=r"after the 2 positions that the task leaves out of its loss; .* has 2 tokens"):
+        spec.open(task.changed(prefix=3))

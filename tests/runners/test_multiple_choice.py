@@ -198,6 +198,21 @@ def _model(task: Text) -> Any:
     return model
 
 
+def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
+    """Of a prefix of four tokens the first three predictions cost nothing, and no answer may begin there."""
+    prefixed = task.changed(prefix=4)
+    spec = asking(tmp_path / "set.jsonl", item("zzza", "a", "ab"), item("zzz", "a", "ab"))
+    left = [[-sum(BITS[ord(one)] for one in "a " + choice) / (2 + len(choice)) for choice in ("a", "ab")]]
+    left += [[-sum(BITS[ord(one)] for one in " " + choice) / (1 + len(choice)) for choice in ("a", "ab")]]
+    found = [each for each in spec.open(prefixed).evaluate(unigram) if isinstance(each, Items)]
+    (full,) = (each.values for each in found if each.name == "multiple_choice_acc_full.set")
+    assert full == [float(one > other) for one, other in left]
+    short = asking(tmp_path / "set.jsonl", item("zz", "a", "ab"))
+    assert short.open(task)
+    with pytest.raises(SpecError, match=r"comes after the 3 positions .* has 2 before 'a'; give it more context"):
+        short.open(prefixed)
+
+
 def test_a_tie_and_a_model_that_says_nothing_are_wrong(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "set.jsonl", item("a", "ab", "ba"), item("a", "b", "b"))
     assert {rows(spec, unigram, task)[rule].value for rule in RULES} == {0.0}
