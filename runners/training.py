@@ -17,6 +17,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from runners.compiled import Forward, graphs_forgotten
+from runners.cost import Cost
 from runners.deterministic import deterministic
 from runners.distributed import World
 from runners.flat import Flat
@@ -59,7 +61,8 @@ def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished
     if world.place.rank:
         surroundings = Silent(surroundings.stop_requested)
     execution = trial.execution
-    with _own_randomness(world.device), _threads(execution.threads), deterministic(wanted=execution.deterministic):
+    exactly = deterministic(wanted=execution.deterministic)
+    with _own_randomness(world.device), _threads(execution.threads), exactly, graphs_forgotten():
         return _Run(trial, surroundings, world).result()
 
 
@@ -77,6 +80,9 @@ class _Run:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
+        parameters = sum(p.numel() for p in self._model.parameters())
+        self._forward = Forward(trial, self._device, parameters, self._outputs)
+        self._cost = Cost(trial, world)
         self._norms: list[float] = []
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
@@ -114,7 +120,9 @@ class _Run:
         loss = loss_tensor.item()
         if step <= NORMS:
             self._norms.append(norm)
-        self._train_s += time.perf_counter() - began
+        took = time.perf_counter() - began
+        self._train_s += took
+        self._cost.stepped(took, self._forward.graphs)
         beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
         self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
 
@@ -122,6 +130,7 @@ class _Run:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
         if step == 1:
             require_finite(batch)
+        self._cost.drew(batch.inputs)
         return parts(self._data, batch, self._trial.parts, self._mine)
 
     def _share(self, step: int, part: Part) -> Share:
@@ -134,7 +143,7 @@ class _Run:
         if self._means is not None:
             self._seed(step, part.number)
         batch = self._data.completed(part.batch)
-        losses = self._data.losses(self._outputs(batch.inputs, batch.visible), batch.targets)
+        losses = self._data.losses(self._forward(batch.inputs, batch.visible), batch.targets)
         losses = losses if part.terms == 1 else [each * part.terms for each in losses]
         losses[0].backward()  # type: ignore[no-untyped-call]
         return [each.detach() for each in losses]
@@ -240,6 +249,7 @@ class _Run:
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
             probe_s=self._probe_s,
+            cost=self._cost.entries(train_s=self._train_s, evaluate_s=self._evaluate_s, probe_s=self._probe_s),
         )
 
 

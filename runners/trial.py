@@ -43,6 +43,8 @@ class Execution(Spec):
     """Sequences of one forward pass at most; how many micro-batches that makes is computed. Not with `accumulate`."""
     gpus: PositiveInt = 1
     """GPUs of one node that share each batch; on the CPU, processes."""
+    compile: Literal["auto", "off", "on"] = "auto"
+    """Whether training runs as one compiled graph; "auto": on CUDA, for small models that train for long."""
     keep_weights: bool = False
     """The trained weights stay in the campaign, to be evaluated further or to teach other models."""
 

@@ -139,3 +139,38 @@ SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
        count(u.trial) AS unreadable
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
+
+-- grid, trial that is ok: what the attempts that its result came from took. Attempts that were killed have left no cost;
+-- a rate is over those that have. A quantity that one of them could not measure is null.
+CREATE OR REPLACE VIEW v_cost AS
+WITH RECURSIVE counted(trial, attempt) AS (
+    SELECT trial, max(attempt) FROM attempt WHERE status = 'ok' GROUP BY trial
+    UNION ALL
+    SELECT a.trial, a.resumed_attempt FROM attempt a
+    JOIN counted c ON a.trial = c.trial AND a.attempt = c.attempt WHERE a.resumed_attempt < a.attempt
+),
+measured AS (
+    SELECT a.trial, a.memory_bytes, (a.cost->>'$.steps')::BIGINT AS steps, (a.cost->>'$.tokens')::BIGINT AS tokens,
+           (a.cost->>'$.flops')::DOUBLE AS flops, (a.cost->>'$.train_s')::DOUBLE AS train_s,
+           (a.cost->>'$.evaluate_s')::DOUBLE AS evaluate_s, (a.cost->>'$.probe_s')::DOUBLE AS probe_s,
+           coalesce((a.cost->>'$.compile_s')::DOUBLE, 0) AS compile_s, (a.cost->>'$.joules')::DOUBLE AS joules,
+           (a.cost->>'$.peak_flops_per_s')::DOUBLE AS peak, a.cost->>'$.steps' IS NOT NULL AS told
+    FROM attempt a JOIN counted USING (trial, attempt)
+),
+summed AS (
+    SELECT trial, count(*) AS attempts, sum(steps)::BIGINT AS steps, sum(tokens)::BIGINT AS tokens,
+           sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s, sum(probe_s) AS probe_s, sum(compile_s) AS compile_s,
+           CASE WHEN count(flops) = count(*) FILTER (WHERE told) THEN sum(flops) END AS flops,
+           CASE WHEN count(joules) = count(*) FILTER (WHERE told) THEN sum(joules) END AS joules,
+           max(memory_bytes) AS memory_bytes,
+           sum(flops) FILTER (WHERE peak IS NOT NULL) AS known_flops,
+           sum((train_s - compile_s) * peak) FILTER (WHERE flops IS NOT NULL) AS possible_flops
+    FROM measured GROUP BY trial
+)
+SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.steps, s.tokens, s.train_s,
+       s.tokens / nullif(s.train_s - s.compile_s, 0) AS tokens_per_s,
+       s.flops / nullif(s.train_s - s.compile_s, 0) AS flops_per_s,
+       s.known_flops / nullif(s.possible_flops, 0) AS flop_utilisation,
+       s.memory_bytes, s.joules, s.joules / nullif(s.tokens, 0) AS joules_per_token,
+       s.probe_s / nullif(s.train_s + s.evaluate_s + s.probe_s, 0) AS probe_share, s.compile_s
+FROM grid_trial g JOIN summed s USING (trial);

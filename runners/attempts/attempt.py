@@ -261,6 +261,7 @@ class Attempt:
             parameters=finished.parameters,
             operator_parameters=finished.operator_parameters,
             cost=dict(finished.cost),
+            **_memory(finished.cost),
         )
 
     def fail(self, failure: Failure) -> None:
@@ -318,3 +319,8 @@ class Attempt:
             write()
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
+
+
+def _memory(cost: Mapping[str, float]) -> dict[str, int]:
+    """The peak of training, where it was noted before the device was measured."""
+    return {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}

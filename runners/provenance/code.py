@@ -28,6 +28,7 @@ CORE = (
     "runners/probes/probe.py",
     "runners/probes/looking.py",
     "runners/evaluations/evaluation.py",
+    "runners/compiled.py",
     "runners/deterministic.py",
     "runners/distributed.py",
     "runners/flat.py",
