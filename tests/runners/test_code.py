@@ -247,7 +247,8 @@ def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Tr
     judged = tiny.changed(evaluations=(BoundaryValues(points=4),))
     for file, changed in (
         ("runners/tasks/asked.py", [recall]),
-        ("runners/tasks/linear_functions.py", [quantifier, tiny, judged]),
+        ("runners/tasks/in_context.py", [quantifier, tiny, judged]),
+        ("runners/tasks/linear_functions.py", [tiny, judged]),
         ("runners/evaluations/boundary_values.py", [judged]),
     ):
         trials = [tiny, recall, quantifier, judged]
