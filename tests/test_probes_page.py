@@ -175,8 +175,8 @@ def test_bars_are_as_long_as_their_numbers_and_negative_ones_have_another_colour
     svg = picture("x < y", [columns])
     (positive,), (negative,) = rectangles(svg, "dot mark"), rectangles(svg, "dot odd")
     assert negative["width"] == pytest.approx(positive["width"] / 2, abs=0.1)
-    assert [box["fill-opacity"] for box in rectangles(svg, "key")] == [1, 0.25] * 3
-    assert [box["fill-opacity"] for box in rectangles(svg, "other")] == [0.5] * 3
+    assert [box["fill-opacity"] for box in rectangles(svg, "key")] == [1, 0.36] * 3
+    assert [box["fill-opacity"] for box in rectangles(svg, "other")] == pytest.approx([0.575] * 3, abs=0.006)
     said = [each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
     assert {"x < y", "A & B", "4", "−2", "no row"} <= set(said)
 

@@ -11,6 +11,8 @@ _WIDE = 24
 """Letters of a row's name that fit before its bars."""
 _TALLEST = 120
 """Height of a map."""
+_PALEST, _NOTHING = 0.15, 5e-3
+"""How much of its colour the least square of a map has, and below which size it has none."""
 STYLE = (
     ".cell{fill:none;stroke:var(--grid)}.cell.mark{fill:var(--key);fill-opacity:.22;stroke:var(--key)}"
     ".cell.odd{fill:var(--other);fill-opacity:.22;stroke:var(--other)}.word{font-size:11px}"
@@ -185,7 +187,7 @@ def _bar(x: float, width: float, end: float, zero: float, style: str) -> str:
 
 
 class Map(NamedTuple):
-    """Rows of numbers as squares: full where the size is 1, in another colour where it is negative."""
+    """Rows of numbers as squares: deeper where they are larger, up to 1; in another colour where they are negative."""
 
     title: str
     rows: Sequence[Sequence[float]]
@@ -236,8 +238,9 @@ class Columns(NamedTuple):
         y = top + self._of_maps + 4
         for bars in self.bars:
             name, dot, rest = bars.name.rpartition(".") if len(bars.name) > _WIDE else (bars.name, "", "")
-            found.append(text("word", MARGIN, y + 10, name))
-            found.append(text("dim", MARGIN, y + 23, f"{dot}{rest} {bars.point}".strip()))
+            below = f"{dot}{rest} {bars.point}".strip()
+            found.append(text("word", MARGIN, y + (10 if below else 15), name))
+            found += [text("dim", MARGIN, y + 23, below)] if below else []
             found += self._bars(bars, y)
             y += 34
         return found
@@ -288,8 +291,8 @@ def number(value: float) -> str:
 
 
 def _square(value: float, x: int, y: int, size: int) -> list[str]:
-    shown = round(min(abs(value), 1.0), 2)
-    if not shown:
+    if abs(value) < _NOTHING:
         return []
+    shown = round(_PALEST + (1 - _PALEST) * min(abs(value), 1.0), 2)
     style = "other" if value < 0 else "key"
     return [f'<rect class="{style}" x="{x}" y="{y}" width="{size}" height="{size}" fill-opacity="{shown:g}"/>']

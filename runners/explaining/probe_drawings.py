@@ -139,7 +139,7 @@ def _openings() -> Tensor:
     return torch.stack((half, first, open_, turns)).double()[None, ..., None]
 
 
-_OPENINGS = ("half open", "open at the first", "open", "by turns")
+_OPENINGS = ("0.5", "0.95 at the first", "0.95", "by turns")
 
 
 def _along_tokens(probe: Probe, what: str, layer: Watched) -> Callable[[], Shown]:
