@@ -13,7 +13,10 @@ from runners import (
     AssociativeRecall,
     Cosine,
     Curriculum,
+    Distillation,
+    FinishedTrial,
     Grammar,
+    HuggingFaceModel,
     Induction,
     Linear,
     LinearFunctions,
@@ -55,6 +58,16 @@ def found() -> dict[str, str]:
         "grammar": Grammar(),
         "masked text": MaskedText(content_hash="0" * 32, source="/nowhere/text.txt"),
     }
+    teachers = {
+        "a finished trial": FinishedTrial(
+            campaign="/nowhere",
+            trial="0" * 32,
+            content_hash="0" * 32,
+            architecture={"model": backbones["gpt2"], "operator": operators["ssa"], "placement": {}, "vocabulary": 256},
+        ),
+        "a directory": HuggingFaceModel(directory="/nowhere", content_hash="0" * 32, vocabulary=256),
+    }
+    tasks |= {f"taught by {name}": Distillation(task=tasks["text"], teacher=each) for name, each in teachers.items()}
     pairs = MinimalPairs(content_hash="0" * 32, source="/nowhere/zorro", paradigms=("case",))
     training = Training(steps=10, optimiser=AdamW(lr=1e-4), schedule=Cosine(warmup=2), clip=1.0, evaluate_every=5)
     whole = Trial(
