@@ -19,6 +19,7 @@ from toy_campaign import run_quietly, toy_grid
 from grid.errors import NotFoundError, StoreError
 from runners.attempts.repro import recorded, reproduce
 from runners.attempts.repro_values import Where, differences
+from runners.trial import Execution
 from store.layout import Layout
 from store.status import Progress
 from store.store import Store
@@ -221,6 +222,20 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     layout.end(key, 2).write_text(json.dumps({**json.loads(layout.end(key, 2).read_bytes()), "wall_s": 20.4}))
     assert recorded(layout, key).took == "the 2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
+
+
+def test_a_trial_runs_again_in_as_many_micro_batches_as_its_size_of_one_made(place: Path) -> None:
+    layout = Layout(place / "c")
+    (key,) = layout.trial_keys()
+    start = json.loads(layout.start(key, 1).read_bytes())
+    manifest = layout.manifest(start["submission"])
+    line = json.loads(manifest.read_text())
+    line["spec"]["execution"]["micro_batch"] = 3
+    manifest.write_text(json.dumps(line, separators=(",", ":")) + "\n")
+    layout.start(key, 1).write_text(json.dumps({**start, "accumulate": 2}))
+    again = recorded(layout, key).line()["spec"]
+    assert (again["execution"]["accumulate"], again["execution"]["micro_batch"]) == (2, None)
+    Execution.model_validate(again["execution"])
 
 
 def test_every_bit_counts_and_nan_is_nan() -> None:
