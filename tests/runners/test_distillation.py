@@ -348,3 +348,13 @@ def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
     assert together.flops - alone.flops == forward.flops > 0
     judged = _trial_work(student)[1]
     assert [(work.flops > 0, times) for work, times in judged] == [(True, 1.0), (True, 8.0), (True, 8.0)]
+
+
+def test_ranks_learn_as_one_process_does(taught: Distillation, memory: Callable) -> None:
+    """What is logged beside the loss is added up over the ranks as well."""
+    trial = learning_trial(taught.changed(cross_entropy_weight=0.5), training=GENTLE)
+    one, two = memory(), memory()
+    train(split(trial, 2), one)
+    train(split(trial, 1, gpus=2), two)
+    assert two.logged[1].keys() >= {"kl", "soft_cross_entropy", "cross_entropy"}
+    assert numbers(two) == numbers(one)
