@@ -32,6 +32,7 @@ class Drawing(NamedTuple):
     """A task whose models it judges."""
     panels: Callable[[Path], list[Panel]]
     legend: Mapping[str, str]
+    title: str = "what a model is shown"
 
 
 def _deviant(folder: Path) -> list[Panel]:
@@ -113,6 +114,7 @@ EVALUATIONS: Mapping[str, Drawing] = {
         task=lambda _: LinearFunctions(),
         panels=_boundary,
         legend={"plain": "f(x) = a x, a = 1", "mark": f"least squares cut off at ±{LIMIT:g}, judged by the evaluation"},
+        title="what it finds where predictions have bounds",
     ),
     "deviant_inputs": Drawing(
         write=lambda _: DeviantInputs(),
@@ -175,4 +177,4 @@ def drawing_of(kind: str) -> Drawing:
 def evaluation_picture(kind: str, folder: Path) -> str:
     """The SVG of a kind of evaluation; `materials` are in the folder."""
     drawing = drawing_of(kind)
-    return picture(f"{kind}: what it varies", drawing.panels(folder), drawing.legend)
+    return picture(f"{kind}: {drawing.title}", drawing.panels(folder), drawing.legend)

@@ -1,6 +1,7 @@
 """What is known about a task, an evaluation or a probe, collected from the code itself."""
 
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,8 +168,12 @@ def _use(member: type[Choice], line: str) -> str:
     home = sys.modules[member.__module__]
     if SOURCE in vars(home):
         return f"{line} in {home.__file__}"
-    exported = getattr(runners, member.__name__, None) is member
-    return f"from {'runners' if exported else member.__module__} import {member.__name__}; {line}"
+    names = dict.fromkeys(re.findall(r"\b([A-Z]\w*)\(", line))
+    exported = [name for name in names if name in runners.__all__]
+    home_of = f"from runners import {', '.join(exported)}"
+    if getattr(runners, member.__name__, None) is not member:
+        home_of = f"from {member.__module__} import {member.__name__}"
+    return f"{home_of}; {line}"
 
 
 def _example(of: str, member: type[Choice], folder: Path) -> Choice | None:

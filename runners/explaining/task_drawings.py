@@ -47,6 +47,7 @@ class Drawing(NamedTuple):
     """The one that is drawn."""
     panels: Callable[[Task], list[Panel]]
     legend: Mapping[str, str]
+    title: str = "what a model reads, and what it has to say where"
 
 
 _SCORED = {"mark": "scored: what the model has to say here"}
@@ -177,6 +178,7 @@ TASKS: Mapping[str, Drawing] = {
         small=taught,
         panels=teaching_panels,
         legend={"odd": "teacher", "mark": "student"},
+        title="two predictions of one token, and how far apart they are",
     ),
     "grammar": Drawing(
         write=lambda _: Grammar(),
@@ -244,4 +246,4 @@ def task_picture(kind: str, folder: Path) -> str:
     """The SVG of a kind of task; `materials` are in the folder."""
     drawing = drawing_of(kind)
     small = drawing.small(folder)
-    return picture(f"{kind}: what a model reads, and what it has to say where", drawing.panels(small), drawing.legend)
+    return picture(f"{kind}: {drawing.title}", drawing.panels(small), drawing.legend)
