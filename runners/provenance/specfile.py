@@ -78,6 +78,7 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
 
     Raises:
         SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
+        EnvironmentProblem: what it names needs a package, a network or a permission that is missing.
     """
     path = Path(path)
     source = _source(path) if source is None else source
@@ -92,7 +93,8 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
         exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         _put_back(name, before)
-        raise SpecError(_explain(path, module.__file__, error)) from error
+        kind = EnvironmentProblem if isinstance(error, EnvironmentProblem) else SpecError
+        raise kind(_explain(path, module.__file__, error)) from error
     except BaseException:
         _put_back(name, before)
         raise

@@ -152,17 +152,18 @@ def _opened(hub: HubText, datasets: Any) -> Any:
 def _commit(hub: HubText) -> str:
     """The commit of the dataset; asked before anything else, since `datasets` tries a dead network for 23 s."""
     library = needed("huggingface_hub", by=hub.told, extra="datasets")
+    errors = needed("huggingface_hub.errors", by=hub.told, extra="datasets")
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
-    except library.errors.RevisionNotFoundError as error:
+    except errors.RevisionNotFoundError as error:
         raise SpecError(
             f"{hub.told} has no revision {hub.revision!r}; leave hub.revision out for the newest"
         ) from error
-    except library.errors.RepositoryNotFoundError as error:
+    except errors.RepositoryNotFoundError as error:
         raise SpecError(
             f"the hub has no {hub.told} that you may read; check hub.name, and `hf auth login` where it is private"
         ) from error
-    except library.errors.HFValidationError as error:
+    except errors.HFValidationError as error:
         raise SpecError(f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}") from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error

@@ -21,7 +21,7 @@ token; of the others it says nothing.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Self, final
 
 import torch
@@ -206,7 +206,7 @@ class TextData(Data):
             wanted = batch.targets[rows].to(outputs.device)
             each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
             nats[rows] = each.to("cpu", torch.float64).sum(1)
-        tokens, of_bytes, of_words = (ratio(nats, count) for count in self._counts)
+        tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
         yield tokens.measured("validation_loss")
         yield tokens.exponential().measured("perplexity")
         yield of_bytes.times(1 / math.log(2)).measured("bits_per_byte")
@@ -215,24 +215,15 @@ class TextData(Data):
 
     def windows(self, length: int, count: int) -> Batch:
         """As `Text.windows`."""
-        return self._split(self._streams.validation.ids[self._places(length, count)])
+        return self._split(self._streams.validation.ids[self.places(length, count)])
 
     @cached_property
     def _validated(self) -> Batch:
         """The windows that are validated on, as the model reads them."""
-        places = self._places(self._task.context, self._task.validation_windows)
+        places = self.places(self._task.context, self._task.validation_windows)
         return self._shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
-    @cached_property
-    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What is predicted in each validation window: tokens, bytes and words, float64 [windows]."""
-        places = self._places(self._task.context, self._task.validation_windows)[:, 1:][:, list(self._task.scored)]
-        texts = documents_of(self._corpus.validation)
-        in_bytes, in_words = sizes_at(self._encoder, texts, self._streams.validation, places)
-        tokens = torch.full_like(in_bytes, 1)
-        return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
-
-    def _places(self, length: int, count: int) -> Tensor:
+    def places(self, length: int, count: int) -> Tensor:
         """Where the tokens of validation windows are in the stream, int64 [windows, length + 1]."""
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
@@ -265,3 +256,13 @@ class TextData(Data):
             inputs[:, [position - 1 for position in replaced]] = torch.as_tensor(tokens, device=inputs.device)
             targets[:, [position - 2 for position in replaced if position > 1]] = UNSCORED
         return Batch(inputs, targets, whole.visible)
+
+
+@lru_cache(maxsize=4)  # the trials of a grid ask about the same windows
+def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
+    """What is predicted in each validation window: tokens, bytes and words, float64 [windows]."""
+    places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
+    texts = documents_of(task.corpus().validation)
+    in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
+    tokens = torch.full_like(in_bytes, 1)
+    return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()

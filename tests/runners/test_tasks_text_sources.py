@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import HubText, Text
+from runners.provenance.specfile import load_spec_file
 from runners.tasks import hub as hub_module
 from runners.tasks.corpus import split
 
@@ -197,7 +198,7 @@ def test_a_network_that_goes_away_leaves_nothing_behind(
     ],
 )
 def test_what_the_hub_does_not_have_is_said(monkeypatch: pytest.MonkeyPatch, error: str, said: str) -> None:
-    import huggingface_hub
+    import huggingface_hub.errors
 
     kind = getattr(huggingface_hub.errors, error)
 
@@ -246,3 +247,12 @@ def test_an_edited_cache_is_no_longer_the_text(dataset: Path) -> None:
     task.hub.cached.write_text(json.dumps({"text": "other " * 99}))
     with pytest.raises(SpecError, match="content_hash names the text a trial learns from"):
         task.open()
+
+
+def test_a_spec_file_that_needs_a_network_lacks_something_and_is_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "spec.py").write_text("from runners import HubText, Text\n\ntask = Text(hub=HubText(name='a/b'))\n")
+    with pytest.raises(EnvironmentProblem, match=r"spec.py:3: dataset a/b, split train is not in .*; build this spec"):
+        load_spec_file(tmp_path / "spec.py")
