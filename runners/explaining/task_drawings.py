@@ -84,13 +84,13 @@ def _scalars(heading: str, names: Sequence[str], inputs: Tensor, answers: Mappin
     return Strip(heading, rows, size=49)
 
 
-def _asked(name: Callable[[Task, int], str]) -> Callable[[Task], list[Panel]]:
-    """Sequences whose marked places ask, each with an arc from where its answer stands."""
+def _asked(name: Callable[[Task, int], str], signs: str) -> Callable[[Task], list[Panel]]:
+    """Sequences whose marked places ask, each with an arc from where its answer stands; what signs mean is told."""
 
     def panels(task: Task) -> list[Panel]:
         batch = task.open().examples(2)
         return [
-            _questions(f"sequence {number}", [name(task, token) for token in inputs], inputs, targets, task)
+            _questions(f"sequence {number}{signs}", [name(task, token) for token in inputs], inputs, targets, task)
             for number, (inputs, targets) in enumerate(
                 zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True), start=1
             )
@@ -140,7 +140,9 @@ def _grammar(task: Task) -> list[Panel]:
             Row("target", [Cell(_word(task, token), "mark") for token in targets]),
         ]
         arcs = list(zip(subjects, agreeing, strict=True))
-        found.append(Strip(f"window {number}", rows, size=33, arcs=arcs))
+        found.append(
+            Strip(f"window {number}: p preposition, n noun, v verb, N name; s plural", rows, size=33, arcs=arcs)
+        )
     return found
 
 
@@ -170,7 +172,7 @@ TASKS: Mapping[str, Drawing] = {
     "associative_recall": Drawing(
         write=lambda _: AssociativeRecall(),
         small=lambda _: AssociativeRecall(pairs=4, queries=3, power=1.0, **_pairs(20)),
-        panels=_asked(_pair_token),
+        panels=_asked(_pair_token, ": k a key, v a value, · filler"),
         legend=_ASKED,
     ),
     "distillation": Drawing(
@@ -189,7 +191,7 @@ TASKS: Mapping[str, Drawing] = {
     "induction": Drawing(
         write=lambda _: Induction(),
         small=lambda _: Induction(context=20, span=4, symbols=26, evaluation=AskedLengths(lengths=(20,))),
-        panels=_asked(_letter),
+        panels=_asked(_letter, ""),
         legend=_ASKED,
     ),
     "linear_functions": Drawing(
@@ -207,7 +209,7 @@ TASKS: Mapping[str, Drawing] = {
     "needle": Drawing(
         write=lambda _: Needle(),
         small=lambda _: Needle(distractors=2, **_pairs(20)),
-        panels=_asked(_pair_token),
+        panels=_asked(_pair_token, ": k a key, v a value, · filler"),
         legend=_ASKED,
     ),
     "quantifiers": Drawing(
@@ -219,7 +221,7 @@ TASKS: Mapping[str, Drawing] = {
     "selective_copy": Drawing(
         write=lambda _: SelectiveCopy(),
         small=lambda _: SelectiveCopy(context=20, copied=4, evaluation=AskedLengths(lengths=(20,))),
-        panels=_asked(_letter),
+        panels=_asked(_letter, ": letters are contents, · noise, ? the mark"),
         legend=_ASKED,
     ),
     "text": Drawing(
