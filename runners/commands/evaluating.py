@@ -56,10 +56,10 @@ class By:
         from runners.evaluating.evaluate import evaluations_of
         from runners.evaluations import LmEval
 
-        if self.by is None and not self.lm_eval:
-            raise SpecError("judge by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
         if self.include is not None and not self.lm_eval:
             raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
+        if self.by is None and not self.lm_eval:
+            raise SpecError("judge by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
         found = () if self.by is None else evaluations_of(self.by)
         if not self.lm_eval:
             return found
@@ -192,7 +192,7 @@ def _concluded(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], 
         _show(results, labels)
     for each in results:
         if each.message is not None:
-            _tell(f"trial {each.trial[:8]}: {each.kind if each.kind != '-' else 'nothing'}: {each.message}")
+            _tell(f"trial {each.trial[:8]}: {each.message if each.kind == '-' else f'{each.kind}: {each.message}'}")
     counts = Counter(each.status for each in results)
     words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
     told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])

@@ -61,6 +61,8 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
     Raises:
         SpecError: there is no such file, it raises, or it defines none.
     """
+    if not path.exists():
+        raise SpecError(f"there is no file {path}; give a Python file with evaluations = (...) at its top")
     found = vars(import_spec_file(path)).get("evaluations")
     wanted = (found,) if isinstance(found, Evaluation) else found
     if not isinstance(wanted, tuple | list) or not wanted or not all(isinstance(each, Evaluation) for each in wanted):

@@ -292,6 +292,7 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
         SpecError: there is no such task, or a file of it cannot be read.
         EnvironmentProblem: the harness is not installed, or the data of one of its own tasks are not on this machine.
     """
+    needed("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
     tasks = needed("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
     with offline(), quietly():
         manager = tasks.TaskManager(

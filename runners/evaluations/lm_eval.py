@@ -18,9 +18,11 @@ from functools import lru_cache
 from importlib.metadata import version
 from math import sqrt
 from pathlib import Path
+from shutil import rmtree
 from statistics import stdev
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Annotated, Any, Literal, Self, final
+from weakref import finalize
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -155,9 +157,10 @@ class LmEvalJudge(Judge):
 
     def __init__(self, spec: LmEval, asked: Asked) -> None:
         self._spec, self._asked = spec, asked
-        self._scratch = TemporaryDirectory(prefix="ablate-lm-eval-")  # goes with the judge
+        scratch = mkdtemp(prefix="ablate-lm-eval-")
+        finalize(self, rmtree, scratch, ignore_errors=True)
         include = None if spec.include is None else Path(spec.include)
-        self._loaded = load_tasks(spec.tasks, include, Path(self._scratch.name))
+        self._loaded = load_tasks(spec.tasks, include, Path(scratch))
         for name, task in self._loaded["tasks"].items():
             self._set_fewshot(name, task)
         with offline():

@@ -1,0 +1,394 @@
+"""Finished trials judged later: the rows are those of a spec that asks for them, once, whatever is killed or damaged."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from grid.errors import EnvironmentProblem, NotFoundError
+from runners.attempts.checkpoint import load_checkpoint, save_checkpoint
+from runners.attempts.repro_values import values_of
+from runners.cli import execute
+from runners.evaluating import records
+from runners.evaluations import Evaluation, Judge
+from runners.tasks.task import Items, Measured, Predict, Task
+from store.ingest import ingest
+from store.layout import Layout
+from store.rebuild import rebuild
+from store.store import Store
+
+SPEC = """
+from grid import Grid, over
+from runners import DeviantInputs, Execution, LinearFunctions, ShiftGrid, Training, Trial
+from variants import gpt2, softmax, ssa
+judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
+{names} = ({evaluations},)
+grid = Grid(
+    name="small",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=4, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps=3),
+        evaluations={use},
+        execution=Execution(device="cpu", keep_weights={keep}),
+    ),
+    axes=[over("operator", [softmax(), ssa()])],
+    seeds=range(2),
+)
+"""
+DEVIANT = "DeviantInputs(sigma=(1.0, 10.0), functions={n}, sequences=2, points=5, prompts=())"
+ROWS = "SELECT name, CAST(point AS VARCHAR) AS point, value, items, se_items FROM v_evaluation"
+
+
+def run(place: Path, *, use: str = "()", keep: bool = True) -> Path:
+    place.mkdir()
+    (place / "spec.py").write_text(SPEC.format(names="later", evaluations=DEVIANT.format(n=3), use=use, keep=keep))
+    campaign = place / "c"
+    assert execute(["run", str(place / "spec.py"), "--campaign", str(campaign), "--on", "inline"]) == 0
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("trained") / "p")
+
+
+@pytest.fixture
+def campaign(trained: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    shutil.copytree(trained, tmp_path / "c")
+    return tmp_path / "c"
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    """A file of evaluations."""
+    return with_evaluations(tmp_path / "judge.py", DEVIANT.format(n=3))
+
+
+def with_evaluations(path: Path, *written: str) -> Path:
+    path.write_text(f"from runners import DeviantInputs\nevaluations = ({', '.join(written)},)\n")
+    return path
+
+
+def evaluate(campaign: Path, *words: str | Path) -> int:
+    return execute(["evaluate", *map(str, words), "--campaign", str(campaign)])
+
+
+def keys(campaign: Path) -> list[str]:
+    return list(Layout(campaign).trial_keys())
+
+
+def rows(campaign: Path, query: str) -> list[tuple[Any, ...]]:
+    with Store.open(campaign) as store:
+        assert store.bad_shards().is_empty()
+        return store.sql(query).rows()
+
+
+LATER = f"{ROWS} WHERE later IS NOT NULL ORDER BY ALL"
+
+
+def test_the_rows_are_those_of_a_trial_whose_spec_asks_for_them(campaign: Path, asked: Path, tmp_path: Path) -> None:
+    assert evaluate(campaign, "grid=small", "--with", asked) == 0
+    planned = run(tmp_path / "planned", use="later")  # other keys, the same training
+    query = """
+        SELECT g.label, g.seed, e.step, e.name, CAST(e.point AS VARCHAR), e.value, e.items, e.se_items
+        FROM v_evaluation e JOIN grid_trial g USING (trial) WHERE {} ORDER BY ALL
+    """
+    names = "e.name LIKE '%deviant%'"
+    wanted = rows(planned, query.format(names))
+    assert len(wanted) == 4 * 3 * 2
+    assert rows(campaign, query.format(names)) == wanted
+    assert rows(campaign, query.format("e.later IS NOT NULL")) == wanted
+    final = "SELECT label, seed, name, CAST(point AS VARCHAR), step, value FROM v_final ORDER BY ALL"
+    assert rows(campaign, final) == rows(planned, final)
+
+
+def test_an_evaluation_is_made_once(
+    campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, *_) = keys(campaign)
+    assert evaluate(campaign, first[:9], "--with", asked, "--json") == 0
+    (made,) = json.loads(capsys.readouterr().out)["data"]
+    assert (made["trial"], made["status"], len(made["measured"])) == (first, "done", 6)
+    before = rows(campaign, LATER)
+    assert len(before) == 6
+    monkeypatch.setattr("runners.evaluating.trained.build_model", None)  # nothing is computed
+    assert evaluate(campaign, first, "--with", asked, "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["data"][0]["status"] == "there"
+    assert "--again makes it once more" in said.err
+    monkeypatch.undo()
+    for _ in range(2):
+        assert evaluate(campaign, first, "--with", asked, "--again") == 0
+        assert rows(campaign, LATER) == before
+    found = Layout(campaign).evaluations(first, 1)
+    assert len(list(found.glob("*.parquet"))) == len(list(found.glob("*.json"))) == 1
+    with Store.open(campaign) as store:
+        live = store.content_hash()
+    rebuild(campaign)
+    with Store.open(campaign, refresh=False) as store:
+        assert store.content_hash() == live
+
+
+def test_what_is_found_later_is_no_result_of_the_training(campaign: Path, asked: Path) -> None:
+    (first, *_) = keys(campaign)
+    with Store.open(campaign) as store:
+        before = values_of(store, first)
+    assert evaluate(campaign, first, "--with", asked) == 0
+    with Store.open(campaign) as store:
+        assert values_of(store, first) == before
+        assert len(store.sql(LATER).rows()) == 6
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_kill_leaves_an_evaluation_undone_or_done(
+    writes: int, campaign: Path, asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the shards, and between them and the record."""
+    (first, *_) = keys(campaign)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, ("write_atomic", "write_json")[writes], killed)
+        assert evaluate(campaign, first, "--with", asked) == 130
+    place = Layout(campaign).evaluations(first, 1)
+    assert len(list(place.glob("*.parquet"))) == writes
+    assert rows(campaign, LATER) == []
+    assert evaluate(campaign, first, "--with", asked) == 0
+    assert len(rows(campaign, LATER)) == 6
+    assert len(list(place.glob("*.parquet"))) == 1
+
+
+def test_an_evaluation_that_is_made_again_and_killed_keeps_what_was_found(
+    campaign: Path, asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, *_) = keys(campaign)
+    assert evaluate(campaign, first, "--with", asked) == 0
+    before = rows(campaign, LATER)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "write_json", killed)
+        assert evaluate(campaign, first, "--with", asked, "--again") == 130
+    assert rows(campaign, LATER) == before
+    assert len(rows(campaign, "FROM shard WHERE later")) == 1
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_damage_is_said_and_mended_by_the_same_command(
+    ending: str, campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (first, *_) = keys(campaign)
+    assert evaluate(campaign, first, "--with", asked) == 0
+    before = rows(campaign, LATER)
+    (path,) = Layout(campaign).evaluations(first, 1).glob(f"*.{ending}")
+    path.write_bytes(path.read_bytes()[:-9])
+    with Store.open(campaign) as store:
+        assert store.sql(LATER).is_empty()
+        (warning,) = store.warnings()
+        assert path.name in warning
+        live = store.content_hash()
+    rebuild(campaign)
+    with Store.open(campaign, refresh=False) as store:
+        assert store.content_hash() == live
+    assert evaluate(campaign, first, "--with", asked) == 0
+    assert rows(campaign, LATER) == before
+
+
+def test_a_record_that_is_removed_takes_its_rows_along(campaign: Path, asked: Path) -> None:
+    (first, *_) = keys(campaign)
+    assert evaluate(campaign, first, "--with", asked) == 0
+    assert len(rows(campaign, LATER)) == 6
+    shutil.rmtree(Layout(campaign).evaluations(first, 1))
+    found = ingest(campaign)
+    assert (found.evaluated, found.published) == (1, True)
+    assert rows(campaign, LATER) == rows(campaign, "FROM shard WHERE later") == []
+
+
+def test_what_judged_an_earlier_result_counts_no_more(campaign: Path, asked: Path) -> None:
+    (first, *_) = keys(campaign)
+    assert evaluate(campaign, first, "--with", asked) == 0
+    layout = Layout(campaign)
+    layout.attempt(first, 2).mkdir()
+    for path in (layout.start, layout.end):
+        record = json.loads(path(first, 1).read_text())
+        path(first, 2).write_text(json.dumps({**record, "attempt": 2}))
+    assert rows(campaign, LATER) == []
+    assert rows(campaign, "SELECT attempt, counts FROM v_evaluated") == [(1, False)]
+    assert rows(campaign, f"FROM v_final WHERE trial = '{first}' AND name LIKE '%deviant%'") == []
+
+
+def test_of_two_that_say_the_same_only_one_counts(
+    campaign: Path, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (first, *_) = keys(campaign)
+    other = with_evaluations(tmp_path / "other.py", DEVIANT.format(n=2))
+    wide = with_evaluations(tmp_path / "wide.py", DEVIANT.format(n=2).replace("(1.0, 10.0)", "(10.0, 20.0)"))
+    assert evaluate(campaign, first, "--with", asked) == 0
+    assert evaluate(campaign, first, "--with", other) == 2
+    assert "rows of one name are compared with one another" in capsys.readouterr().err
+    items = f"{ROWS[:7]}items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
+    assert {row[0] for row in rows(campaign, items)} == {3}
+    assert evaluate(campaign, first, "--with", other, "--again") == 0
+    assert [row[0] for row in rows(campaign, items)] == [2] * 6
+    assert len(rows(campaign, "FROM evaluated")) == 1  # the other said nothing else
+    assert evaluate(campaign, first, "--with", asked, "--again") == 0
+    assert evaluate(campaign, first, "--with", wide, "--again") == 0
+    found = rows(
+        campaign, "SELECT point['sigma_first'] AS s, items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
+    )
+    assert found == [(1.0, 3)] * 3 + [(10.0, 2)] * 3 + [(20.0, 2)] * 3
+
+
+def test_what_the_training_has_measured_is_not_measured_again(
+    tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = run(tmp_path / "planned", use="later")
+    (first, *_) = keys(planned)
+    assert evaluate(planned, first, "--with", asked) == 0
+    assert "part of the trial" in capsys.readouterr().err
+    other = with_evaluations(tmp_path / "other.py", DEVIANT.format(n=2))
+    assert evaluate(planned, first, "--with", other, "--again") == 2
+    assert "the training of trial" in capsys.readouterr().err
+    assert rows(planned, LATER) == []
+
+
+def test_other_code_is_told_and_another_function_refused(
+    campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (first, second, *_) = keys(campaign)
+    layout = Layout(campaign)
+    for key in (first, second):
+        start = json.loads(layout.start(key, 1).read_text())
+        start["sources"]["variants.scores.exponential"] = "0" * 32
+        layout.start(key, 1).write_text(json.dumps(start))
+    assert evaluate(campaign, first, "--with", asked) == 0
+    said = capsys.readouterr().err
+    assert "variants.scores.exponential changed since" in said
+    assert "the same bits" in said
+    ((changed,),) = rows(campaign, "SELECT changed FROM v_evaluated")
+    assert "variants.scores.exponential" in changed
+    (path,) = layout.weights(second, 1).glob("*.pt")
+    step, state = load_checkpoint(path, second)
+    path.unlink()
+    state["model"]["read_in.weight"] += 1.0
+    save_checkpoint(layout.weights(second, 1), second, step, state)
+    assert evaluate(campaign, second, "--with", asked) == 2
+    assert "judged by the function that it learned" in capsys.readouterr().err
+    assert evaluate(campaign, second, "--with", asked, "--other-code") == 0
+
+
+class Picky(Evaluation):
+    """Fails the second time it is asked."""
+
+    kind: Literal["picky"] = "picky"
+
+    @property
+    def length(self) -> int:
+        return 1
+
+    def open(self, task: Task) -> "PickyJudge":  # noqa: ARG002
+        return PickyJudge()
+
+
+class PickyJudge(Judge):
+    calls = 0
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:  # noqa: ARG002
+        PickyJudge.calls += 1
+        if PickyJudge.calls == 2:
+            raise ArithmeticError("no second one")
+        yield Measured("picked", float(PickyJudge.calls), {}, 2, None)
+        yield Items("picked", {}, ("a", "b"), (1.0, 2.0))
+
+
+def test_a_failure_of_one_trial_does_not_lose_the_others(
+    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PickyJudge, "calls", 0)
+    monkeypatch.setattr("runners.evaluating.evaluate.evaluations_of", lambda _: (Picky(),))
+    path = tmp_path / "picky.py"
+    path.write_text("")
+    assert evaluate(campaign, "grid=small", "--with", path) == 4
+    said = capsys.readouterr().err
+    assert "ArithmeticError: no second one" in said
+    assert "3 made, 1 failed" in said
+    assert rows(campaign, "SELECT value FROM v_evaluation WHERE name = 'picked' ORDER BY ALL") == [
+        (1.0,),
+        (3.0,),
+        (4.0,),
+    ]
+    assert len(rows(campaign, "FROM v_item WHERE name = 'picked'")) == 6
+    assert evaluate(campaign, "grid=small", "--with", path) == 0
+    assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
+
+
+def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, asked: Path) -> None:
+    (first, *_) = keys(campaign)
+    with records.held(Layout(campaign), first, 1):
+        assert evaluate(campaign, first, "--with", asked) == 5
+        with pytest.raises(EnvironmentProblem, match="another process"), records.held(Layout(campaign), first, 1):
+            pass
+    assert evaluate(campaign, first, "--with", asked) == 0
+
+
+def test_a_trial_without_weights_or_result_says_what_to_do(
+    tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = run(tmp_path / "bare", keep=False)
+    (first, second, *_) = keys(bare)
+    assert evaluate(bare, first, "--with", asked) == NotFoundError.exit_code == 3
+    assert "keep_weights=True" in capsys.readouterr().err
+    Layout(bare).end(second, 1).unlink()
+    assert evaluate(bare, second, "--with", asked) == 3
+    assert "run it first" in capsys.readouterr().err
+    assert evaluate(bare, "grid=small", "--with", asked) == 4
+
+
+def test_damaged_weights_judge_nothing(campaign: Path, asked: Path) -> None:
+    (first, *_) = keys(campaign)
+    (path,) = Layout(campaign).weights(first, 1).glob("*.pt")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert evaluate(campaign, first, "--with", asked) == 6
+    assert rows(campaign, LATER) == []
+
+
+WRONG: dict[str, tuple[Callable[[Path], list[str | Path]], int, str]] = {
+    "nobody": (lambda _: [], 2, "which trials?"),
+    "nothing": (lambda _: ["grid=small"], 2, "judge by what?"),
+    "a key that is none": (
+        lambda at: ["ffff", "--with", with_evaluations(at, "DeviantInputs()")],
+        3,
+        "no trial's key begins",
+    ),
+    "no file": (lambda at: ["grid=small", "--with", at], 2, "there is no file"),
+    "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, r"has evaluations = (...)"),
+    "a folder without tasks": (lambda at: ["grid=small", "--include", at.parent], 2, "--include is the folder"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_request_without_meaning_is_refused(
+    case: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, code, said = WRONG[case]
+    assert evaluate(trained, *words(tmp_path / "judge.py")) == code
+    assert said in capsys.readouterr().err
+
+
+def test_an_evaluation_that_does_not_suit_the_task_is_refused(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "judge.py"
+    path.write_text("from runners import LargeValue\nevaluations = (LargeValue(numbers=3, sequences=2),)\n")
+    assert evaluate(trained, "seed=0", "softmax", "--with", path) == 2
+    assert "large_value asks a model of quantifiers" in capsys.readouterr().err

@@ -1,0 +1,390 @@
+"""lm-evaluation-harness over our models: its numbers against plain arithmetic, and what it must not be asked."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.evaluations import LmEval
+from runners.evaluations.harness import Asked, Question, continued, scored
+from runners.tasks import LinearFunctions, Text
+from runners.tasks.encoder import ByteEncoder
+from runners.tasks.task import Items, Measured
+from runners.trial import Trial
+from variants import gpt2, llama2, softmax
+
+CHOICE = """
+task: {name}
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {data}
+test_split: test
+fewshot_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: answer
+metric_list:
+  - metric: acc
+  - metric: acc_norm
+{more}
+"""
+ROLLING = """
+task: rolling
+dataset_path: json
+dataset_kwargs: {data_files: {test: items.jsonl}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{question}}"
+metric_list:
+  - metric: bits_per_byte
+  - metric: word_perplexity
+"""
+WRITTEN = """
+task: written
+dataset_path: json
+dataset_kwargs: {data_files: {test: items.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{question}}"
+doc_to_target: "{{next}}"
+generation_kwargs: {until: ["d"], max_gen_toks: 6}
+metric_list:
+  - metric: exact_match
+"""
+ITEMS = [
+    {"question": "a", "choices": ["b", "cc"], "answer": 0, "next": "bc"},
+    {"question": "b", "choices": ["a", "c a"], "answer": 1, "next": "c"},
+    {"question": "", "choices": ["abc", "c"], "answer": 0, "next": ""},
+    {"question": "ab c", "choices": ["b", "ab", "cab"], "answer": 2, "next": ""},
+    {"question": "c", "choices": ["c", "b"], "answer": 1, "next": ""},
+]
+TASK = Text(context=16, batch=2, validation_windows=2)
+
+
+def folder(place: Path, items: list[dict[str, Any]] = ITEMS, more: str = "", data: str = "items.jsonl") -> Path:
+    place.mkdir(exist_ok=True)
+    (place / "items.jsonl").write_text("".join(json.dumps(each) + "\n" for each in items))
+    (place / "mine.yaml").write_text(CHOICE.format(name="mine", data=data, more=more))
+    (place / "rolling.yaml").write_text(ROLLING)
+    (place / "written.yaml").write_text(WRITTEN)
+    return place
+
+
+@pytest.fixture
+def table() -> Tensor:
+    """Logits of the next byte by the last one: a model whose likelihoods are known."""
+    return torch.randn(256, 256, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+
+
+def bigrams(table: Tensor) -> Callable[..., Tensor]:
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return table[inputs]
+
+    return predict
+
+
+def log_likelihood(table: Tensor, before: str, text: str) -> float:
+    """Plain floats, byte by byte; a context begins with the end of a document."""
+    ids = [0, *(before + text).encode()]
+    total = 0.0
+    for at in range(len(ids) - len(text.encode()), len(ids)):
+        row = [float(each) for each in table[ids[at - 1]]]
+        total += row[ids[at]] - math.log(math.fsum(math.exp(each) for each in row))
+    return total
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness's own tasks, of which reading all takes ten seconds: here one, whose data are on the Hub."""
+    place = tmp_path / "registry"
+    place.mkdir()
+    text = CHOICE.format(name="hellaswag", data="x", more="").replace(
+        "dataset_path: json", "dataset_path: Rowan/hellaswag"
+    )
+    (place / "hellaswag.yaml").write_text(text.replace("dataset_kwargs:\n  data_files:\n    test: x\n", ""))
+    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(place / "manager.py"))
+
+
+def judged(spec: LmEval, predict: Callable[..., Tensor]) -> tuple[dict[str, Measured], dict[str, Items]]:
+    rows = list(spec.open(TASK).evaluate(predict))
+    found = {each.name: each for each in rows if isinstance(each, Measured)}
+    return found, {each.name: each for each in rows if isinstance(each, Items)}
+
+
+def test_accuracy_is_what_plain_arithmetic_says(tmp_path: Path, table: Tensor) -> None:
+    found, items = judged(LmEval(tasks=("mine",), include=str(folder(tmp_path / "t"))), bigrams(table))
+    costs = [[log_likelihood(table, each["question"], f" {choice}") for choice in each["choices"]] for each in ITEMS]
+    lengths = [[len(choice) for choice in each["choices"]] for each in ITEMS]
+    right = [float(row.index(max(row)) == each["answer"]) for row, each in zip(costs, ITEMS, strict=True)]
+    normed = [[cost / size for cost, size in zip(*pair, strict=True)] for pair in zip(costs, lengths, strict=True)]
+    right_normed = [float(row.index(max(row)) == each["answer"]) for row, each in zip(normed, ITEMS, strict=True)]
+    assert 0 < sum(right) < 5
+    assert items["lm_eval.mine.acc"] == ("lm_eval.mine.acc", {}, ["0", "1", "2", "3", "4"], right)
+    assert list(items["lm_eval.mine.acc_norm"].values) == right_normed
+    acc = found["lm_eval.mine.acc"]
+    assert acc.value == pytest.approx(sum(right) / 5, abs=1e-15)
+    p = acc.value
+    assert acc.se_items == pytest.approx(math.sqrt(p * (1 - p) / 4), rel=1e-12)
+    assert acc.items == 5
+    gold = [-row[each["answer"]] for row, each in zip(costs, ITEMS, strict=True)]
+    assert items["lm_eval.mine.loss"].values == pytest.approx(gold, rel=1e-12)
+    assert found["lm_eval.mine.truncated"].value == 0
+
+
+def test_the_harness_itself_says_the_same_of_a_model_of_its_own_kind(tmp_path: Path, table: Tensor) -> None:
+    from lm_eval.api.model import LM
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    class Plain(LM):  # type: ignore[misc]
+        """Knows nothing of tokens, batches or our code."""
+
+        def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+            return [(log_likelihood(table, *each.args), False) for each in requests]
+
+        def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+            return [log_likelihood(table, "", each.args[0]) for each in requests]
+
+        def generate_until(self, requests: list[Any]) -> list[str]:
+            raise NotImplementedError
+
+    place = folder(tmp_path / "t", data=str(tmp_path / "t" / "items.jsonl"))
+    (place / "rolling.yaml").write_text(ROLLING.replace("items.jsonl", str(place / "items.jsonl")))
+    manager = TaskManager(include_path=str(place), include_defaults=False)
+    theirs = simple_evaluate(model=Plain(), tasks=["mine", "rolling"], task_manager=manager, bootstrap_iters=10)
+    found, _ = judged(LmEval(tasks=("mine", "rolling"), include=str(place)), bigrams(table))
+    for name in ("acc", "acc_norm"):
+        assert found[f"lm_eval.mine.{name}"].value == theirs["results"]["mine"][f"{name},none"]
+        assert found[f"lm_eval.mine.{name}"].se_items == pytest.approx(
+            theirs["results"]["mine"][f"{name}_stderr,none"], rel=1e-12
+        )
+    for name in ("bits_per_byte", "word_perplexity"):
+        value = theirs["results"]["rolling"][f"{name},none"]
+        assert found[f"lm_eval.rolling.{name}"].value == pytest.approx(value, rel=1e-12)
+        assert found[f"lm_eval.rolling.{name}"].se_items is None
+
+
+def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: Tensor) -> None:
+    """A bigram model needs one token of context, so windows change nothing; and no window is longer than allowed."""
+    text = "abc cab bca, abcabc"
+    request = type("Request", (), {"args": (text,), "task_name": "t", "doc_id": 0})()
+    for longest in (1, 2, 5, 64):
+        windows = Asked(ByteEncoder(), longest).windows(request)
+        assert sum(each.scored for each in windows) == len(text)
+        assert max(len(each.tokens) for each in windows) <= longest + 1
+        total = sum(each.log_likelihood for each in scored(bigrams(table), windows, 256))
+        assert total == pytest.approx(log_likelihood(table, "", text), rel=1e-12)
+
+
+def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, table: Tensor) -> None:
+    spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")), context=4)
+    seen: list[Tensor] = []
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.append(inputs)
+        return table[inputs]
+
+    found, items = judged(spec, predict)
+    # the end of a document, the question, a blank and a choice, of which all but the last are read
+    long = [float(any(1 + len(each["question"] + choice) > 4 for choice in each["choices"])) for each in ITEMS]
+    assert list(items["lm_eval.mine.truncated"].values) == long
+    assert found["lm_eval.mine.truncated"].value == sum(long) / 5 > 0
+    assert max(each.shape[1] for each in seen) == 4
+    # bigrams need no more than what is left
+    assert list(items["lm_eval.mine.loss"].values) == pytest.approx(
+        [-log_likelihood(table, each["question"], " " + each["choices"][each["answer"]]) for each in ITEMS], rel=1e-12
+    )
+
+
+def test_a_sequence_is_scored_as_if_it_were_alone() -> None:
+    """The model sums over all it sees, so that padding or a neighbour would show."""
+    weights = torch.randn(256, 256, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return weights[inputs].sum(1, keepdim=True) + weights[inputs].cumsum(1)
+
+    questions = [Question(list(range(1, 2 + size)), min(size, 2)) for size in (3, 1, 7, 3, 2, 7)]
+    together = scored(predict, questions, 256)
+    assert together == [scored(predict, [each], 256)[0] for each in questions]
+    assert len(set(together)) == 4
+
+
+def test_generation_is_greedy_and_ends_where_it_is_told() -> None:
+    table = torch.zeros(256, 256)
+    for here, following in zip("abcdef", "bcdefg", strict=True):
+        table[ord(here), ord(following)] = 1.0
+    asked = Asked(ByteEncoder(), 16)
+    prompts = [list(b"a"), list(b"xxc"), list(b"f")]
+    assert continued(bigrams(table), prompts, 2, asked, ()) == ["bc", "de", "g"]  # NUL, the likeliest after g, ends it
+    assert continued(bigrams(table), prompts[:2], 9, asked, ("e",)) == ["bcd", "d"]
+
+
+def test_what_is_generated_is_compared(tmp_path: Path) -> None:
+    table = torch.zeros(256, 256)
+    for here, following in zip("abcd", "bcde", strict=True):
+        table[ord(here), ord(following)] = 1.0
+    # "a" goes on with "bcd", which ends before "d", and "c" with nothing but that
+    items = [ITEMS[0], {**ITEMS[4], "next": "d"}]
+    found, single = judged(LmEval(tasks=("written",), include=str(folder(tmp_path / "t", items))), bigrams(table))
+    assert list(single["lm_eval.written.exact_match"].values) == [1.0, 0.0]
+    assert found["lm_eval.written.exact_match"].value == 0.5
+
+
+def test_examples_before_a_question_are_the_same_every_time(tmp_path: Path, table: Tensor) -> None:
+    place = folder(tmp_path / "t")
+    asked: list[list[bytes]] = []
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        asked[-1] += [bytes(row.tolist()) for row in inputs]
+        return table[inputs]
+
+    judge = LmEval(tasks=("mine",), include=str(place), fewshot=2, context=64).open(TASK)
+    for _ in range(2):
+        asked.append([])
+        list(judge.evaluate(predict))
+    assert asked[0] == asked[1]
+    bare = LmEval(tasks=("mine",), include=str(place), context=64).open(TASK)
+    asked.append([])
+    list(bare.evaluate(predict))
+    assert sum(map(len, asked[2])) < sum(map(len, asked[0]))
+    assert judge.record["tasks"]["mine"] == {"version": "Yaml", "documents": 5, "fewshot": 2}
+
+
+def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: Path) -> None:
+    first = LmEval(tasks=("mine",), include=str(folder(tmp_path / "a")))
+    assert LmEval(tasks=("mine",), include=str(folder(tmp_path / "b"))).key == first.key
+    (tmp_path / "b" / ".cache").write_text("left by an editor")
+    assert LmEval(tasks=("mine",), include=str(tmp_path / "b")).key == first.key
+    assert LmEval(tasks=("mine",), include=str(folder(tmp_path / "c", ITEMS[:4]))).key != first.key
+    with pytest.raises(ValidationError, match=r"content_hash names the tasks.*restore its files"):
+        LmEval(tasks=("mine",), include=str(tmp_path / "c"), content_hash=first.content_hash)
+    folder(tmp_path / "a", ITEMS[:4])
+    with pytest.raises(SpecError, match="content_hash names the tasks"):
+        first.open(TASK)
+    assert LmEval.model_validate({**first.data(), "include": str(tmp_path / "gone")}).key == first.key
+
+
+BROKEN: Mapping[str, tuple[Callable[[Path], LmEval], str]] = {
+    "no such task": (
+        lambda place: LmEval(tasks=("min",), include=str(place)),
+        r"no lm-eval task 'min'.*did you mean 'mine'",
+    ),
+    "not in the harness": (
+        lambda _: LmEval(tasks=("hellaswak",)),
+        r"lm-eval has no task 'hellaswak'; did you mean 'hellaswag'",
+    ),
+    "broken YAML": (
+        lambda place: (
+            (place / "bad.yaml").write_text("task: bad\n  x: [y\n"),
+            LmEval(tasks=("bad",), include=str(place)),
+        )[1],
+        r"bad\.yaml is not YAML",
+    ),
+    "data elsewhere": (
+        lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="../items.jsonl"))),
+        r"lie in the folder.*move them there",
+    ),
+    "no data": (
+        lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="none.jsonl"))),
+        r"'mine' names .*none\.jsonl, which is not",
+    ),
+    "torn data": (
+        lambda place: (
+            (place / "items.jsonl").write_text('{"question": '),
+            LmEval(tasks=("mine",), include=str(place)),
+        )[1],
+        r"mine in .* cannot be loaded",
+    ),
+    "a text with NUL": (
+        lambda place: LmEval(tasks=("mine",), include=str(folder(place, [{**ITEMS[0], "question": "a\0"}]))),
+        r"document 0 of the lm-eval task 'mine' has a text that the task's tokenizer refuses",
+    ),
+    "an empty answer": (
+        lambda place: LmEval(
+            tasks=("rolling", "mine"),
+            include=str(folder(place, [ITEMS[0], {**ITEMS[0], "choices": ["b", ""]}], "target_delimiter: ''")),
+        ),
+        r"has tokens; document 1",
+    ),
+    "an answer that does not fit": (
+        lambda place: LmEval(tasks=("mine",), include=str(folder(place)), context=3),
+        r"has 4 tokens and the model sees 3",
+    ),
+    "more to write than fits": (
+        lambda place: LmEval(tasks=("written",), include=str(place), context=6),
+        r"asks for 6 tokens and the model sees 6",
+    ),
+    "samples": (
+        lambda place: (
+            (place / "written.yaml").write_text(WRITTEN.replace("{until", "{do_sample: true, until")),
+            LmEval(tasks=("written",), include=str(place)),
+        )[1],
+        r"generated greedily",
+    ),
+    "examples where the task forbids them": (
+        lambda place: LmEval(tasks=("mine",), include=str(folder(place, more="num_fewshot: 0")), fewshot=3),
+        r"has 0 examples by itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.usefixtures("registry")
+def test_what_cannot_be_asked_is_refused_before_any_training(case: str, tmp_path: Path) -> None:
+    made, words = BROKEN[case]
+    spec = made(folder(tmp_path / "t"))
+    with pytest.raises(SpecError, match=words):
+        spec.open(TASK)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"tasks": ()}, "at least 1"),
+        ({"tasks": ("mine", "mine")}, "named once"),
+        ({"tasks": ("mine",), "content_hash": "0" * 32}, "harness's own tasks have none"),
+        ({"tasks": ("mine",), "include": "/nowhere"}, "there is no folder /nowhere"),
+        ({"tasks": ("mine",), "include": str(Path(__file__).parent / "__pycache__")}, "no .yaml file|no folder"),
+    ],
+)
+def test_a_spec_without_meaning_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        LmEval(**fields)
+
+
+def test_a_model_that_reads_no_text_is_not_asked(tmp_path: Path) -> None:
+    spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")))
+    common = {"operator": softmax(), "training": {"steps": 1}, "evaluations": (spec,)}
+    with pytest.raises(ValidationError, match="shows text to a model that reads text; the task is LinearFunctions"):
+        Trial.model_validate(
+            {"task": LinearFunctions(points=3, batch=2), "model": gpt2(layers=1, heads=1, width=8), **common}
+        )
+    model = llama2(layers=1, heads=1, width=8, feedforward_width=8)
+    assert Trial.model_validate({"task": TASK, "model": model, **common}).longest == 16
+    long, short = spec.changed(context=64), gpt2(layers=1, heads=1, width=8, max_positions=32)
+    with pytest.raises(ValidationError, match="fit the model's positions"):
+        Trial.model_validate({"task": TASK, "model": short, **common, "evaluations": (long,)})
+
+
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")))
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    with pytest.raises(EnvironmentProblem, match=r'pip install "ablate\[lm-eval\]"'):
+        spec.open(TASK)
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_data_of_the_harness_are_not_looked_for_in_the_network() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"hellaswag cannot be loaded without network.*cache of Hugging Face"):
+        LmEval(tasks=("hellaswag",)).open(TASK)
