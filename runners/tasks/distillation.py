@@ -98,18 +98,12 @@ class Distillation(Task):
         if own is None:
             return None
         taught = {f"teacher.{name}": points for name, points in own.items() if _of_a_model(name)}
-        beside = (*logged(self), "validation_kl", "validation_soft_cross_entropy")
-        return {**own, **taught, **{name: [{}] for name in beside}}
+        return {**own, **taught, "validation_kl": [{}], "validation_soft_cross_entropy": [{}]}
 
     def open(self) -> "DistillationData":
         inner, teaching = self.task.open(), self.teacher.open(self.task)
         require_sound(self.teacher.name(), teaching, self.task, inner.examples(1))
         return DistillationData(self, inner, teaching)
-
-
-def logged(task: Distillation) -> tuple[str, ...]:
-    """The metrics of a step, beside the loss."""
-    return "kl", "soft_cross_entropy", *(("cross_entropy",) if task.cross_entropy_weight else ())
 
 
 def _of_a_model(name: str) -> bool:
@@ -193,7 +187,7 @@ class DistillationData(Data):
 
     @property
     def logged(self) -> Sequence[str]:
-        return logged(self._task)
+        return "kl", "soft_cross_entropy", *(("cross_entropy",) if self._task.cross_entropy_weight else ())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Outputs [B, T, vocabulary], targets as `completed` gives them."""
@@ -226,8 +220,8 @@ class DistillationData(Data):
         rows = max(1, min(_ROWS, _NUMBERS // (length * self._task.inputs.vocabulary)))
         kl, soft = [], []
         for part in examples.split(-(-count // rows)):
-            outputs = predict(part.inputs, part.visible)
-            teacher = self._teaching.logits(*_inputs(part.to(outputs.device)))
+            outputs = predict(*_shown(part))
+            teacher = self._teaching.logits(*_shown(part.to(outputs.device)))
             found = divergence(outputs, teacher, 1.0)
             asked = part.targets != UNASKED
             asks = asked.any(1)
@@ -240,5 +234,5 @@ class DistillationData(Data):
         yield over_items("validation_soft_cross_entropy", torch.cat(soft))
 
 
-def _inputs(batch: Batch) -> tuple[Tensor, Tensor | None]:
-    return batch.inputs, batch.visible
+def _shown(batch: Batch) -> tuple[Tensor, ...]:
+    return (batch.inputs,) if batch.visible is None else (batch.inputs, batch.visible)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.evaluations.length_extrapolation import Lengthens
 from runners.optimisers import AdamW, Training
+from runners.planning.measured import METRICS
 from runners.planning.roofline import _trial_work, teacher_work
 from runners.planning.work import Shape, Work, forward_work
 from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
@@ -199,8 +200,9 @@ def test_what_is_recorded_is_what_is_declared(taught: Distillation, memory: Call
         train(learning_trial(task), world)
         declared = task.measures()
         assert declared is not None
-        logged = set(world.logged[1]) - {"loss", "grad_norm", "learning_rate"}
-        assert {name for _, name, *_ in world.evaluations} | logged == set(declared)
+        beside = {"cross_entropy"} if task.cross_entropy_weight else set()
+        assert set(world.logged[1]) - {*METRICS} == {"kl", "soft_cross_entropy"} | beside
+        assert {name for _, name, *_ in world.evaluations} == set(declared)
         assert world.began[2]["teacher"]["content_hash"] == task.teacher.content_hash  # type: ignore[attr-defined]
 
 

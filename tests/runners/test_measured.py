@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from taught import finished, teacher, teaching_trial
 from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
@@ -18,6 +19,7 @@ from runners.runs.run import run_campaign
 from runners.tasks import (
     AskedLengths,
     AssociativeRecall,
+    Distillation,
     Grammar,
     Induction,
     LengthGrid,
@@ -30,6 +32,7 @@ from runners.tasks import (
     Text,
 )
 from runners.trial import Trial
+from variants import gpt2
 
 
 def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more: Any) -> Grid:
@@ -131,7 +134,7 @@ OURS = sorted(kind for kind, member in Task.members().items() if member.__module
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text) -> None:
+def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text, tmp_path: Path) -> None:
     shifts = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=3, sequences=2, points=5, per_position=((2, 1),))
     examples: dict[str, Task] = {
         "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
@@ -143,6 +146,10 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text)
         "needle": Needle(context=20, evaluation=ASKED),
         "grammar": Grammar(context=20, nouns=4, verbs=4, names=5, validation_windows=3, agreement_pairs=2),
     }
+    if kind == "distillation":
+        trial = teaching_trial(text, model=gpt2(layers=1, heads=2, width=8, max_positions=text.length))
+        finished(tmp_path, trial)
+        examples[kind] = Distillation(task=text, teacher=teacher(tmp_path, trial))
     task = examples[kind]
     out = getattr(task.inputs, "vocabulary", 1)
     found = list(task.open().evaluate(lambda inputs: torch.zeros(*inputs.shape[:2], out)))
