@@ -88,7 +88,7 @@ class _Run:
 
     def result(self) -> Finished:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
-        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._data.record)
+        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
         step, stopped = self._restored(), False
         steps = self._training.steps
         while not stopped:
@@ -102,6 +102,11 @@ class _Run:
             if stopped or self._surroundings.checkpoint_due():
                 self._surroundings.save(step, self._state())
         return self._finished(step, stopped=stopped)
+
+    def _record(self) -> Mapping[str, Any] | None:
+        """What the task and the evaluations have read."""
+        judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
+        return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
 
     def _step(self, step: int) -> None:
         began = time.perf_counter()

@@ -114,6 +114,8 @@ class Trial(Spec):
             probe.check(self.task, self.model, self.operators())
         for evaluation in self.evaluations:
             evaluation.check(self.task, self.model)
+        if self.evaluations:
+            _check_rows(self.task, self.evaluations)
         return self
 
     @property
@@ -214,6 +216,23 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
         choose(operator, path, dropout=model.attention_dropout)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
+    """Of two values under one name and point, one would be lost."""
+    taken: dict[tuple[object, ...], Task | Evaluation] = {}
+    judges: tuple[Task | Evaluation, ...] = (task, *evaluations)
+    for judge in judges:
+        for name, points in (judge.measures() or {}).items():
+            for point in points:
+                other = taken.setdefault((name, *sorted(point.items())), judge)
+                if other is not judge:
+                    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
+                    raise ValueError(
+                        f"a measure has one value at a point; {other.label} and {judge.label} both record "
+                        f"{name}{at and f' at {at}'}; leave one out, or make them one evaluation of several points"
+                    )
 
 
 def _check_direction(task: Task, model: Backbone) -> None:

@@ -69,6 +69,10 @@ class Ones(Judge):
     def __init__(self, points: int) -> None:
         self.points = points
 
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {"points": self.points}
+
     def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
         outputs = predict(torch.ones(2, self.points, 1), None)
         assert not outputs.requires_grad
@@ -81,7 +85,7 @@ def probing(tiny: Trial, **execution: Any) -> Trial:
     return tiny.changed(
         operator=ssa(),
         probing=Probing(probes=(RowSums(), LearnedNumbers()), sequences=3, length=5),
-        evaluations=(Shifted(), Shifted(points=5, at_end=False)),
+        evaluations=(Shifted(points=5, at_end=False),),
         execution=Execution(**execution),
     )
 
@@ -132,6 +136,14 @@ def test_the_values_of_single_items_are_kept_and_their_mean_is_what_was_measured
         assert sum(values.values()) / 2 == world.evaluations[place][0]
 
 
+def test_what_an_evaluation_has_read_is_recorded_with_the_data(tiny: Trial, memory: Callable) -> None:
+    world, plain = memory(), memory()
+    train(probing(tiny), world)
+    train(tiny, plain)
+    assert plain.began[-1] is None
+    assert world.began[-1] == {"evaluations": [{"kind": "shifted", "points": 5}]}
+
+
 def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
     whole, resumed = memory(), memory(stop_at=[7])
     train(probing(tiny), whole)
@@ -180,6 +192,8 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
         tiny.changed(probing=Probing(probes=(RowSums(least=99),)))
     with pytest.raises(SpecError, match=r"ones are given to a model of scalars; use LinearFunctions"):
         tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
+    with pytest.raises(SpecError, match="one value at a point; shifted and shifted both record ones; leave one out"):
+        tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
 
 
 def test_a_batch_is_the_same_wherever_it_is_asked_for(tiny: Trial) -> None:
