@@ -99,7 +99,7 @@ def taught(folder: Path) -> Distillation:
         content_hash="0" * 32,
         architecture=known,
     )
-    return Distillation(task=Text(source=str(folder / "text.jsonl")), teacher=teacher, temperature=2.0)  # type: ignore[call-arg]
+    return Distillation(task=Text(source=str(folder / "text.jsonl")), teacher=teacher, temperature=2.0)
 
 
 _TEACHER = (3.0, 2.0, 1.0, 0.0, -1.0, -2.0)

@@ -18,10 +18,10 @@ and entry of the vocabulary at once, outputs and targets included; cross-entropy
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -49,7 +49,10 @@ class Distillation(Task):
     """
 
     kind: Literal["distillation"] = "distillation"
-    batch: ClassVar[Any] = property(lambda self: self.task.batch)  # type: ignore[misc]  # the task's own: no second one
+    if TYPE_CHECKING:
+        batch: PositiveInt = 1
+    else:
+        batch: ClassVar[Any] = property(lambda self: self.task.batch)  # the task's own, and no second field
     task: Task
     """What the sequences are, and how the student is judged: a causal task of tokens."""
     teacher: Teacher
