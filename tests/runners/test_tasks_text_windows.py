@@ -1,6 +1,7 @@
 """Windows of text: borders of documents, prefixes, replaced tokens, and how much there is to learn from."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
 from runners.optimisers import AdamW
+from runners.parts import parts
 from runners.schedules import Constant
 from runners.tasks.draws import Draws
 from runners.tasks.text import _counts
+from runners.training import train
 from runners.trial import build_model
 from variants import gpt2, softmax
 from variants.visible.prefix import Prefix
@@ -250,3 +253,52 @@ def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:
     expected = stream[places].long()
     expected[:, 3] = starts.below(256, 6, 1)[:, 0]
     assert torch.equal(batch.inputs, expected)
+
+
+INTERVENED = [
+    {"prefix": 4, "intervention": RandomTokens(positions=(1, 6))},
+    {"packing": "documents", "intervention": FixedToken(position=2), "tokenizer": BytePairs(vocabulary=262)},
+]
+
+
+@pytest.mark.parametrize("fields", INTERVENED)
+def test_parts_of_a_batch_make_up_the_loss_of_the_whole(lines: Path, fields: dict[str, object]) -> None:
+    task = small(lines, **fields)
+    data, model = task.open(), build_model(trial(task))
+    batch = data.batch(1, 1)
+
+    def loss(inputs: Tensor, visible: Tensor | None, targets: Tensor) -> float:
+        return data.loss(model(inputs, visible), targets).item()
+
+    with torch.inference_mode():
+        split = parts(data, batch, 4, range(4))
+        total = sum(loss(each.batch.inputs, each.batch.visible, each.batch.targets) * each.terms for each in split)
+        assert total == pytest.approx(loss(batch.inputs, batch.visible, batch.targets))
+
+
+@pytest.mark.parametrize("fields", INTERVENED)
+def test_a_run_goes_on_exactly_where_it_stopped(lines: Path, memory: Callable, fields: dict[str, object]) -> None:
+    training = Training(steps=4, optimiser=AdamW(lr=1e-2), schedule=Constant())
+    run = trial(small(lines, **fields), training=training)
+    whole, stopped = memory(), memory(stop_at=[2])
+    train(run, whole)
+    train(run, stopped)
+    stopped.stop_at.clear()
+    train(run, stopped)
+    assert stopped.logged == whole.logged
+    assert stopped.evaluations == whole.evaluations
+
+
+def test_byte_pairs_are_learnt(lines: Path, memory: Callable) -> None:
+    task = small(lines, tokenizer=BytePairs(vocabulary=264), packing="documents")
+    training = Training(steps=60, optimiser=AdamW(lr=1e-2), schedule=Constant())
+    found = memory()
+    train(trial(task, training=training), found)
+    entropy = _unigram_entropy(task)
+    assert found.evaluations[60, "validation_loss"][0] < 0.8 * entropy < entropy < task.open().constant_loss
+
+
+def _unigram_entropy(task: Text) -> float:
+    """What knowing how frequent tokens are is worth, nats per token of the training part."""
+    shares = torch.bincount(task.streams().train.ids) / len(task.streams().train.ids)
+    return float(torch.special.entr(shares).sum())
