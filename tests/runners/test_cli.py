@@ -14,7 +14,7 @@ from variants.proof.battery import LAWS
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove", "repro",
-    "logs", "cancel", "retry", "failures", "watch",
+    "evaluate", "logs", "cancel", "retry", "failures", "watch",
 )  # fmt: skip
 
 
