@@ -24,6 +24,7 @@ from runners.tasks import (
     Induction,
     LengthGrid,
     LinearFunctions,
+    MaskedText,
     Needle,
     Quantifiers,
     SelectiveCopy,
@@ -43,7 +44,7 @@ def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Text:
-    (tmp_path / "a.txt").write_text("one two three four five six. " * 40)
+    (tmp_path / "a.txt").write_text("one two three\nfour five six.\n" * 40)
     return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
 
 
@@ -112,7 +113,7 @@ def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, 
     axis = over("task", [tiny.task, text], labels=["functions", "text"])
     plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis], baseline={"task": "functions"})])
     plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis], baseline={"task": "functions"})])
-    assert "mse" in refused(grid(tiny, "perplexity", axes=[axis], baseline={"task": "functions"}))
+    assert "mse" in refused(grid(tiny, "accuracy", axes=[axis], baseline={"task": "functions"}))
 
 
 def test_a_grid_without_measure_and_a_trial_without_task_are_not_asked(tiny: Trial, tmp_path: Path) -> None:
@@ -140,6 +141,7 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text,
         "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
         "quantifiers": Quantifiers(points=5, evaluation=LengthGrid(lengths=(4, 6), sigma=(1, 2), sequences=3)),
         "text": text,
+        "masked_text": MaskedText(source=text.source, context=20, batch=2, validation_sentences=3),
         "associative_recall": AssociativeRecall(context=20, pairs=3, evaluated_pairs=(2, 3), evaluation=ASKED),
         "induction": Induction(context=20, symbols=5, span=3, evaluation=ASKED),
         "selective_copy": SelectiveCopy(context=20, copied=3, evaluation=ASKED),
@@ -152,7 +154,7 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text,
         examples[kind] = Distillation(task=text, teacher=teacher(tmp_path, trial))
     task = examples[kind]
     out = getattr(task.inputs, "vocabulary", 1)
-    found = list(task.open().evaluate(lambda inputs: torch.zeros(*inputs.shape[:2], out)))
+    found = list(task.open().evaluate(lambda inputs, *_: torch.zeros(*inputs.shape[:2], out)))
     declared = task.measures()
     assert declared is not None
     assert sorted((name, sorted(point.items())) for name, points in declared.items() for point in points) == sorted(
