@@ -1,4 +1,4 @@
-"""Finished trials judged later: the rows are those of a spec that asks for them, once, whatever is killed or damaged."""
+"""Finished trials judged later: the rows of a spec that asks for them, once, whatever is killed or damaged."""
 
 import json
 import shutil
