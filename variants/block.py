@@ -35,11 +35,10 @@ class Worked(NamedTuple):
 class Attention(nn.Module):
     """Projections, positions and one operator. Keys and values of grouped queries are repeated for their heads."""
 
-    watched: list[Worked] | None = None
-    """Where a list is given, what attention does is computed by the definition and kept there."""
-
     def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
         super().__init__()
+        self.watched: list[Worked] | None = None
+        """Where a list is given, what attention does is computed by the definition and kept there."""
         joined, width = operator.merge.heads_joined, backbone.width
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions

@@ -146,16 +146,17 @@ class Transformer(nn.Module):
                 f"a trained model takes other positions without learned parameters only; got {positions.label!r} for "
                 f"{own.label!r}"
             )
-        self._place(positions)
+        before = self.backbone
+        self._place(before.changed(positions=positions))
         try:
             yield
         finally:
-            self._place(own)
+            self._place(before)
 
-    def _place(self, positions: Positions) -> None:
-        self.backbone = self.backbone.changed(positions=positions)
+    def _place(self, backbone: Backbone) -> None:
+        self.backbone = backbone
         for attention in self._attentions():
-            attention.positions = positions
+            attention.positions = backbone.positions
 
     def applied(
         self, length: int, device: torch.device, visible: Tensor | None = None

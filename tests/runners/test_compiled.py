@@ -1,0 +1,179 @@
+"""Training as one compiled graph is the same training, up to rounding."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from batch_in_parts import GENTLE, apart, numbers
+
+from grid import Grid
+from grid.errors import EnvironmentProblem, SpecError
+from runners import compiled
+from runners.compiled import LONG, compiles
+from runners.machines import Local
+from runners.optimisers import Training
+from runners.runs.run import RunOptions, run_campaign
+from runners.tasks import Curriculum
+from runners.training import train
+from runners.trial import Trial
+from store.files import read_json
+from store.layout import Layout
+from store.store import Store
+from variants import Operator, affine_scaled, entmax15, gpt2, llama2, ssa
+
+ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
+EXACT = 1e-6
+"""Relative: a compiler may add up in another order. What it traces without rewriting is the same to the bit."""
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Graphs are made and run as they are: the C++ compiler would take a second for each kernel."""
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    trace = logging.getLogger("torch.__trace")
+    level = trace.level
+    trace.setLevel(logging.WARNING)  # else pytest keeps every word of it
+    yield
+    trace.setLevel(level)
+
+
+def on(trial: Trial, **fields: Any) -> Trial:
+    return trial.changed(execution={**trial.execution.data(), "compile": "on"}, **fields)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("operator", [ssa(), affine_scaled()], ids=lambda operator: operator.label)
+def test_the_losses_are_those_of_the_model_as_it_is(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator
+) -> None:
+    """With what it draws, too: random numbers are those that would be drawn without. Evaluations compile nothing."""
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")  # the backward is a graph, too
+    model = gpt2(layers=1, heads=2, width=8, max_positions=16).changed(dropout=0.2, attention_dropout=0.2)
+    trial = tiny.changed(operator=operator, model=model, training=GENTLE)
+    plain, fused = memory(), memory()
+    assert "graphs" not in train(trial, plain).cost
+    found = train(on(trial), fused).cost
+    assert found["graphs"] == 1
+    assert 0 < found["compile_s"] < found["train_s"]
+    assert apart(numbers(plain), numbers(fused)) < EXACT
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_resumed_run_is_the_uninterrupted_one(tiny: Trial, memory: Callable) -> None:
+    trial, whole, parts = on(tiny, model=ONE), memory(), memory(stop_at=[4])
+    train(trial, whole)
+    assert train(trial, parts).stopped
+    parts.stop_at.clear()
+    assert train(trial, parts).cost["graphs"] == 1
+    assert numbers(parts) == numbers(whole)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_curriculum_of_many_lengths_needs_two_graphs(tiny: Trial, memory: Callable) -> None:
+    task = tiny.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
+    model = llama2(layers=1, heads=2, width=8, feedforward_width=8)
+    trial = tiny.changed(task=task, model=model)
+    plain, fused = memory(), memory()
+    train(trial, plain)
+    assert train(on(trial), fused).cost["graphs"] == 2
+    assert apart(numbers(plain), numbers(fused)) < EXACT
+
+
+@pytest.mark.usefixtures("traced")
+def test_micro_batches_of_two_sizes_and_lower_precision(tiny: Trial, memory: Callable) -> None:
+    trial = tiny.changed(model=ONE, training=tiny.training.changed(precision="bfloat16"), execution={"accumulate": 3})
+    plain, fused = memory(), memory()
+    train(trial, plain)
+    assert train(on(trial), fused).cost["graphs"] <= 2
+    assert apart(numbers(plain), numbers(fused)) < 1e-2, "bfloat16 keeps eight bits"
+
+
+@pytest.mark.usefixtures("traced")
+def test_what_the_compiler_refuses(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With "on" it is an error; with "auto" training goes on without, and the log says why."""
+    trial = tiny.changed(operator=entmax15(), model=ONE)
+    with pytest.raises(SpecError, match=r"the model cannot be compiled \(\w+: .*\); use execution.compile='off'"):
+        train(on(trial), memory())
+    monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+    plain, fallen = memory(), memory()
+    assert "graphs" not in train(trial, fallen).cost
+    assert capsys.readouterr().err.count("the model cannot be compiled (") == 1
+    monkeypatch.undo()
+    train(trial, plain)
+    assert numbers(plain) == numbers(fallen)
+
+
+@pytest.mark.usefixtures("traced")
+def test_every_trial_of_a_process_compiles_its_own(tiny: Trial, memory: Callable) -> None:
+    """The compiler gives up on a function that it has compiled too often."""
+    short = on(tiny, training=Training(steps=1), model=ONE)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(3)] == [1] * 3
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_missing", lambda _: None)
+    long = tiny.changed(training=Training(steps=LONG))
+    assert compiles(long, CUDA, compiled.SMALL)
+    assert not compiles(long, CUDA, compiled.SMALL + 1)
+    assert not compiles(long, CPU, 1)
+    assert not compiles(tiny.changed(training=Training(steps=LONG - 1)), CUDA, 1)
+    assert not compiles(long.changed(execution={"compile": "off"}), CUDA, 1)
+    assert compiles(on(tiny), CPU, compiled.SMALL + 1)
+    monkeypatch.setattr(compiled, "_missing", lambda _: "a compiler")
+    assert not compiles(long, CUDA, 1)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without compilers."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+
+@pytest.mark.usefixtures("bare")
+def test_on_needs_a_compiler_before_anything_is_trained(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = memory()
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(
+        EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install it, or"
+    ):
+        train(on(tiny), world)
+    assert world.began is None
+    with pytest.raises(EnvironmentProblem, match="needs a C compiler"):
+        compiles(on(tiny), CUDA, 1)
+
+
+def test_the_compiler_that_the_environment_names_is_the_one(monkeypatch: pytest.MonkeyPatch, tiny: Trial) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(EnvironmentProblem, match="the one that CXX names"):
+        compiles(on(tiny), CPU, 1)
+
+
+def test_how_a_trial_is_compiled_is_not_its_identity(tiny: Trial) -> None:
+    assert on(tiny).key == tiny.key
+    with pytest.raises(SpecError, match=r"execution.compile.*'auto', 'off' or 'on'"):
+        tiny.changed(execution={"compile": True})
+
+
+def test_a_forked_worker_compiles_with_the_real_compiler(tiny: Trial, memory: Callable, tmp_path: Path) -> None:
+    """In a process that has compiled nothing; the losses are those of this one, where nothing is compiled."""
+    trial = on(tiny, training=Training(steps=3), model=ONE)
+    run_campaign(tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(workers=1), RunOptions(progress=False))
+    end = read_json(Layout(tmp_path).end(trial.key, 1))
+    assert (end["status"], end["cost"]["graphs"]) == ("ok", 1)
+    plain = memory()
+    train(trial.changed(execution={"compile": "off"}), plain)
+    with Store.open(tmp_path) as store:
+        losses = store.sql("SELECT value FROM v_metric WHERE name = 'loss' ORDER BY step")["value"].to_list()
+    assert losses == pytest.approx(plain.losses(), rel=EXACT)

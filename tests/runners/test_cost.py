@@ -1,0 +1,245 @@
+"""What an attempt took: sums over its own steps, which add up; what cannot be measured is not there."""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runners import cost as costs
+from runners import energy, peak
+from runners.cost import flops
+from runners.distributed import Place, World
+from runners.energy import Energy, Rapl, processors
+from runners.planning.work import Shape
+from runners.tasks import Curriculum
+from runners.training import train
+from runners.trial import Trial
+from variants import gpt2, principled, ssa
+
+EXACT = ("steps", "tokens", "flops")
+
+
+@pytest.fixture
+def growing(tiny: Trial) -> Trial:
+    """A point more every two steps: six lengths in twelve steps."""
+    task = tiny.task.changed(points=8, curriculum=Curriculum(start=3, every=2, increment=1))
+    return tiny.changed(task=task, model=gpt2(layers=2, heads=2, width=8, max_positions=80))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_run_costs_what_its_steps_do(tiny: Trial, memory: Callable, parts: int) -> None:
+    """6 N T for the weights that multiply tokens, and attention's two products by hand; the embedding has no gradient
+    with respect to its input."""
+    trial = tiny.changed(execution={"path": "reference", "accumulate": parts})
+    found = train(trial, memory()).cost
+    batch, length, layers, width, heads = 8, 9, 2, 8, 2
+    assert (found["steps"], found["tokens"]) == (12, 12 * batch * length)
+    weights = layers * (3 * width * width + width * width + 8 * width * width) + width  # and the read-out of one number
+    maps = layers * 2 * heads * 2 * batch * length * length * (width // heads)
+    read_in = 2 * batch * length * width * 2  # forward, and the weight's gradient: inputs have none
+    assert found["flops"] == 12 * (6 * weights * batch * length + 3 * maps + read_in)
+    assert {"train_s", "evaluate_s", "probe_s", "peak_memory_bytes"} <= found.keys()
+    assert all(value > 0 for value in found.values())
+
+
+def test_two_attempts_add_up_to_one(growing: Trial, memory: Callable) -> None:
+    whole = train(growing, memory()).cost
+    world = memory(stop_at=[5])
+    first = train(growing, world)
+    assert first.stopped
+    world.stop_at.clear()
+    second = train(growing, world)
+    for name in EXACT:
+        assert first.cost[name] + second.cost[name] == whole[name] > first.cost[name] > 0
+
+
+@pytest.mark.parametrize("operator", [ssa(), principled(gate_width=4)], ids=lambda operator: operator.label)
+def test_lengths_that_are_not_counted_follow_from_three_that_are(growing: Trial, operator: Any) -> None:
+    trial = growing.changed(operator=operator)
+    lengths = {Shape(8, 2 * points - 1): points for points in range(3, 20)}
+    each = [flops(trial, {shape: steps}) for shape, steps in lengths.items()]
+    assert flops(trial, lengths) == sum(value for value in each if value is not None)
+
+
+def test_an_operator_that_cannot_be_counted_has_no_operations(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        torch.empty(1, device="meta").item()
+
+    monkeypatch.setattr(costs, "step_work", fails)
+    found = train(tiny, memory()).cost
+    assert "flops" not in found
+    assert found["steps"] == 12
+
+
+def test_only_rank_0_tells(tiny: Trial) -> None:
+    cost = costs.Cost(tiny, World(Place(1, 2, 1), torch.device("cpu")))
+    cost.drew(torch.zeros(8, 9, 1))
+    cost.stepped(1.0, 0)
+    assert cost.entries(train_s=1.0, evaluate_s=0.0, probe_s=0.0) == {}
+
+
+# Peak -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The measurements that were made."""
+    made: list[Any] = []
+
+    def measured(*asked: Any) -> float:
+        made.append(asked)
+        return 5e9
+
+    monkeypatch.setattr(peak, "_known", {})
+    monkeypatch.setattr(peak, "_measured", measured)
+    return made
+
+
+def test_a_short_attempt_measures_no_device_and_a_long_one_does_once(
+    tiny: Trial, memory: Callable, products: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "peak_flops_per_s" not in train(tiny, memory()).cost
+    assert products == []
+    with monkeypatch.context() as long:
+        long.setattr(costs, "LONG_S", 0.0)
+        for _ in range(2):
+            assert train(tiny, memory()).cost["peak_flops_per_s"] == 5e9
+    assert products == [(torch.device("cpu"), "float32")]
+    assert train(tiny, memory()).cost["peak_flops_per_s"] == 5e9  # known by now
+    lower = tiny.changed(training=tiny.training.changed(precision="bfloat16"))
+    assert "peak_flops_per_s" not in train(lower, memory()).cost
+
+
+def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = iter([9.0, 0.5, 0.25, *[1.0] * 100_000])  # the first product is not counted
+    monkeypatch.setattr(peak, "MEASURE_S", 0.02)
+    monkeypatch.setattr(peak, "_SIZE", {"cpu": 16})
+    monkeypatch.setattr(peak, "_timed", lambda *_: next(took))
+    assert peak._measured(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
+
+
+def test_a_device_without_room_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> float:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(peak, "_timed", full)
+    assert peak._measured(torch.device("cpu"), "float32") is None
+
+
+# Energy ---------------------------------------------------------------------------------------------------------------
+
+
+def zone(root: Path, name: str, text: str, used: int, limit: int = 1000) -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    for file, value in {"name": text, "energy_uj": used, "max_energy_range_uj": limit}.items():
+        (folder / file).write_text(f"{value}\n")
+    return folder
+
+
+def test_a_counter_that_begins_anew_is_counted_on(tmp_path: Path) -> None:
+    folder = zone(tmp_path, "intel-rapl:0", "package-0", used=900)
+    meter = Rapl(folder)
+    seen = []
+    for used in (950, 40, 40, 999, 0):
+        (folder / "energy_uj").write_text(f"{used}\n")
+        seen.append(round(meter.joules() * 1e6))
+    assert seen == [50, 50 + 90, 140, 140 + 959, 1099 + 1]
+
+
+def test_packages_are_counted_and_not_their_parts_or_the_whole_machine(tmp_path: Path) -> None:
+    zones = {"intel-rapl:0": "package-0", "intel-rapl:1": "package-1", "intel-rapl:2": "psys", "intel-rapl:0:0": "core"}
+    folders = [zone(tmp_path, name, text, used=0, limit=10**6) for name, text in zones.items()]
+    counted = Energy(processors(tmp_path))
+    for folder in folders:
+        (folder / "energy_uj").write_text("500000\n")
+    assert counted.joules() == pytest.approx(1.0)
+
+
+def test_a_counter_that_cannot_be_read_is_none_and_not_zero(tmp_path: Path) -> None:
+    assert processors(tmp_path) is None
+    assert Energy(None).joules() is None
+    folder = zone(tmp_path, "intel-rapl:0", "package-0", used=5)
+    (folder / "energy_uj").write_text("")
+    assert processors(tmp_path) is None
+    (folder / "energy_uj").write_text("5")
+    counted = Energy(processors(tmp_path))
+    assert counted.joules() == 0
+    (folder / "energy_uj").unlink()
+    assert counted.joules() is None
+    (folder / "energy_uj").write_text("9")
+    assert counted.joules() is None, "what was missed meanwhile is unknown"
+
+
+def test_an_attempt_tells_its_joules_where_there_is_a_counter(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ticking:
+        def __init__(self) -> None:
+            self.read = 0
+
+        def joules(self) -> float:
+            self.read += 1
+            return float(self.read)
+
+    meter = Ticking()
+    monkeypatch.setattr(energy, "processors", lambda: [meter])
+    assert train(tiny, memory()).cost["joules"] == 1
+    monkeypatch.setattr(energy, "LOOK_S", 0.0)
+    assert train(tiny, memory()).cost["joules"] == 1 + 12 + 1, "after every step, and at the end"
+    monkeypatch.setattr(energy, "processors", lambda: None)
+    assert "joules" not in train(tiny, memory()).cost
+
+
+class Library:
+    """NVML with one GPU."""
+
+    def __init__(self, *, status: int = 0) -> None:
+        self.millijoules, self.status = 12_000_000_000, status
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = 7
+        return 0 if uuid == b"GPU-1" else 6
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: ctypes.c_void_p, found: Any) -> int:  # noqa: N802
+        assert handle.value == 7
+        found._obj.value = self.millijoules
+        return self.status
+
+
+def test_a_gpu_counts_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    counted = Energy(energy.gpus(["GPU-1"]))
+    library.millijoules += 2500
+    assert counted.joules() == 2.5
+    assert energy.gpus(["GPU-1", "GPU-2"]) is None, "half of the devices would be half of the energy"
+    library.status = 3
+    assert counted.joules() is None
+    assert energy.gpus(["GPU-1"]) is None
+
+
+def test_without_the_library_a_gpu_has_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert energy.gpus(["GPU-1"]) is None
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())  # one without these functions
+    assert energy.gpus(["GPU-1"]) is None
+
+
+def test_the_cost_of_a_training_that_takes_no_step_is_there(tiny: Trial, memory: Callable) -> None:
+    world = memory(stop_at=[12])
+    train(tiny, world)
+    world.stop_at.clear()
+    found = train(tiny, world).cost  # the checkpoint is of the last step: what is left is to evaluate
+    assert (found["steps"], found["tokens"], found["flops"]) == (0, 0, 0)
