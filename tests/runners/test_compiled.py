@@ -1,7 +1,10 @@
 """Training as one compiled graph is the same training, up to rounding."""
 
+import json
 import logging
+import runpy
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from batch_in_parts import GENTLE, apart, numbers
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
-from runners import compiled
+from runners import compiled, peak
 from runners.compiled import LONG, compiles
 from runners.machines import Local
 from runners.optimisers import Training
@@ -177,3 +180,18 @@ def test_a_forked_worker_compiles_with_the_real_compiler(tiny: Trial, memory: Ca
     with Store.open(tmp_path) as store:
         losses = store.sql("SELECT value FROM v_metric WHERE name = 'loss' ORDER BY step")["value"].to_list()
     assert losses == pytest.approx(plain.losses(), rel=EXACT)
+
+
+@pytest.mark.usefixtures("traced")
+def test_the_benchmark_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(peak, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
+    monkeypatch.setattr(sys, "argv", ["training.py", "--sizes", "tiny", "--steps", "3"])
+    runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "training.py"), run_name="__main__")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["operator"] for line in lines] == ["softmax", "SSA", "Principled"]
+    for line in lines:
+        assert line["speedup"] == pytest.approx(line["eager_ms"] / line["compiled_ms"])
+        for side in ("eager", "compiled"):
+            tokens = line["batch"] * line["length"]
+            assert line[f"{side}_tokens_per_s"] == pytest.approx(tokens / line[f"{side}_ms"] * 1e3)
+            assert line[f"{side}_utilisation"] > 0
