@@ -13,8 +13,8 @@ from variants.proof.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
-    "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "prove", "repro",
-    "evaluate", "logs", "cancel", "retry", "failures", "watch",
+    "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
+    "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch",
 )  # fmt: skip
 
 
