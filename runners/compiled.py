@@ -14,7 +14,6 @@ that by rounding. `cost.graphs` of an attempt says how many graphs were compiled
 
 import os
 import shutil
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,8 +128,6 @@ def _compiled(plain: Pass, device: torch.device) -> Pass:
 
 def _graphs() -> int:
     """How many this process has compiled so far."""
-    if "torch._dynamo.utils" not in sys.modules:
-        return 0
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
@@ -138,10 +135,18 @@ def _graphs() -> int:
 
 @contextmanager
 def graphs_forgotten() -> Iterator[None]:
-    """What is compiled inside is forgotten afterwards: a worker's next trial begins as its first one did."""
-    before = _graphs()
+    """What is compiled inside is forgotten afterwards: a worker's next trial begins as its first one did.
+
+    A compiler that gives up on a function says so inside; it would go on without, unseen.
+    """
+    import torch._dynamo
+
+    config: Any = torch._dynamo.config
+    before, said = _graphs(), config.fail_on_recompile_limit_hit
+    config.fail_on_recompile_limit_hit = True
     try:
         yield
     finally:
+        config.fail_on_recompile_limit_hit = said
         if _graphs() != before:
             torch._dynamo.reset()

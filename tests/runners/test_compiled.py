@@ -120,6 +120,19 @@ def test_every_trial_of_a_process_compiles_its_own(tiny: Trial, memory: Callable
         assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(3)] == [1] * 3
 
 
+@pytest.mark.usefixtures("traced")
+def test_more_graphs_than_the_compiler_makes_are_no_silent_end_of_it(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tiny.task.changed(points=8, curriculum=Curriculum(start=3, every=2, increment=1))
+    trial = tiny.changed(task=task, model=ONE)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        with pytest.raises(SpecError, match=r"the model cannot be compiled \(FailOnRecompileLimitHit: "):
+            train(on(trial), memory())
+        monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+        assert train(trial, memory()).cost["graphs"] == 1
+
+
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
