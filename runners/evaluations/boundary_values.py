@@ -89,7 +89,7 @@ class BoundaryValuesJudge(Judge):
 
         At every {a}: `boundary_upper` and `boundary_lower`, the greatest and the least prediction; `boundary_slope`,
         how steep predictions are where |x| is greatest, over a (1 follows the function, 0 is saturated);
-        `boundary_extent`, the least |x| where the mean prediction is off, infinite where it is nowhere.
+        `boundary_extent`, the least |x| where the mean prediction is off or NaN, infinite where it is nowhere.
         """
         x = torch.tensor(self._spec.x, dtype=torch.float64)
         for a in self._spec.slopes:
@@ -111,7 +111,7 @@ class BoundaryValuesJudge(Judge):
         return predictions(predict, prompt(x, a * x))[:, -1].view(spec.contexts, len(spec.x))
 
     def _extent(self, found: Tensor, a: float, x: Tensor) -> float:
-        off = (found - a * x).abs() > self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
+        off = ~((found - a * x).abs() <= self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x))  # NaN is off
         return float(x[off].abs().min()) if off.any() else math.inf
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_vali
 from torch import Tensor
 
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.tasks.quantifiers import Quantifiers, evaluation_draws, logits_of, running
+from runners.tasks.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measured, Predict, Task, over_items
 from variants import Backbone
 
@@ -88,13 +88,14 @@ class LargeValueJudge(Judge):
         """`large_value_error_rate` at every {value, decides}, with `always_true.` and `always_false.`.
 
         `decides` is 1 where all but the last number leave the answer open, and 0 for random ones. Items are sequences.
+        NaN is never right.
         """
         for value in self._spec.values:
             for decides in (False, True):
                 x = self.sequences(value, decides=decides)
                 label = running(self._task.quantifier, x)[:, -1]
                 point = _at(value, decides)
-                answer = logits_of(predict, self._task, x)[:, -1] > 0
+                answer = answers_of(logits_of(predict, self._task, x)[:, -1], label)
                 yield over_items("large_value_error_rate", (answer != label).double(), point)
                 yield over_items("always_true.large_value_error_rate", (~label).double(), point)
                 yield over_items("always_false.large_value_error_rate", label.double(), point)

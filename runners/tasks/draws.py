@@ -50,8 +50,11 @@ class Draws:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal, of the default precision (Box and Muller, one of each pair)."""
-        radius, angle = self.uniform(2, *shape).unbind()
-        return ((-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()).to(torch.get_default_dtype())
+        return _normal(*self.uniform(2, *shape).unbind())
+
+    def normal_at(self, places: Tensor) -> Tensor:
+        """The standard normal numbers that belong to `places`, int64 from 0, however many others are asked for."""
+        return _normal(unit(self.words_at(2 * places)), unit(self.words_at(2 * places + 1)))
 
     def below(self, bound: int, *shape: int) -> Tensor:
         """Whole numbers 0 ... bound - 1, int64; their probabilities differ by less than bound / 2^63."""
@@ -66,6 +69,11 @@ class Draws:
         word = (word ^ _shifted(word, 30)) * _FIRST
         word = (word ^ _shifted(word, 27)) * _SECOND
         return word ^ _shifted(word, 31)
+
+
+def _normal(radius: Tensor, angle: Tensor) -> Tensor:
+    """Of two uniform numbers."""
+    return ((-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()).to(torch.get_default_dtype())
 
 
 def unit(words: Tensor) -> Tensor:

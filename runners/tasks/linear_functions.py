@@ -25,7 +25,6 @@ from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.in_context import SCORED_FROM, InContext, Sigmas, prompt
 from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_items
-from variants.seeding import generator
 
 _ROWS = 128
 """Sequences per forward pass of an evaluation."""
@@ -163,8 +162,11 @@ class LinearFunctionsData(Data):
 
     def examples(self, count: int) -> Batch:
         """Prompts of the evaluation's first functions, spread as in training."""
-        x, y = judged(self._task.evaluation, self._task.sigma_x, self._task.sigma_f)
-        return Batch(prompt(x[:count, 0], y[:count, 0]), y[:count, 0])
+        task, grid = self._task, self._task.evaluation
+        a, b, x = (each[:, 0] for each in evaluation_draws(grid.sample, count, 1, grid.points))
+        x = task.sigma_x * x
+        y = task.sigma_f * (a * x + b)
+        return Batch(prompt(x, y), y)
 
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`mse` at every {sigma_x, sigma_f}; `squared_error` at {sigma_x, sigma_f, position} where asked for.
@@ -254,8 +256,10 @@ def predictions(predict: Predict, prompts: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def evaluation_draws(sample: int, functions: int, sequences: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Standard draws a, b [F, 1, 1] and x [F, S, P]; more of anything leaves the functions as they were."""
+    """Standard draws a, b [F, 1, 1] and x [F, S, P]; more of anything leaves what was there as it was."""
     with torch.inference_mode(mode=False):
-        a, b = torch.randn(functions, 2, generator=generator(sample, "evaluation", "functions")).unbind(1)
-        x = torch.randn(functions, sequences, points, generator=generator(sample, "evaluation", "points"))
-        return a[:, None, None], b[:, None, None], x
+        function, sequence = torch.arange(functions)[:, None, None], torch.arange(sequences)[:, None]
+        a, b = (Draws(sample, "evaluation", "functions", name).normal_at(function) for name in ("slope", "intercept"))
+        prompts = (function << 32) + sequence
+        x = [Draws(sample, "evaluation", "points", place).normal_at(prompts) for place in range(points)]
+        return a, b, torch.cat(x, -1)

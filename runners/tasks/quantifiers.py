@@ -11,7 +11,8 @@ A sequence is wrong if any prediction (logit > 0) from the fourth on is. Nearly 
 `every` the fourth label is true on 1/16 of them, so always saying "false" errs on 1/16 (and on none of the 64 that the
 released code judges), with `some` always saying "true". An error rate is therefore nearly blind to one of the two
 mistakes; `balanced_accuracy` is not, and constants are recorded beside both. The paper judges 6,400 sequences for each
-length and sigma, whose inputs repeat in its code (670 distinct values of 2,560); ours are independent.
+length and sigma, whose inputs repeat in its code (670 distinct values of 2,560); ours are independent. NaN is never
+right.
 """
 
 import math
@@ -32,15 +33,16 @@ from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_i
 
 Quantifier = Literal["every", "some"]
 
-_ROWS = 64
-"""Sequences per forward pass of an evaluation."""
+_TOKENS = 25_600
+"""Tokens per forward pass of an evaluation."""
 
 
 class LengthGrid(Spec):
     """Evaluation on longer sequences and wider numbers than in training: the heat maps of paper 003, figures 4 and 5.
 
     `sequences` are drawn once and shared by all models and seeds; a sigma only scales them and a length cuts them.
-    `sample` chooses another draw. The released code stops at sigma 29.
+    `sample` chooses another draw. The released code stops at sigma 29. Each length is shown by itself, since what some
+    operators say of a number depends on how many follow: the default grid takes ten times the tokens of its longest.
     """
 
     lengths: Annotated[tuple[Annotated[int, Field(gt=SCORED_FROM)], ...], Field(min_length=1)] = tuple(
@@ -136,9 +138,8 @@ class QuantifiersData(Data):
 
     def examples(self, count: int) -> Batch:
         """The first sequences of the evaluation, of the length and spread of training."""
-        task, grid = self._task, self._task.evaluation
-        x = evaluation_draws(grid.sample, grid.sequences, task.points)[:count]
-        return task.prompt(task.sigma * x)
+        task = self._task
+        return task.prompt(task.sigma * evaluation_draws(task.evaluation.sample, count, task.points))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Binary cross entropy in nats over all positions; outputs [B, T, 1], targets [B, n]."""
@@ -147,17 +148,17 @@ class QuantifiersData(Data):
     def evaluate(self, predict: Predict) -> Iterator[Measured]:
         """`error_rate` and `balanced_accuracy` at every {length, sigma}; items are sequences.
 
-        A causal model says the same of the first numbers of a sequence whatever comes later, so one pass at the
-        greatest length answers for all.
+        Each length is a pass of its own: a causal model looks at no later number, but its weights may depend on how
+        many there are (cosFormer's angle, an affine offset of 1/n).
         """
         task, grid = self._task, self._task.evaluation
         x = evaluation_draws(grid.sample, grid.sequences, max(grid.lengths))
         truth = running(task.quantifier, x)
         for sigma in grid.sigma:
-            said = logits_of(predict, task, sigma * x) > 0
             for length in grid.lengths:
-                scored, point = slice(SCORED_FROM, length), _at(length, sigma)
-                answers, labels = said[:, scored], truth[:, scored]
+                labels, point = truth[:, SCORED_FROM:length], _at(length, sigma)
+                logits = logits_of(predict, task, sigma * x[:, :length])
+                answers = answers_of(logits[:, SCORED_FROM:], labels)
                 yield over_items("error_rate", _wrong(answers, labels), point)
                 yield balanced_accuracy(answers, labels, point)
                 yield over_items("always_true.error_rate", _wrong(torch.ones_like(labels), labels), point)
@@ -166,8 +167,14 @@ class QuantifiersData(Data):
 
 def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
     """The logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
-    chunks = in_chunks(predict, task.prompt(x).inputs, _ROWS)
+    inputs = task.prompt(x).inputs
+    chunks = in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]))
     return torch.cat([task.logits(outputs).to("cpu", torch.float64) for _, outputs in chunks])
+
+
+def answers_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Whether a model says "true", boolean in the shape of both; where a logit is NaN, what is wrong."""
+    return torch.where(logits.isnan(), ~labels, logits > 0)
 
 
 def _wrong(answers: Tensor, labels: Tensor) -> Tensor:
@@ -194,7 +201,8 @@ def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float
 
 @lru_cache(maxsize=4)
 def evaluation_draws(sample: int, sequences: int, length: int) -> Tensor:
-    """Standard normal [sequences, length]; a greater length has the same first numbers."""
+    """Standard normal [sequences, length]; more of either leaves the numbers that were there as they were."""
     with torch.inference_mode(mode=False):
-        columns = [Draws(sample, "evaluation", "numbers", place).normal(sequences) for place in range(length)]
+        rows = torch.arange(sequences)
+        columns = [Draws(sample, "evaluation", "numbers", place).normal_at(rows) for place in range(length)]
         return torch.stack(columns, 1)

@@ -64,6 +64,21 @@ def test_a_bounded_predictor_is_found_out(a: float) -> None:
     assert rows["boundary_extent", a].value == min(off)
 
 
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_nan_follows_no_function(share: float) -> None:
+    """Of all contexts, or of one of four."""
+
+    def unsure(inputs: Tensor) -> Tensor:
+        outputs = exact(inputs)
+        outputs[: round(share * len(outputs))] = math.nan
+        return outputs
+
+    rows = found(SMALL, unsure)
+    for a in SMALL.slopes:
+        assert rows["boundary_extent", a].value == 0
+        assert math.isnan(rows["boundary_upper", a].value)
+
+
 def test_near_zero_the_tolerance_is_that_of_the_spread_of_training() -> None:
     """An error of 0.45 everywhere is too much for 0.1 |a| sigma_x = 0.1 and not for 0.5."""
 

@@ -1,5 +1,6 @@
 """One large value: what is shown, and the errors of predictors whose errors are known."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,12 @@ def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> 
     rows = found(hidden("some"), lambda inputs: inputs)
     assert rows[NAME, -70, 0].value == pytest.approx(1, abs=0.002)
     assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
+
+
+@pytest.mark.parametrize("quantifier", ["every", "some"])
+def test_nan_is_never_right(quantifier: Quantifier) -> None:
+    rows = found(hidden(quantifier), lambda inputs: torch.full_like(inputs, math.nan))
+    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {1}
 
 
 @pytest.mark.parametrize("labels", ["shown", "hidden"])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
 from runners.tasks.in_context import SCORED_FROM, prompt
-from runners.tasks.linear_functions import conventions, judged, squared_errors
+from runners.tasks.linear_functions import conventions, evaluation_draws, judged, squared_errors
 from runners.tasks.linear_functions import least_squares as closed_form
 
 
@@ -193,6 +193,36 @@ def test_a_sigma_scales_the_draws_and_changes_nothing_else() -> None:
     grid = ShiftGrid(functions=5, sequences=2, points=4)
     once, thrice = squared_errors(nothing, grid, 1, 1), squared_errors(nothing, grid, 1, 3)
     assert torch.allclose(thrice, 9 * once)
+
+
+@pytest.mark.parametrize("more", [(7, 2, 4), (3, 9, 4), (3, 2, 8), (100, 11, 5)])
+def test_more_of_anything_leaves_what_was_there_as_it_was(more: tuple[int, int, int]) -> None:
+    few, many = evaluation_draws(5, 3, 2, 4), evaluation_draws(5, *more)
+    assert [tuple(each.shape) for each in many] == [(more[0], 1, 1), (more[0], 1, 1), more]
+    assert all(torch.equal(one, other[:3, :2, :4]) for one, other in zip(few, many, strict=True))
+
+
+def test_the_draws_of_an_evaluation_are_independent_and_normal() -> None:
+    a, b, x = evaluation_draws(1, 400, 30, 5)
+    assert len(torch.cat((a.flatten(), b.flatten(), x.flatten())).unique()) > 0.999 * (800 + x.numel())
+    assert (float(x.std()), float(x.mean())) == (pytest.approx(1, abs=0.02), pytest.approx(0, abs=0.02))
+    assert [float(each.std()) for each in (a, b)] == pytest.approx([1, 1], abs=0.15)
+    beside = torch.cat((a[:, 0], b[:, 0], x[:, 0], x[:, 1]), 1).T
+    assert torch.corrcoef(beside).sub(torch.eye(12)).abs().max() < 4.5 / 400**0.5
+
+
+@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (3.0, 0.5)])
+def test_examples_are_the_first_functions_spread_as_in_training_and_as_many_as_asked_for(
+    sigma_x: float, sigma_f: float
+) -> None:
+    grid = ShiftGrid(sigma_x=(2,), sigma_f=(2,), functions=5, sequences=2, points=4)
+    data = LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f, evaluation=grid).open()
+    x, y = judged(grid, sigma_x, sigma_f)
+    few, many = data.examples(3), data.examples(9)
+    assert torch.equal(few.inputs, prompt(x[:3, 0], y[:3, 0]))
+    assert torch.equal(few.targets, y[:3, 0])
+    assert torch.equal(many.inputs[:5], prompt(x[:, 0], y[:, 0]))
+    assert len(many.inputs.unique(dim=0)) == 9
 
 
 def test_more_prompts_or_points_leave_the_functions_as_they_were() -> None:

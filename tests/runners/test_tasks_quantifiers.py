@@ -14,7 +14,8 @@ from runners.tasks import Curriculum, LengthGrid, Measured, Quantifiers
 from runners.tasks.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
 from runners.training import train
 from runners.trial import Trial
-from variants import gpt2
+from variants import Scalars, affine_scaled, cosformer, gpt2
+from variants.transformer import Transformer
 
 QUANTIFIERS: tuple[Quantifier, ...] = ("every", "some")
 PLAIN = {"every": all, "some": any}
@@ -65,14 +66,14 @@ def test_hidden_labels_leave_the_numbers_alone_in_the_prompt() -> None:
 
 
 def test_the_loss_is_the_binary_cross_entropy_over_all_positions() -> None:
-    data = Quantifiers(points=3).open()
     logits, labels = [0.5, -2.0, 3.0], [1.0, 1.0, 0.0]
-    outputs = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None]
+    shown, hidden = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None], torch.tensor(logits)[None, :, None]
     each = [
         -math.log(1 / (1 + math.exp(-z)) if y else 1 - 1 / (1 + math.exp(-z)))
         for z, y in zip(logits, labels, strict=True)
     ]
-    assert data.loss(outputs, torch.tensor([labels])).item() == pytest.approx(sum(each) / 3)
+    for data, outputs in ((Quantifiers(points=3), shown), (Quantifiers(points=3, labels="hidden"), hidden)):
+        assert data.open().loss(outputs, torch.tensor([labels])).item() == pytest.approx(sum(each) / 3)
 
 
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
@@ -149,16 +150,50 @@ def test_errors_before_the_fourth_position_do_not_count_and_one_after_it_does() 
     assert [by_point(task, wrong_at(place))["error_rate", 6, 1].value for place in range(6)] == [0, 0, 0, 1, 1, 1]
 
 
-def test_one_pass_answers_for_all_lengths() -> None:
-    """A causal predictor says the same of a prefix, so cutting its answers is judging it on shorter sequences."""
+@pytest.mark.parametrize("labels", ["shown", "hidden"])
+@pytest.mark.parametrize("operator", ["cosformer", "affine_scaled"])
+def test_a_length_is_judged_as_if_no_other_were(operator: str, labels: str) -> None:
+    """Weights that depend on how many numbers follow do so at the length that is asked about."""
+    attention = {"cosformer": cosformer(), "affine_scaled": affine_scaled(n="context")}[operator]
+    assert "prefix" in attention.breaks
+    torch.manual_seed(0)
+    backbone = gpt2(layers=1, heads=2, width=8, max_positions=32)
+    model = Transformer(backbone, operators=(attention,), inputs=Scalars(1), seed=0).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    task = Quantifiers.model_validate({"labels": labels, "evaluation": SMALL})
 
-    def causal(inputs: Tensor) -> Tensor:
-        return torch.sin(5 * inputs.cumsum(1))
+    @torch.inference_mode()
+    def off(inputs: Tensor) -> Tensor:
+        outputs = model(inputs)
+        return outputs - outputs.median()
 
-    whole = by_point(Quantifiers(evaluation=SMALL), causal)
+    whole = by_point(task, off)
     for length in SMALL.lengths:
-        alone = by_point(Quantifiers(evaluation=SMALL.changed(lengths=(length,))), causal)
+        alone = by_point(task.changed(evaluation=SMALL.changed(lengths=(length,))), off)
         assert {point: each for point, each in whole.items() if point[1] == length} == alone
+
+
+def test_only_numbers_of_the_length_that_is_asked_about_are_shown() -> None:
+    shown: list[int] = []
+
+    def remember(inputs: Tensor) -> Tensor:
+        shown.append(inputs.shape[1])
+        return inputs
+
+    by_point(Quantifiers(evaluation=SMALL.changed(sequences=3), labels="hidden"), remember)
+    assert shown == 2 * [4, 7, 12]
+
+
+@pytest.mark.parametrize("labels", ["shown", "hidden"])
+@pytest.mark.parametrize("quantifier", QUANTIFIERS)
+def test_nan_is_never_right(quantifier: Quantifier, labels: str) -> None:
+    task = Quantifiers.model_validate({"quantifier": quantifier, "labels": labels, "evaluation": SMALL})
+    found = by_point(task, said(math.nan))
+    for length in SMALL.lengths:
+        for sigma in SMALL.sigma:
+            assert found["error_rate", length, sigma].value == 1
+            assert found["balanced_accuracy", length, sigma].value == 0
 
 
 def test_balanced_accuracy_is_that_of_a_table_counted_by_hand() -> None:
@@ -185,6 +220,7 @@ def test_the_standard_error_of_a_balanced_accuracy_is_the_spread_over_samples() 
 def test_evaluation_draws_are_independent_and_normal() -> None:
     x = evaluation_draws(0, 4000, 8)
     assert torch.equal(x[:, :5], evaluation_draws(0, 4000, 5))
+    assert torch.equal(x[:70], evaluation_draws(0, 70, 8))
     assert torch.corrcoef(x.T).sub(torch.eye(8)).abs().max() < 0.07
     assert x.std() == pytest.approx(1, rel=0.02)
     assert len(x.unique()) > 31_000
@@ -193,6 +229,7 @@ def test_evaluation_draws_are_independent_and_normal() -> None:
 def test_examples_are_those_of_the_evaluation_spread_as_in_training() -> None:
     examples = Quantifiers(points=5, sigma=2, evaluation=SMALL).open().examples(3)
     assert torch.equal(examples.inputs[:, ::2, 0], 2 * evaluation_draws(0, 300, 12)[:3, :5])
+    assert len(Quantifiers(evaluation=SMALL).open().examples(301).inputs) == 301
 
 
 @pytest.mark.parametrize(
