@@ -8,15 +8,18 @@ left out; a query whose weights are all 0 counts with 0.
 """
 
 from collections import Counter
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, model_validator
 from torch import Tensor
 
 from runners.probes.probe import Found, Probe, Probed, Seen
 from runners.probes.rows import Rows, by_head, mean
 from variants.transformer import Watched
+
+_MOST_BINS = 100_000
+"""On either side of 0."""
 
 
 class WeightSums(Probe):
@@ -31,6 +34,15 @@ class WeightSums(Probe):
     """Width of a bin of the histogram; its middles are multiples of it."""
     limit: PositiveFloat = 2.0
     """Size of the largest sum that has a bin of its own."""
+
+    @model_validator(mode="after")
+    def _has_bins(self) -> Self:
+        if not self.bin <= self.limit <= _MOST_BINS * self.bin:
+            raise ValueError(
+                f"a histogram has a bin beside that of 0, and {_MOST_BINS:,} at most; got bin={self.bin} and "
+                f"limit={self.limit}; make bin smaller than limit, or greater than limit / {_MOST_BINS:,}"
+            )
+        return self
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
         rows = Rows(layer)

@@ -141,6 +141,10 @@ class AskedData(Data):
         """Sequences of the training distribution."""
         return self._task.draw(Draws(seed, "data", step, device=device), self._task.batch, {})
 
+    def examples(self, count: int) -> Batch:
+        """Sequences of the training distribution that nobody trains on, whatever `batch` is."""
+        return self._task.draw(Draws(0, "data", 0), count, {})
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per asked token; outputs [B, T, vocabulary], targets [B, T]."""
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNASKED)

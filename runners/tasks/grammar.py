@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Annotated, Literal, Self, final
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -36,6 +36,9 @@ from variants import Tokens
 CLASSES = ("stop", "preposition", "noun", "verb", "name")
 
 Probability = Annotated[float, Field(ge=0, le=1)]
+
+_STEEPEST = 100.0
+"""Of a logarithm of odds: words of e^-100 are never drawn, and e^1000 is no float64."""
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -57,11 +60,11 @@ class Grammar(Task):
     """Lemmas; each has two forms."""
     names: PositiveInt = 64
     """Different names."""
-    exponent: NonNegativeFloat = 1.0
+    exponent: Annotated[float, Field(ge=0, le=_STEEPEST)] = 1.0
     """Of Zipf's law; 0 makes all words of a class equally likely."""
     topics: PositiveInt = 4
     """Different topics; a lemma belongs to one of them."""
-    strength: NonNegativeFloat = 3.0
+    strength: Annotated[float, Field(ge=0, le=_STEEPEST)] = 3.0
     """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
     switching: Probability = 0.1
     """Of a topic drawn anew after a sentence."""
@@ -80,7 +83,7 @@ class Grammar(Task):
     validation_windows: PositiveInt = 256
     """Windows that are judged, the same for all models and seeds."""
     attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
-    """Numbers of attractors at which agreement is measured."""
+    """Numbers of attractors at which agreement is measured; () where the grammar has no such sentences."""
     agreement_pairs: PositiveInt = 256
     """Sentences per number of attractors."""
     sample: NonNegativeInt = 0
@@ -95,6 +98,23 @@ class Grammar(Task):
                     f"every topic has lemmas of its own; got {self.topics} topics and {lemmas} {name}; "
                     f"lower topics or raise {name}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _asks_for_sentences_of_its_own(self) -> Self:
+        if not self.attractors:
+            return self
+        if self.naming == 1 or self.plural in {0, 1}:
+            raise ValueError(
+                "agreement is asked of subjects that are nouns of either number; the grammar has none with naming=1, "
+                f"plural=0 or plural=1; got naming={self.naming} and plural={self.plural}; change them or use "
+                "attractors=()"
+            )
+        if self.attractor == 0 and self.attractors != (0,):
+            raise ValueError(
+                f"agreement is asked across as many attractors as the grammar makes; it makes none with attractor=0; "
+                f"got attractors={self.attractors}; raise attractor or use attractors=(0,)"
+            )
         return self
 
     @property
@@ -159,6 +179,10 @@ class GrammarData(Data):
         """Windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
         draws = Draws(seed, "data", step, device=device)
         return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
+
+    def examples(self, count: int) -> Batch:
+        """Windows that nobody trains on, whatever `batch` is."""
+        return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""

@@ -46,7 +46,7 @@ class Needle(KeyValues):
         require_rising("depths", self.depths)
         super().check(point)
         pairs = self.pairs_at(point)
-        if pairs > (self.tokens(point) - 2) // 2:
+        if pairs > _room(self.tokens(point)):
             raise ValueError(
                 f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
                 f"{self.tokens(point)} tokens; lengthen it or lower distractors"
@@ -63,6 +63,11 @@ class Needle(KeyValues):
         inputs.scatter_(1, places, keys).scatter_(1, places + 1, values)
         inputs[:, -1] = keys[:, 0]
         return asking(inputs, torch.full_like(needle, length - 1), values[:, :1])
+
+
+def _room(length: int) -> int:
+    """How many pairs at even distances fit before the question, wherever one of them is: at an even or odd place."""
+    return min((len(range(first, length - 2, 2)) for first in range(min(2, length - 2))), default=0)
 
 
 def _places(order: Tensor, needle: Tensor, length: int) -> Tensor:

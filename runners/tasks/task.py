@@ -94,9 +94,11 @@ class Data(ABC):
 
     def examples(self, count: int) -> Batch:
         """`count` sequences for probes to look into models with, the same for all models and seeds, on the CPU; fewer
-        where there are not so many. By default the first of a batch that nobody trains on."""
-        batch = self.batch(0, 0)
-        return batch.first(count)
+        only where there are not so many. By default those of batches that nobody trains on, as many as it takes."""
+        parts = [self.batch(0, 0)]
+        while (missing := count - sum(len(part.inputs) for part in parts)) > 0:
+            parts.append(self.batch(len(parts), 0).first(missing))
+        return joined(parts).first(count)
 
     def completed(self, part: Batch) -> Batch:
         """A part of a batch with the targets that `loss` takes, where these are computed and not drawn; called on the
@@ -165,6 +167,13 @@ class Task(Choice):
         Raises:
             SpecError: files it names are missing or are not what the spec says.
         """
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    """The sequences of all parts, which are equally long and hide keys all or none."""
+    inputs, targets = (torch.cat([part[index] for part in parts]) for index in (0, 1))  # type: ignore[misc]
+    visible = [part.visible for part in parts if part.visible is not None]
+    return Batch(inputs, targets, torch.cat(visible) if visible else None)
 
 
 def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measured:

@@ -11,8 +11,10 @@ from grid.errors import SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Artefact, Found, LearnedNumbers, Probe, Probed, Probing, Seen
+from runners.probes.looking import looked_at
 from runners.tasks import Items, LinearFunctions, Measured, Predict, Task, Text
-from runners.tasks.draws import CPU
+from runners.tasks.draws import CPU, Draws
+from runners.tasks.task import Batch, Data
 from runners.training import train
 from runners.trial import Execution, Trial, build_model
 from store.layout import Layout
@@ -116,6 +118,61 @@ def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memor
     assert looked.logged == plain.logged
     assert plain.evaluations.items() <= looked.evaluations.items()
     assert plain.probes == {}
+
+
+class Short(LinearFunctions):
+    """Two sequences per batch; keys are hidden by whole rows, or by query."""
+
+    kind: Literal["short"] = "short"
+    rows: Literal["one", "each", "none"] = "none"
+
+    def open(self) -> Any:
+        return ShortData(self)
+
+
+class ShortData(Data):
+    def __init__(self, task: Short) -> None:
+        self.task = task
+
+    @property
+    def constant_loss(self) -> float:
+        return 1.0
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        shape = {"one": (2, 1, 7), "each": (2, 7, 7), "none": None}[self.task.rows]
+        draws = Draws(seed, "data", step, device=device)
+        inputs, targets = draws.normal(2, 7, 1), draws.normal(2, 4)
+        return Batch(inputs, targets, None if shape is None else draws.uniform(*shape) < 0.5)
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs[:, ::2, 0] - targets).square().mean()
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:  # noqa: ARG002
+        yield from ()
+
+
+@pytest.mark.parametrize("rows", ["one", "each", "none"])
+def test_examples_are_as_many_as_are_asked_for_however_few_a_batch_has(rows: str) -> None:
+    data = Short.model_validate({"rows": rows}).open()
+    few, many = data.examples(1), data.examples(5)
+    for index, each in enumerate(many):
+        assert (each is None) == (rows == "none" and index == 2)
+        if each is not None:
+            assert (len(each), len(each.unique(dim=0))) == (5, 5)
+            assert torch.equal(each[:1], few[index])
+            assert torch.equal(each[:2], data.batch(0, 0)[index])
+
+
+@pytest.mark.parametrize("rows", ["one", "each", "none"])
+def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
+    data = Short.model_validate({"rows": rows}).open()
+    whole, cut = data.examples(3), looked_at(data, Probing(sequences=3, length=4))
+    assert torch.equal(cut.inputs, whole.inputs[:, :4])
+    if whole.visible is None:
+        assert cut.visible is None
+    else:
+        assert cut.visible is not None
+        assert torch.equal(cut.visible, whole.visible[:, : {"one": 1, "each": 4}[rows], :4])
 
 
 def test_evaluations_wait_for_the_end_unless_they_say_otherwise(tiny: Trial, memory: Callable) -> None:

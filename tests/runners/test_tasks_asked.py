@@ -291,6 +291,32 @@ def test_the_smallest_sequences_can_be_drawn() -> None:
     assert found_needle(NEEDLE.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == {9}
 
 
+@pytest.mark.parametrize("distractors", [0, 1, 2, 3])
+def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all_do(distractors: int) -> None:
+    """By trying every place for the needle and every pair at an even distance."""
+    for length in range(1, 13):
+        places = range(length - 2)
+        room = [len([place for place in places if (place - needle) % 2 == 0]) for needle in places]
+        fields = {"context": length, "distractors": distractors, "depths": (0, 1), "evaluation": {"lengths": (40,)}}
+        if room and min(room) > distractors:
+            batch = Needle.model_validate({**NEEDLE.data(), **fields}).open().batch(1, 1)
+            for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+                pairs = {key: value for key, value in pairwise(row) if key < 5}
+                assert (len(pairs), pairs[row[-1]]) == (1 + distractors, targets[-1])
+        else:
+            with pytest.raises(ValidationError, match=f"it has {length} tokens; lengthen it or lower distractors"):
+                Needle.model_validate({**NEEDLE.data(), **fields})
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: Asking) -> None:
+    few, many = (task.changed(batch=batch).open().examples(9) for batch in (4, 40))
+    assert few.inputs.shape == few.targets.shape == (9, 20)
+    assert torch.equal(few.inputs, many.inputs)
+    assert torch.equal(few.targets, many.targets)
+    assert len(few.inputs.unique(dim=0)) == 9
+
+
 def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]
     task = Needle(
         context=12, distractors=0, keys=4, values=6, filler=3, depths=(0, 1), evaluation=AskedLengths(lengths=(12,))

@@ -269,6 +269,14 @@ def test_a_window_begins_after_a_stop_and_asks_for_what_follows() -> None:
     assert not torch.equal(batch.inputs, TINY.open().batch(seed=3, step=3).inputs)
 
 
+def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is() -> None:
+    few, many = (TINY.changed(batch=batch).open().examples(9) for batch in (4, 40))
+    assert few.inputs.shape == (9, 12)
+    assert torch.equal(few.inputs, many.inputs)
+    assert torch.equal(few.targets, many.targets)
+    assert len(few.inputs.unique(dim=0)) == 9
+
+
 def test_what_is_measured_is_what_is_announced() -> None:
     found = [
         (m.name, dict(m.point)) for m in TINY.open().evaluate(lambda inputs: torch.zeros(*inputs.shape, VOCABULARY))
@@ -286,11 +294,13 @@ def test_what_is_measured_is_what_is_announced() -> None:
 @pytest.mark.parametrize(
     "extreme",
     [
-        {"attractor": 0.0, "transitive": 0.0},
+        {"attractor": 0.0, "transitive": 0.0, "attractors": (0,)},
         {"naming": 0.0, "transitive": 1.0},
-        {"naming": 1.0, "repeating": 1.0},
+        {"naming": 1.0, "repeating": 1.0, "attractors": ()},
         {"topics": 1, "switching": 1.0},
-        {"plural": 1.0, "slots": 40, "strength": 0.0},
+        {"plural": 1.0, "slots": 40, "strength": 0.0, "attractors": ()},
+        {"strength": 100.0, "switching": 0.0},
+        {"exponent": 100.0, "strength": 100.0},
         {"context": 1},
     ],
     ids=str,
@@ -303,6 +313,7 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
     counts = torch.bincount(tokens.flatten(), minlength=VOCABULARY) / tokens.numel()
     expected = unigrams(task.words, task.chances, task.context)
     assert float(expected.sum()) == pytest.approx(1)
+    assert math.isfinite(task.open().constant_loss)
     assert torch.allclose(counts.double(), expected, atol=0.015)
 
 
@@ -315,6 +326,12 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
         ({"attractor": 1.0}, "less than 1"),
         ({"switching": 1.5}, "less than or equal to 1"),
         ({"slots": 0}, "greater than 0"),
+        ({"strength": 1000.0}, "less than or equal to 100"),
+        ({"exponent": 1000.0}, "less than or equal to 100"),
+        ({"attractor": 0.0}, r"got attractors=\(0, 1, 2\); raise attractor or use attractors=\(0,\)"),
+        ({"plural": 0.0}, r"got naming=0.45 and plural=0.0; change them or use attractors=\(\)"),
+        ({"plural": 1.0}, r"got naming=0.45 and plural=1.0; change them or use attractors=\(\)"),
+        ({"naming": 1.0}, r"got naming=1.0 and plural=0.4; change them or use attractors=\(\)"),
     ],
 )
 def test_a_grammar_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
