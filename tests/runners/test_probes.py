@@ -6,6 +6,7 @@ import statistics
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from runners.probes import (
@@ -192,6 +193,13 @@ def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
     assert counts == {-2.5: 1, 0.0: 1, 0.5: 1, 2.5: 1}
     assert found["weight_sum_median", 1, None] == pytest.approx(0.51 / 2)
     assert found["weight_sum_mean", 1, None] == pytest.approx((-9 + 0.51 + 3) / 4)
+
+
+@pytest.mark.parametrize("fields", [{"bin": 1, "limit": 0.2}, {"bin": 0.05, "limit": 0.001}, {"bin": 1e-9}])
+def test_sums_need_bins_to_fall_into(fields: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match=r"a bin beside that of 0, and 100,000 at most; got bin=.* make bin"):
+        WeightSums.model_validate(fields)
+    assert WeightSums(bin=1, limit=1).limit == 1
 
 
 def test_entropies_are_what_loops_over_floats_say() -> None:
