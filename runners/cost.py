@@ -2,15 +2,17 @@
 
     steps, tokens        trained on; a token is a position of an input, padding included, sink tokens not
     flops                operations of matrix products, forward and backward of the model (`runners.planning.work`)
+                         as its definition has them: by `execution.path="reference"`, whatever path computes it
     train_s, evaluate_s, probe_s
     graphs, compile_s    graphs compiled, and the seconds of the steps that compiled them: part of train_s
+    compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
     joules               of the processor packages or the GPUs as a whole, evaluations and probes included
     peak_memory_bytes    of the device on CUDA, else of the process
     peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of its training
 
 All but the two peaks are sums and add up over attempts. What cannot be measured has no entry. Operations of attention
-are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher and of evaluations are not
-counted. With several ranks they are those of the whole batch, and seconds and memory are rank 0's.
+are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher, of evaluations, of what a
+path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several ranks they are those of the whole batch, and seconds and memory are rank 0's.
 
 The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
 attempts before it have no such entry.
@@ -42,7 +44,7 @@ class Cost:
 
     def __init__(self, trial: Trial, world: World) -> None:
         self._trial, self._world = trial, world
-        self._shapes = Counter[Shape]()
+        self._shapes, self._compiling = Counter[Shape](), Counter[Shape]()
         self._drawn: Shape | None = None
         self._graphs, self._compile_s = 0, 0.0
         self._energy = Energy(meters(world.device, trial.execution.gpus) if world.place.rank == 0 else None)
@@ -57,6 +59,7 @@ class Cost:
         self._shapes[self._drawn] += 1
         if graphs > self._graphs:
             self._graphs, self._compile_s = graphs, self._compile_s + seconds
+            self._compiling[self._drawn] += 1
         self._energy.look()
 
     def entries(self, *, train_s: float, evaluate_s: float, probe_s: float) -> dict[str, float]:
@@ -66,7 +69,7 @@ class Cost:
         device, gpus = self._world.device, self._trial.execution.gpus
         found: dict[str, float | None] = {
             "steps": self._shapes.total(),
-            "tokens": sum(shape.batch * shape.length * steps for shape, steps in self._shapes.items()),
+            "tokens": _tokens(self._shapes),
             "train_s": train_s,
             "evaluate_s": evaluate_s,
             "probe_s": probe_s,
@@ -76,9 +79,14 @@ class Cost:
         }
         if self._graphs:
             found |= {"graphs": self._graphs, "compile_s": self._compile_s}
+            found |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
         peak = peak_flops_per_s(device, self._trial.training.precision, measure=train_s > LONG_S)
         found["peak_flops_per_s"] = None if peak is None else peak * gpus
         return {name: value for name, value in found.items() if value is not None}
+
+
+def _tokens(shapes: Mapping[Shape, int]) -> int:
+    return sum(shape.batch * shape.length * steps for shape, steps in shapes.items())
 
 
 def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
@@ -119,4 +127,4 @@ def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
 
 
 def _of_step(trial: Trial, shape: Shape) -> float:
-    return step_work(trial.model, trial.operators(), trial.task.inputs, trial.execution.path, shape).flops
+    return step_work(trial.model, trial.operators(), trial.task.inputs, "reference", shape).flops

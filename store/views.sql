@@ -140,8 +140,9 @@ SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
 
--- grid, trial that is ok: what the attempts that its result came from took. Attempts that were killed have left no cost;
--- a rate is over those that have. A quantity that one of them could not measure is null.
+-- grid, trial that is ok: what the attempts that its result came from took. An attempt that was killed has left no cost:
+-- with one among them (`missing_attempts`) every sum is null, and a rate is over the others. A quantity that one of them
+-- could not measure is null. Steps that compiled are in no rate, neither their seconds nor what they did.
 CREATE OR REPLACE VIEW v_cost AS
 WITH RECURSIVE counted(trial, attempt) AS (
     SELECT trial, max(attempt) FROM attempt WHERE status = 'ok' GROUP BY trial
@@ -149,28 +150,42 @@ WITH RECURSIVE counted(trial, attempt) AS (
     SELECT a.trial, a.resumed_attempt FROM attempt a
     JOIN counted c ON a.trial = c.trial AND a.attempt = c.attempt WHERE a.resumed_attempt < a.attempt
 ),
-measured AS (
+told AS (
     SELECT a.trial, a.memory_bytes, (a.cost->>'$.steps')::BIGINT AS steps, (a.cost->>'$.tokens')::BIGINT AS tokens,
            (a.cost->>'$.flops')::DOUBLE AS flops, (a.cost->>'$.train_s')::DOUBLE AS train_s,
            (a.cost->>'$.evaluate_s')::DOUBLE AS evaluate_s, (a.cost->>'$.probe_s')::DOUBLE AS probe_s,
            coalesce((a.cost->>'$.compile_s')::DOUBLE, 0) AS compile_s, (a.cost->>'$.joules')::DOUBLE AS joules,
+           CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_tokens')::DOUBLE END
+               AS compile_tokens,
+           CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_flops')::DOUBLE END
+               AS compile_flops,
            (a.cost->>'$.peak_flops_per_s')::DOUBLE AS peak, a.cost->>'$.steps' IS NOT NULL AS told
     FROM attempt a JOIN counted USING (trial, attempt)
 ),
+measured AS (
+    SELECT *, train_s - compile_s AS rated_s, tokens - compile_tokens AS rated_tokens,
+           flops - compile_flops AS rated_flops FROM told
+),
 summed AS (
-    SELECT trial, count(*) AS attempts, sum(steps)::BIGINT AS steps, sum(tokens)::BIGINT AS tokens,
-           sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s, sum(probe_s) AS probe_s, sum(compile_s) AS compile_s,
-           CASE WHEN count(flops) = count(*) FILTER (WHERE told) THEN sum(flops) END AS flops,
+    SELECT trial, count(*) AS attempts, count(*) FILTER (WHERE NOT told) AS missing, sum(steps)::BIGINT AS steps,
+           sum(tokens)::BIGINT AS tokens, sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s,
+           sum(probe_s) AS probe_s, sum(compile_s) AS compile_s, sum(rated_s) AS rated_s,
+           CASE WHEN count(rated_tokens) = count(*) FILTER (WHERE told) THEN sum(rated_tokens) END AS rated_tokens,
+           CASE WHEN count(rated_flops) = count(*) FILTER (WHERE told) THEN sum(rated_flops) END AS rated_flops,
            CASE WHEN count(joules) = count(*) FILTER (WHERE told) THEN sum(joules) END AS joules,
            max(memory_bytes) AS memory_bytes,
-           sum(flops) FILTER (WHERE peak IS NOT NULL) AS known_flops,
-           sum((train_s - compile_s) * peak) FILTER (WHERE flops IS NOT NULL) AS possible_flops
+           sum(rated_flops) FILTER (WHERE peak IS NOT NULL) AS known_flops,
+           sum(rated_s * peak) FILTER (WHERE rated_flops IS NOT NULL) AS possible_flops
     FROM measured GROUP BY trial
 )
-SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.steps, s.tokens, s.train_s,
-       s.tokens / nullif(s.train_s - s.compile_s, 0) AS tokens_per_s,
-       s.flops / nullif(s.train_s - s.compile_s, 0) AS flops_per_s,
-       s.known_flops / nullif(s.possible_flops, 0) AS flop_utilisation,
-       s.memory_bytes, s.joules, s.joules / nullif(s.tokens, 0) AS joules_per_token,
-       s.probe_s / nullif(s.train_s + s.evaluate_s + s.probe_s, 0) AS probe_share, s.compile_s
+SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.missing AS missing_attempts,
+       CASE WHEN s.missing = 0 THEN s.steps END AS steps, CASE WHEN s.missing = 0 THEN s.tokens END AS tokens,
+       CASE WHEN s.missing = 0 THEN s.train_s END AS train_s,
+       nullif(s.rated_tokens, 0) / nullif(s.rated_s, 0) AS tokens_per_s,
+       nullif(s.rated_flops, 0) / nullif(s.rated_s, 0) AS flops_per_s,
+       nullif(s.known_flops, 0) / nullif(s.possible_flops, 0) AS flop_utilisation,
+       s.memory_bytes, CASE WHEN s.missing = 0 THEN s.joules END AS joules,
+       s.joules / nullif(s.tokens, 0) AS joules_per_token,
+       s.probe_s / nullif(s.train_s + s.evaluate_s + s.probe_s, 0) AS probe_share,
+       CASE WHEN s.missing = 0 THEN s.compile_s END AS compile_s
 FROM grid_trial g JOIN summed s USING (trial);

@@ -13,11 +13,11 @@ from runners import energy, peak
 from runners.cost import flops
 from runners.distributed import Place, World
 from runners.energy import Energy, Rapl, processors
-from runners.planning.work import Shape
+from runners.planning.work import Shape, step_work
 from runners.tasks import Curriculum
 from runners.training import train
 from runners.trial import Trial
-from variants import gpt2, principled, ssa
+from variants import gpt2, principled, softmax, ssa
 
 EXACT = ("steps", "tokens", "flops")
 
@@ -43,6 +43,32 @@ def test_a_run_costs_what_its_steps_do(tiny: Trial, memory: Callable, parts: int
     assert found["flops"] == 12 * (6 * weights * batch * length + 3 * maps + read_in)
     assert {"train_s", "evaluate_s", "probe_s", "peak_memory_bytes"} <= found.keys()
     assert all(value > 0 for value in found.values())
+
+
+@pytest.mark.parametrize("operator", [softmax(), ssa(), principled(gate_width=4)], ids=lambda operator: operator.label)
+def test_operations_are_those_of_the_definition_whatever_path_computes_them(
+    tiny: Trial, monkeypatch: pytest.MonkeyPatch, operator: Any
+) -> None:
+    """A fused attention computes its logits anew on the way back: work for the device, and none of the model's."""
+    shapes = {Shape(8, 9): 3}
+    trials = [tiny.changed(operator=operator, execution={"path": path}) for path in ("auto", "reference")]
+    assert flops(trials[0], shapes) == flops(trials[1], shapes)
+    if operator == softmax():
+        of = (trials[0].model, trials[0].operators(), trials[0].task.inputs)
+        assert 3 * step_work(*of, "auto", Shape(8, 9)).flops > float(flops(trials[0], shapes) or 0)
+
+
+def test_what_the_steps_that_compile_do_is_told_apart(tiny: Trial) -> None:
+    """Two steps of three, of two lengths."""
+    cost = costs.Cost(tiny, World(Place(0, 1, 0), torch.device("cpu")))
+    for length, seconds, graphs in ((9, 5.0, 1), (9, 1.0, 1), (7, 4.0, 2)):
+        cost.drew(torch.zeros(8, length, 1))
+        cost.stepped(seconds, graphs)
+    found = cost.entries(train_s=10.0, evaluate_s=0.0, probe_s=0.0)
+    assert (found["graphs"], found["compile_s"]) == (2, 9.0)
+    assert (found["tokens"], found["compile_tokens"]) == (8 * (9 + 9 + 7), 8 * (9 + 7))
+    assert found["compile_flops"] == flops(tiny, {Shape(8, 9): 1, Shape(8, 7): 1})
+    assert found["flops"] == flops(tiny, {Shape(8, 9): 2, Shape(8, 7): 1})
 
 
 def test_two_attempts_add_up_to_one(growing: Trial, memory: Callable) -> None:

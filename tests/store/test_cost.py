@@ -61,14 +61,15 @@ def test_one_attempt_is_its_own_cost(tmp_path: Path, key: str, opened: OpenStore
 def test_attempts_that_went_on_from_each_other_add_up(tmp_path: Path, key: str, opened: OpenStore) -> None:
     """The second failed before a checkpoint of its own; nobody went on from it."""
     slower = {**COST, "steps": 30, "tokens": 3000, "flops": 24e9, "train_s": 14.0, "compile_s": 6.0}
+    slower |= {"compile_tokens": 100, "compile_flops": 8e8}
     attempt(tmp_path, key, 1, COST, status="stopped", memory_bytes=99)
     attempt(tmp_path, key, 2, {**COST, "steps": 7}, resumed=1, status="stopped", memory_bytes=1000)
     attempt(tmp_path, key, 3, slower, resumed=1, memory_bytes=77)
     row = found(opened(tmp_path))
     assert (row["attempts"], row["steps"], row["tokens"], row["train_s"]) == (2, 40, 4000, 16)
-    assert row["tokens_per_s"] == pytest.approx(4000 / 10)  # the six seconds of compilation apart
-    assert row["flops_per_s"] == pytest.approx(32e9 / 10)
-    assert row["flop_utilisation"] == pytest.approx(0.32)
+    assert row["tokens_per_s"] == pytest.approx(3900 / 10)  # the six seconds and the step that compiled apart
+    assert row["flops_per_s"] == pytest.approx(31.2e9 / 10)
+    assert row["flop_utilisation"] == pytest.approx(0.312)
     assert (row["joules"], row["memory_bytes"], row["compile_s"]) == (100, 99, 6)
 
 
@@ -98,12 +99,50 @@ def test_a_peak_that_was_not_measured_leaves_the_others_their_utilisation(
     assert found(opened(tmp_path))["flop_utilisation"] == pytest.approx(0.2)
 
 
-def test_an_attempt_without_a_record_is_in_no_sum(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """A process that was killed leaves none, and records of older versions have no cost."""
+SUMS = ("steps", "tokens", "train_s", "joules", "compile_s")
+
+
+def test_a_sum_over_an_attempt_that_left_no_record_is_null(tmp_path: Path, key: str, opened: OpenStore) -> None:
+    """A process that was killed leaves none. What the others did in a second is known all the same."""
     attempt(tmp_path, key, 1, None, status="failed")
     attempt(tmp_path, key, 2, COST, resumed=1)
     row = found(opened(tmp_path))
-    assert (row["attempts"], row["steps"], row["joules"], row["tokens_per_s"]) == (2, 10, 50, 500)
+    assert (row["attempts"], row["missing_attempts"]) == (2, 1)
+    assert {name for name in row if row[name] is None} == set(SUMS)
+    assert (row["tokens_per_s"], row["joules_per_token"]) == (500, pytest.approx(0.05))
+
+
+def test_an_attempt_that_nobody_went_on_from_is_not_missing(tmp_path: Path, key: str, opened: OpenStore) -> None:
+    attempt(tmp_path, key, 1, None, status="failed")
+    attempt(tmp_path, key, 2, COST)
+    row = found(opened(tmp_path))
+    assert (row["attempts"], row["missing_attempts"], row["joules"]) == (1, 0, 50)
+
+
+def test_a_step_that_compiled_is_in_no_rate(tmp_path: Path, key: str, opened: OpenStore) -> None:
+    """Of two steps of half the work each, one took all but a second."""
+    cost = {**COST, "train_s": 9.0, "compile_s": 8.0, "compile_tokens": 500, "compile_flops": 4e9}
+    attempt(tmp_path, key, 1, cost)
+    row = found(opened(tmp_path))
+    assert (row["tokens_per_s"], row["flops_per_s"], row["flop_utilisation"]) == (500, 4e9, pytest.approx(0.4))
+    assert (row["tokens"], row["train_s"], row["compile_s"]) == (1000, 9, 8)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "why"),
+    [
+        ({"compile_s": 2.0, "compile_tokens": 1000, "compile_flops": 8e9}, "every step compiled"),
+        ({"compile_s": 1.0}, "an older record does not say what the steps that compiled did"),
+    ],
+    ids=["all", "older"],
+)
+def test_without_a_step_that_did_not_compile_there_is_no_rate(
+    tmp_path: Path, key: str, opened: OpenStore, compiled: dict[str, float], why: str
+) -> None:
+    attempt(tmp_path, key, 1, {**COST, **compiled})
+    row = found(opened(tmp_path))
+    gone = {name for name in row if row[name] is None}
+    assert gone == {"tokens_per_s", "flops_per_s", "flop_utilisation"}, why
 
 
 def test_a_trial_that_is_not_ok_has_no_row(tmp_path: Path, key: str, opened: OpenStore) -> None:
