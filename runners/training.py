@@ -25,7 +25,7 @@ from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
 from runners.parts import Part, parts, require_finite
 from runners.probes import Artefact, Seen
-from runners.probes.looking import look, looked_at
+from runners.probes.looking import look, looked_at, require_long_enough
 from runners.probes.probe import NORMS
 from runners.ranks import ranks
 from runners.surroundings import Diverged, Finished, Silent, Surroundings
@@ -72,6 +72,7 @@ class _Run:
         self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
         self._training = trial.training
         self._data = trial.task.open()
+        require_long_enough(self._data, trial.probing, trial.model)
         self._judges = [(each, each.open(trial.task)) for each in trial.evaluations]
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)

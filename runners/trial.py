@@ -110,8 +110,7 @@ class Trial(Spec):
         for operator in self.operators():
             _check_operator(operator, self.model, self.longest, self.execution.path)
             _check_answers(operator, self.task, self.model)
-        for probe in self.probing.probes:
-            probe.check(self.task, self.model, self.operators())
+        self.probing.check(self.task, self.model, self.operators())
         for evaluation in self.evaluations:
             evaluation.check(self.task, self.model)
         if self.evaluations:
@@ -221,16 +220,16 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
 @lru_cache(maxsize=1024)
 def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
     """Of two values under one name and point, one would be lost."""
-    taken: dict[tuple[object, ...], Task | Evaluation] = {}
+    taken: dict[tuple[object, ...], int] = {}
     judges: tuple[Task | Evaluation, ...] = (task, *evaluations)
-    for judge in judges:
+    for number, judge in enumerate(judges):
         for name, points in (judge.measures() or {}).items():
             for point in points:
-                other = taken.setdefault((name, *sorted(point.items())), judge)
-                if other is not judge:
+                first = taken.setdefault((name, *sorted(point.items())), number)
+                if first != number:
                     at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                     raise ValueError(
-                        f"a measure has one value at a point; {other.label} and {judge.label} both record "
+                        f"a measure has one value at a point; {judges[first].label} and {judge.label} both record "
                         f"{name}{at and f' at {at}'}; leave one out, or make them one evaluation of several points"
                     )
 

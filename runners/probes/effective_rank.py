@@ -3,9 +3,9 @@
     erank = exp(-sum_k p_k ln p_k),   p_k = sigma_k / sum sigma          (Roy and Vetterli 2007)
 
 in float64. "Integral Transformer" (table 5) asks for the rank, which is N for every causal softmax matrix, as it is
-triangular with a positive diagonal; this is what its numbers can mean. For the share of sequences with a higher rank
-than another operator gives, pair `effective_rank_median` by sequence. Rows of padding are 0; a matrix of zeros has no
-rank.
+triangular with a positive diagonal; this is what its numbers can mean. Its share of sequences with a higher rank
+than another operator gives pairs `effective_rank_median` by sequence: docs/sql.md has the query. Rows of padding are
+0; a matrix of zeros has no rank.
 """
 
 from typing import Literal

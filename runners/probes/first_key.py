@@ -2,19 +2,28 @@
 
     cos(q_i, k_1) over i > 1      against      cos(q_i, k_j) over 1 < j <= i
 
-"When Attention Sink Emerges", figure 6: the first key is small and points along all queries. Queries and keys as the
-logit takes them, prepared and turned by positions, without a gate's channels; vectors of 0 have the cosine 0. Pairs are
-those the operator lets see. The first token is the first key: in a model with sink tokens, the first of these.
+"When Attention Sink Emerges", figure 6: the first key is small and points along all queries. Queries and keys are
+prepared and turned by positions, without a gate's channels. The cosine is that of what the operator's product
+multiplies, a mean over its signals, each of which has slices of its own:
+
+    cos(q_i, k_j) = z_ij / sqrt(z(q_i, q_i) z(k_j, k_j)),   z the product, of a vector and itself at distance 0
+
+For q . k / sqrt(d) that is the angle of query and key, and for kernels that of their features; cosFormer's has the
+cosine of the distance in it. Where z(q_i, q_i) or z(k_j, k_j) is 0, so is the cosine; where one is below 0, as a
+product of a user's own may have it, there is none: NaN. Norms are those of whole keys and values, whatever the signals.
+Pairs are those the operator lets see. The first token is the first key: in a model with sink tokens, the first of
+these.
 """
 
 from typing import Literal
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from runners.probes.probe import Found, Probe, Seen
 from runners.probes.rows import Rows, by_head, mean
 from variants.attend import semantic_channels
+from variants.operator import by_stage
+from variants.stages import sliced
 from variants.transformer import Watched
 
 
@@ -25,18 +34,24 @@ class FirstKey(Probe):
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
         rows, heads = Rows(layer), layer.worked.heads
-        q, k = (semantic_channels(layer.operator, each.float()) for each in (heads.q, heads.k))
-        for name, vectors in (("key_norm", k), ("value_norm", heads.v.float())):
+        q, k = (semantic_channels(layer.operator, each.double()) for each in (heads.q, heads.k))
+        for name, vectors in (("key_norm", k), ("value_norm", heads.v.double())):
             norms = vectors.norm(dim=-1)
             yield from by_head(f"first_{name}", layer.layer, mean(norms[..., :1], rows.real[..., :1], (0, 2)))
             yield from by_head(f"other_{name}", layer.layer, mean(norms[..., 1:], rows.real[..., 1:], (0, 2)))
-        cosines, pairs = _cosines(q, k)[..., 1:, :], rows.seen[..., 1:, :]
+        cosines, pairs = _cosines(layer, q, k)[..., 1:, :], rows.seen[..., 1:, :]
         first, others = (slice(0, 1), slice(1, None))
         for name, keys in (("first_qk_cosine", first), ("other_qk_cosine", others)):
             yield from by_head(name, layer.layer, mean(cosines[..., keys], pairs[..., keys], (0, 2, 3)))
 
 
-def _cosines(q: Tensor, k: Tensor) -> Tensor:
-    """[B, H, T_q, T_k], whatever the precision of other products."""
-    q, k = F.normalize(q.double(), dim=-1), F.normalize(k.double(), dim=-1)
-    return q @ k.transpose(-2, -1)
+def _cosines(layer: Watched, q: Tensor, k: Tensor) -> Tensor:
+    """[B, H, T_q, T_k] of float64 channels, whatever the precision of other products."""
+    operator, distance = layer.operator, layer.worked.heads.distance
+    numbers = by_stage(layer.worked.numbers)["product"]
+    signals = [sliced(x, operator.signals.count) for x in (q, k)]
+    z = operator.product.logits(*signals, distance, **numbers)
+    own = [operator.product.logits(x, x, distance, **numbers).diagonal(dim1=-2, dim2=-1) for x in signals]
+    size = own[0].sqrt()[..., :, None] * own[1].sqrt()[..., None, :]
+    cosines = z / size.masked_fill(size == 0, 1)
+    return cosines.masked_fill(size == 0, 0).mean(0)

@@ -4,7 +4,7 @@
     share of i > 1 with w_i1 < 0       "Integral Transformer", figure 5
 
 The first token is the first key: in a model with sink tokens, the first of these. The first query and padding are left
-out.
+out, and queries from which the task hides the first token: those of later documents.
 """
 
 from typing import Literal

@@ -3,7 +3,7 @@
 "Gated Attention" (Qiu et al. 2025), where gates that are mostly closed go with the absence of sinks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -18,7 +18,7 @@ _OPENING = "output_gate.opening"
 
 
 class GateSparsity(Probe):
-    """`gate_sparsity` by head: the share of openings below `below`."""
+    """`gate_sparsity` by head, at {"below": below}: the share of openings below it."""
 
     kind: Literal["gate_sparsity"] = "gate_sparsity"
     below: Annotated[float, Field(gt=0)] = 0.1
@@ -26,11 +26,18 @@ class GateSparsity(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_OPENING in operator.numbers() for operator in operators):
-            raise ValueError(f"gate_sparsity looks at {_OPENING} and no operator of the trial has an output gate")
+            raise ValueError(
+                f"gate_sparsity looks at {_OPENING} and no operator of the trial has an output gate; got "
+                f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use "
+                "gated_heads() or gated_elements()"
+            )
+
+    def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
+        return [("gate_sparsity", {"below": self.below})]
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
         opening = layer.worked.numbers.get(_OPENING)
         if opening is not None:
             real = Rows(layer).real[..., None]
             closed = (opening < self.below).float().expand(*real.shape[:-1], -1)
-            yield from by_head("gate_sparsity", layer.layer, mean(closed, real, (0, 2, 3)))
+            yield from by_head("gate_sparsity", layer.layer, mean(closed, real, (0, 2, 3)), {"below": self.below})

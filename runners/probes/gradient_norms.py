@@ -8,11 +8,12 @@ Where the MAD is 0 any excess would be a spike, and none are counted. Norms that
 """
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, model_validator
 
+from grid.rising import require_rising
 from runners.probes.probe import Found, Probe, Probed, Seen
 
 
@@ -24,7 +25,12 @@ class GradientNorms(Probe):
 
     kind: Literal["gradient_norms"] = "gradient_norms"
     k: tuple[PositiveFloat, ...] = (6, 9)
-    """How many MADs above the median a spike is."""
+    """How many MADs above the median a spike is, rising."""
+
+    @model_validator(mode="after")
+    def _points_are_told_apart(self) -> Self:
+        require_rising("k", self.k)
+        return self
 
     def of_model(self, seen: Seen) -> Found:
         norms = np.array([norm for norm in seen.norms if math.isfinite(norm)])

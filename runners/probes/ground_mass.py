@@ -24,7 +24,11 @@ class GroundMass(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(operator.normaliser.has_ground for operator in operators):
-            raise ValueError("ground_mass looks at a ground state or sink and no operator of the trial has one")
+            raise ValueError(
+                "ground_mass looks at a ground state or sink and no operator of the trial has one; got "
+                f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use an "
+                "operator such as principled_ground() or learned_sink()"
+            )
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
         attended, rows = layer.worked.attended, Rows(layer)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from grid.errors import SpecError
 from runners.probes.probe import Artefact, Probe, Probed, Probing, Seen
 from runners.tasks.task import Batch, Data
+from variants import Backbone
 
 
 def looked_at(data: Data, probing: Probing) -> Batch:
@@ -13,6 +15,24 @@ def looked_at(data: Data, probing: Probing) -> Batch:
     if visible is not None:
         visible = visible[:, : probing.length, : probing.length]
     return Batch(batch.inputs[:, : probing.length], batch.targets, visible)
+
+
+def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
+    """Refuse probes that look at positions which the task's examples do not have, before anything is trained.
+
+    Raises:
+        SpecError: a probe needs more tokens.
+    """
+    needed = {probe.label: probe.tokens(model) for probe in probing.probes}
+    if max(needed.values(), default=1) == 1:
+        return  # nothing is drawn for it
+    tokens = min(data.examples(1).inputs.shape[1], probing.length)
+    for label, most in needed.items():
+        if most > tokens:
+            raise SpecError(
+                f"{label} looks into sequences of {most} tokens or more; those of the task that are looked at have "
+                f"{tokens}; have it look at earlier positions, or make the task's sequences longer"
+            )
 
 
 def look(probing: Probing, seen: Seen) -> Iterator[Probed | Artefact]:

@@ -1,11 +1,13 @@
 """How much larger the residual stream is at the first token than elsewhere.
 
-    ratio_d = mean over sequences of |h_1|  /  mean over t > 1 and sequences of |h_t|
+    ratio_d = mean over sequences of |h_1|  /  mean over t > 1 of the mean over sequences of |h_t|
 
 "When Attention Sink Emerges", figures 4 and 8. The depth d counts layers: 0 is what enters the first, l what leaves the
 l-th. The stream of a post-norm model is what its last norm gives, which hides most of the ratio; of such a model there
 are also rows of what the norm is given. The first token is the first key: in a model with sink tokens, the first of
-these. A sequence of one token has no ratio.
+these. Every position counts alike: where there is padding, the mean at a position is over the sequences that reach it.
+Where a sequence holds several documents, the first tokens of later ones are among the others. A sequence of one token
+has no ratio.
 """
 
 from typing import Literal, NamedTuple

@@ -5,10 +5,10 @@ it finds are rows of a long table: probe, layer, head, point, value. It changes 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from grid.spec import Choice, Spec
 from runners.tasks.task import Batch, Task
@@ -69,6 +69,17 @@ class Probe(Choice):
             ValueError: the rule, what came, and what to do.
         """
 
+    def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
+        """What no two probes of a trial may both record: names of rows, each with what fields say of its point.
+
+        By default the kind, so that a trial has one of it; a probe that a trial may have twice says its rows.
+        """
+        return [(self.label, NOWHERE)]
+
+    def tokens(self, model: Backbone) -> int:  # noqa: ARG002  (what a probe overrides)
+        """How many tokens a sequence has at least in which there is what the probe looks for."""
+        return 1
+
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002  (what a probe overrides)
         """What one layer shows, called for every layer from the bottom; nothing of it is kept."""
         yield from ()
@@ -87,3 +98,32 @@ class Probing(Spec):
     """How many of the task's sequences are looked at."""
     length: PositiveInt = 64
     """Sequences are cut to so many positions: attention shares depend on the length, and are compared at one length."""
+
+    @model_validator(mode="after")
+    def _rows_are_told_apart(self) -> Self:
+        taken: dict[tuple[object, ...], int] = {}
+        for number, probe in enumerate(self.probes):
+            for name, point in probe.records():
+                first = taken.setdefault((name, *sorted(point.items())), number)
+                if first != number:
+                    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
+                    raise ValueError(
+                        f"what probes record has one value at a point; {self.probes[first].label} and "
+                        f"{probe.label} both record {name}{at and f' at {at}'}; leave one out, or make them one probe"
+                    )
+        return self
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
+        """Refuse a trial in which a probe has no meaning.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+        for probe in self.probes:
+            probe.check(task, model, operators)
+            if probe.tokens(model) > min(self.length, task.length):
+                raise ValueError(
+                    f"{probe.label} looks into sequences of {probe.tokens(model)} tokens or more; got "
+                    f"probing.length={self.length} and a task of up to {task.length}; have it look at earlier "
+                    "positions, or make these longer"
+                )

@@ -53,6 +53,15 @@ class Rows:
             return self.real
         return self._layer.worked.heads.model_mask[..., position - 1] & self.real
 
+    @cached_property
+    def whole_sequence(self) -> Tensor:
+        """Boolean [B, H]: nothing of the sequence is hidden but what a causal model hides anyway; False for one with
+        padding or of several documents."""
+        mask = self._layer.worked.heads.model_mask
+        later = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).triu(1)
+        shown = mask if (mask & later).any() else mask | later  # of an encoder, or of a causal model
+        return shown.flatten(-2).all(-1).expand(self.weights.shape[:2])
+
     def weight(self, position: int) -> Tensor | None:
         """[B, H, T]: what every query gives to the key at `position`, 0 for a learned key; None where there is none."""
         if position == 0:

@@ -5,16 +5,22 @@
 
 A_ik is the share of key k in the row of query i (`runners.probes.rows`). "When Attention Sink Emerges", section 3 and
 appendix D.6, with eps = 0.3; its number for a model is the mean of these rows over layers and heads. Position 0 is the
-learned key of a key bias; the released code counts a row for the bias itself, too, which does not exist here. Uniform
-causal attention has importance H_T / T at position 1, so values of different lengths are never comparable.
+learned key of a key bias; the released code counts a row for the bias itself, too, which does not exist here. In an
+encoder every query sees key k, and alpha_k is a mean over all of them.
+
+Uniform causal attention has importance H_T / T at position 1: 0.34 for 8 tokens, a sink by eps = 0.3, and 0.07 for 64.
+Values of different lengths are never comparable, so sequences count in which nothing is hidden: none with padding, and
+none of several documents that do not see one another. For texts of short documents set `Probing.length` to a length
+that some of them have.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, model_validator
 
-from runners.probes.probe import Found, Probe, Seen
+from grid.rising import require_rising
+from runners.probes.probe import Found, Probe, Probed, Seen
 from runners.probes.rows import Rows, by_head, mean
 from runners.tasks.task import Task
 from variants import Backbone, Operator
@@ -24,33 +30,56 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class SinkShare(Probe):
-    """`importance` by head, a mean over queries and sequences, and `sink_share` by head and eps, over sequences."""
+    """`importance` by head, a mean over queries and sequences, and `sink_share` by head and eps, over sequences.
+
+    `sink_sequences` by layer is how many sequences they are of; with 0 there are no other rows.
+    """
 
     kind: Literal["sink_share"] = "sink_share"
     eps: tuple[Share, ...] = (0.3,)
-    """Importance above which a head has a sink there."""
-    positions: tuple[NonNegativeInt, ...] = (1,)
-    """Keys, counted from 1, sink tokens of the model first; 0 is the operator's learned key."""
+    """Importance above which a head has a sink there, rising."""
+    positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
+    """Keys, counted from 1 and rising, sink tokens of the model first; 0 is the operator's learned key."""
     of: Literal["shares", "weights"] = "shares"
-    """"weights": as they are, signed, whatever they sum to; rows are named `raw_importance` and `raw_sink_share`."""
+    """"weights": as they are, signed, whatever they sum to; every row's name begins with `raw_`."""
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
-        keys = task.length + model.sink_tokens
-        beyond = [position for position in self.positions if position > keys]
-        if beyond:
-            raise ValueError(
-                f"a sink is looked for at a position that sequences have; got positions={beyond} and up to {keys} keys"
-            )
+    @model_validator(mode="after")
+    def _points_are_told_apart(self) -> Self:
+        require_rising("eps", self.eps)
+        require_rising("positions", self.positions)
+        return self
+
+    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if 0 in self.positions and all(operator.extra.label == "none" for operator in operators):
-            raise ValueError("position 0 is a learned key and no operator of the trial has one; leave it out")
+            labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
+            raise ValueError(
+                f"position 0 is a learned key and no operator of the trial has one; got {labels}; leave position 0 "
+                "out, or use an operator such as key_bias()"
+            )
+
+    def tokens(self, model: Backbone) -> int:
+        return max(1, max(self.positions) - model.sink_tokens)
+
+    def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
+        found: list[tuple[str, Mapping[str, float]]] = []
+        for position in self.positions:
+            found.append((f"{self._prefix}importance", {"position": position}))
+            found += [(f"{self._prefix}sink_share", {"eps": eps, "position": position}) for eps in self.eps]
+        return found
+
+    @property
+    def _prefix(self) -> str:
+        return "" if self.of == "shares" else "raw_"
 
     def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows, prefix = Rows(layer), "" if self.of == "shares" else "raw_"
+        rows, prefix = Rows(layer), self._prefix
+        whole = rows.whole_sequence
         for position in self.positions:
             weight = rows.weight(position)
             if weight is None:
                 continue
-            counted, point = rows.shown(position), {"position": position}
+            counted, point = rows.shown(position) & whole[..., None], {"position": position}
+            yield Probed(f"{prefix}sink_sequences", int(whole[:, 0].sum()), layer.layer, point=point)
             if self.of == "shares":
                 empty = rows.whole == 0
                 weight, counted = weight.abs() / rows.whole.masked_fill(empty, 1), counted & ~empty

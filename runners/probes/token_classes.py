@@ -7,17 +7,18 @@
 "Integral Transformer", figure 3, whose text says both: the softmax of four shares is flatter than they are. Weights are
 signed; where they sum to 0, or to less, there are no shares. Sink tokens of the model count neither as queries nor as
 keys, and tokens without a class not as keys. Which class a token has, the task says (`Classified`), or it follows from
-the byte, or from the word that it is part of (`word_classes`): the rows say which.
+the byte, or from the word that it is part of (`word_classes`): the rows say which, and those of the
+softmax are named `token_class_softmax`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.probe import NOWHERE, Found, Probe, Seen
 from runners.probes.rows import Rows, by_head, mean
 from runners.probes.word_classes import BACKENDS, CLASSES, Backend, classes, require_spacy
 from runners.tasks.encoder import Encodes
@@ -43,7 +44,10 @@ BYTES = ("letter", "digit", "space", "punctuation", "beyond_ascii")
 
 
 class TokenClasses(Probe):
-    """`token_class.<by>.<class>` by head: the share of its attention that goes to keys of a class."""
+    """`token_class.<by>.<class>` by head: the share of its attention that goes to keys of a class.
+
+    `token_class_softmax.<by>.<class>` with normalise="softmax".
+    """
 
     kind: Literal["token_classes"] = "token_classes"
     by: Literal["task", "bytes", "closed_class", "spacy"] = "task"
@@ -66,6 +70,13 @@ class TokenClasses(Probe):
         if self.by == "spacy":
             require_spacy()
 
+    def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
+        return [(f"{self._family}.{self.by}", NOWHERE)]
+
+    @property
+    def _family(self) -> str:
+        return "token_class" if self.normalise == "shares" else "token_class_softmax"
+
     def of_layer(self, layer: Watched, seen: Seen) -> Found:
         names, classes = self._classes(seen)
         rows = Rows(layer)
@@ -84,7 +95,7 @@ class TokenClasses(Probe):
             there = there & ~(total <= 0)
             shared = scores / total.masked_fill(total == 0, 1)
         for name, value, is_there in zip(names, shared, there, strict=True):
-            yield from by_head(f"token_class.{self.by}.{name}", layer.layer, (value, is_there))
+            yield from by_head(f"{self._family}.{self.by}.{name}", layer.layer, (value, is_there))
 
     def _classes(self, seen: Seen) -> tuple[Sequence[str], Tensor]:
         inputs = seen.batch.inputs

@@ -50,9 +50,11 @@ def model_of(operator: Operator, inputs: Any = None, **changes: object) -> Trans
     return Transformer(backbone, [operator] * backbone.layers, inputs=inputs or Tokens(256), seed=3).double().eval()
 
 
-def in_model(model: Transformer, inputs: Tensor, *probes: Probe, task: Task | None = None) -> list[Probed | Artefact]:
+def in_model(
+    model: Transformer, inputs: Tensor, *probes: Probe, task: Task | None = None, visible: Tensor | None = None
+) -> list[Probed | Artefact]:
     """What probes find in a model."""
-    batch = Batch(inputs, inputs)
+    batch = Batch(inputs, inputs, visible)
     seen = Seen(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
     with torch.inference_mode():
         return list(look(Probing(probes=probes), seen))

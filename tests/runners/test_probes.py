@@ -14,16 +14,18 @@ from runners.probes import (
     AttentionMaps,
     EffectiveRank,
     FirstToken,
+    Seen,
     SinkShare,
     TokenClasses,
     WeightSums,
 )
+from runners.tasks import Batch
 from store.layout import Layout
 from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
 from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
 from variants.transformer import Watched
 
-B, H, T = 3, 2, 6
+B, H, T = 4, 2, 6
 
 
 def ids(*shape: int) -> Tensor:
@@ -35,10 +37,11 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def padded() -> Tensor:
-    """Causal, of two documents in the first sequence, with two and no tokens of padding at the end of the others."""
+    """Causal, of two documents in the first sequence, with two tokens of padding at the end of the second, and nothing
+    hidden in the others."""
     causal = torch.ones(T, T, dtype=torch.bool).tril()
     documents = torch.tensor([0, 0, 0, 0, 1, 1])
-    lengths = torch.tensor([T, T - 2, T])
+    lengths = torch.tensor([T, T - 2, T, T])
     mask = causal & (torch.arange(T) < lengths[:, None])[:, None, :]
     mask[0] &= documents[:, None] == documents
     return mask[:, None]
@@ -61,26 +64,25 @@ def queries(layer: Watched, b: int) -> list[int]:
 
 
 def importance(layer: Watched, head: int, position: int, *, raw: bool = False) -> list[float]:
-    """alpha_k of every sequence that has the position."""
+    """alpha_k of every sequence in which nothing is hidden."""
     weights, ground, extra = (
         x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
     )
     assert layer.worked.heads.mask is not None
     found = []
-    for b in range(B):
+    for b in (2, 3):
         given = []
         for i in queries(layer, b):
             row = weights[b][head][i]
             whole = sum(map(abs, row)) + abs(ground[b][head][i][0]) + abs(extra[b][head][i][0])
-            if position and not layer.worked.heads.mask[b, 0, i, position - 1]:
+            if i < position - 1:
                 continue
             own = row[position - 1] if position else extra[b][head][i][0]
             if raw:
                 given.append(own)
             elif whole:
                 given.append(abs(own) / whole)
-        if given:
-            found.append(sum(given) / len(given))
+        found.append(sum(given) / len(given))
     return found
 
 
@@ -97,7 +99,46 @@ def test_importance_and_sink_share_are_what_loops_over_floats_say(position: int,
         for eps in (0.1, 0.3):
             share = np.mean([each > eps for each in alpha])
             assert found.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
+    assert found.pop((f"{prefix}sink_sequences", 1, None, at)) == 2
     assert not found
+
+
+def test_short_documents_have_no_trivial_sink() -> None:
+    """Uniform attention looks like a sink where few queries see the first key: they are not asked."""
+    inputs = ids(3, 64)
+    starts = torch.stack([torch.arange(64) // size for size in (6, 18, 64)])
+    visible = starts[:, :, None] == starts[:, None, :]
+    at, eps = ("position", 1), ("eps", 0.3)
+    for sinks in (0, 1):
+        model = model_of(Operator(score=Uniform()), sink_tokens=sinks)
+        found = keyed(in_model(model, inputs, SinkShare(), visible=visible))
+        assert found["sink_sequences", 0, None, at] == 1
+        keys = 64 + sinks
+        assert found["importance", 0, 0, at] == pytest.approx(sum(1 / i for i in range(1, keys + 1)) / keys)
+        assert found["sink_share", 0, 0, eps, at] == 0
+    none = keyed(in_model(model, inputs[:2], SinkShare(), visible=visible[:2]))
+    assert none == {("sink_sequences", layer, None, at): 0 for layer in (0, 1)}
+
+
+def test_an_encoder_with_padding_or_several_documents_has_no_sink() -> None:
+    model = model_of(Operator(score=Uniform()), causal=False)
+    visible = torch.ones(3, 8, 8, dtype=torch.bool)
+    visible[0, :, 6:] = False
+    visible[1, :4, 4:] = visible[1, 4:, :4] = False
+    found = keyed(in_model(model, ids(3, 8), SinkShare(positions=(1, 5)), visible=visible))
+    assert found["sink_sequences", 0, None, ("position", 5)] == 1
+    assert found["importance", 0, 0, ("position", 5)] == pytest.approx(1 / 8)
+
+
+def test_an_importance_of_exactly_eps_is_no_sink() -> None:
+    weights = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
+    weights[..., 0, 0] = weights[..., 1, 1] = 1
+    for i in (2, 3):
+        weights[..., i, 0] = weights[..., i, i] = 0.5  # alpha = (1 + 0 + 0.5 + 0.5) / 4
+    found = at_layer(SinkShare(eps=(0.4, 0.5)), at_hand(weights))
+    assert found["importance", 1, 0, ("position", 1)] == 0.5
+    assert found["sink_share", 1, 0, ("eps", 0.4), ("position", 1)] == 1
+    assert found["sink_share", 1, 0, ("eps", 0.5), ("position", 1)] == 0
 
 
 def test_a_position_that_no_sequence_has_gives_no_row() -> None:
@@ -260,12 +301,27 @@ def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
 def test_the_first_token_of_signed_weights() -> None:
     layer = signed()
     weights, found = layer.worked.attended.weights, at_layer(FirstToken(by_query=True), layer)
-    seen = [(b, i) for b, last in ((0, 4), (1, 4), (2, 6)) for i in range(1, last)]  # the second document has another
+    seen = [
+        (b, i) for b, last in ((0, 4), (1, 4), (2, 6), (3, 6)) for i in range(1, last)
+    ]  # the second document has another
     for head in range(H):
         given = [weights[b, head, i, 0].item() for b, i in seen]
         assert found["first_token_weight", 1, head] == pytest.approx(np.mean(given))
         assert found["first_token_negative", 1, head] == pytest.approx(np.mean([w < 0 for w in given]))
-        assert found["first_token_weight", 1, head, ("query", 6)] == pytest.approx(weights[2, head, 5, 0].item())
+        assert found["first_token_weight", 1, head, ("query", 6)] == pytest.approx(
+            weights[2:, head, 5, 0].mean().item()
+        )
+
+
+def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
+    """In a window of two only the second query sees it, and gives it a half; one that the task hides does not count."""
+    operator = Operator(score=Uniform(), visible=Window(size=2))
+    found = keyed(in_model(model_of(operator), ids(2, 5), FirstToken()))
+    assert found["first_token_weight", 0, 0] == pytest.approx(0.5 / 4)
+    visible = torch.ones(2, 5, 5, dtype=torch.bool)
+    visible[:, 3:, :3] = False
+    hidden = keyed(in_model(model_of(operator), ids(2, 5), FirstToken(), visible=visible))
+    assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
 
 
 def test_one_token_has_no_first_token() -> None:
@@ -303,9 +359,27 @@ def test_classes_of_bytes_share_uniform_attention_by_their_number() -> None:
     shares = {name.rpartition(".")[2]: v for (name, layer, head), v in found.items() if (layer, head) == (1, 0)}
     counts = {"letter": 3, "digit": 1, "space": 1, "punctuation": 1, "beyond_ascii": 2}
     assert shares == pytest.approx({name: count / 8 for name, count in counts.items()})
-    flat = keyed(in_model(model, text, TokenClasses(by="bytes", normalise="softmax")))
+    both = in_model(model, text, TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"))
+    flat = keyed(both)
+    assert flat["token_class.bytes.letter", 1, 0] == shares["letter"]
     total = sum(math.exp(count / 10) for count in counts.values())  # of ten keys: the sink token, nine bytes
-    assert flat["token_class.bytes.letter", 1, 0] == pytest.approx(math.exp(3 / 10) / total)
+    assert flat["token_class_softmax.bytes.letter", 1, 0] == pytest.approx(math.exp(3 / 10) / total)
+
+
+def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_no_shares() -> None:
+    """Queries of padding look at digits alone; the second head's weights sum to 0, the third's to less."""
+    text = torch.tensor([list(b"a1b2")])
+    weights = torch.zeros(1, 3, 4, 4, dtype=torch.float64)
+    weights[0, 0, :2, 0], weights[0, 0, 1, 1], weights[0, 0, 2:, 1] = 1.0, 1.0, 9.0
+    weights[0, 1, 1] = torch.tensor([1.0, -1.0, 0.0, 0.0])
+    weights[0, 2, 1] = torch.tensor([1.0, -3.0, 0.0, 0.0])
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    mask[2:] = False
+    seen = Seen(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, mask[None, None]), seen)
+    assert {head for _, _, head in found} == {0}
+    assert found["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
+    assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 3)
 
 
 def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.probes import (
     Artefact,
-    FirstKey,
     FirstToken,
     GateSparsity,
     GradientNorms,
@@ -39,6 +38,7 @@ from variants import (
     Scalars,
     Tokens,
     Transformer,
+    Window,
     affine_scaled,
     catalogue,
     differential,
@@ -123,24 +123,16 @@ def test_activations_leave_padding_out_and_nothing_is_divided_by_zero() -> None:
     assert ("activation_ratio", 1, None, ("depth", 2)) not in at_layer(MassiveActivation(), leaving_zero)
 
 
-def test_norms_and_cosines_of_the_first_key() -> None:
-    layer = at_hand(torch.ones(2, 2, 4, 4))
-    layer.worked.heads.q[0, 0, 3] = 0
-    found, heads = at_layer(FirstKey(), layer), layer.worked.heads
+def test_logits_and_cosines_are_of_pairs_that_the_operator_lets_see() -> None:
+    hidden = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+    hidden[1, :, 3:] = False
+    layer = at_hand(torch.ones(2, 2, 5, 5), hidden, Operator(visible=Window(size=2)))
+    found, heads = at_layer(QKLogits(), layer), layer.worked.heads
+    pairs = [(b, i, j) for b, last in ((0, 5), (1, 3)) for i in range(last) for j in (i - 1, i) if j >= 0]
     for head in range(2):
-        k, v, q = (x[:, head].numpy() for x in (heads.k, heads.v, heads.q))
-        for name, x in (("key", k), ("value", v)):
-            norms = np.sqrt((x**2).sum(-1))
-            assert found[f"first_{name}_norm", 1, head] == pytest.approx(norms[:, 0].mean())
-            assert found[f"other_{name}_norm", 1, head] == pytest.approx(norms[:, 1:].mean())
-        first, others = [], []
-        for b in range(2):
-            for i in range(1, 4):
-                for j in range(i + 1):
-                    size = np.linalg.norm(q[b, i]) * np.linalg.norm(k[b, j])
-                    (others if j else first).append(q[b, i] @ k[b, j] / size if size else 0.0)
-        assert found["first_qk_cosine", 1, head] == pytest.approx(np.mean(first))
-        assert found["other_qk_cosine", 1, head] == pytest.approx(np.mean(others))
+        z = [float(heads.q[b, head, i] @ heads.k[b, head, j]) / math.sqrt(3) for b, i, j in pairs]
+        assert found["qk_logit_mean", 1, head] == pytest.approx(np.mean(z))
+        assert found["qk_logit_sd", 1, head] == pytest.approx(np.std(z))
 
 
 @pytest.mark.parametrize("operator", [softmax(), principled("head", gate_width=2), integral(2)], ids=lambda o: o.label)
@@ -200,6 +192,33 @@ def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None
     assert found["ground_mass", 0, 1] == pytest.approx(1 - worked.attended.weights[:, 1].sum(-1).mean().item())
 
 
+def test_a_tie_is_relevant_and_padding_has_neither_mass_nor_logits() -> None:
+    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
+    mask[1, :, 1:] = False
+    logits = torch.full((2, 1, 3, 3), 0.5, dtype=torch.float64)  # at the threshold
+    logits[0, 0, 2, 1], logits[1, 0, 1:] = 0.25, -9.0
+    ground = torch.tensor([0.1, 0.2, 0.3, 0.4, 9.0, 9.0], dtype=torch.float64).view(2, 1, 3, 1)
+    layer = at_hand(torch.ones(2, 1, 3, 3), mask, principled_ground(), logits=logits, ground=ground)
+    numbers = {"normaliser.threshold": torch.full((1, 1, 1, 1), 0.5, dtype=torch.float64)}
+    found = at_layer(GroundMass(), layer._replace(worked=layer.worked._replace(numbers=numbers)))
+    assert found["ground_mass", 1, 0] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
+    assert found["below_threshold", 1, 0] == pytest.approx(1 / 7)
+
+
+def test_gates_and_predicted_numbers_leave_padding_out_and_know_their_bound() -> None:
+    mask = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
+    mask[:, :, 3] = False
+    opening = torch.tensor([0.05, 0.1, 0.7, 0.01], dtype=torch.float64).view(1, 1, 4, 1)
+    layer = at_hand(torch.ones(1, 1, 4, 4), mask, gated_heads())
+    layer = layer._replace(worked=layer.worked._replace(numbers={"output_gate.opening": opening}))
+    for below, share in ((0.1, 1 / 3), (0.2, 2 / 3), (0.9, 1)):
+        found = at_layer(GateSparsity(below=below), layer)
+        assert found == {("gate_sparsity", 1, 0, ("below", below)): pytest.approx(share)}
+    predicted = at_layer(PredictedNumbers(), layer)
+    assert predicted["predicted.output_gate.opening", 1, 0] == pytest.approx(np.mean([0.05, 0.1, 0.7]))
+    assert predicted["predicted_sd.output_gate.opening", 1, 0] == pytest.approx(np.std([0.05, 0.1, 0.7]))
+
+
 def test_a_sink_has_a_mass_and_no_threshold() -> None:
     found = keyed(in_model(model_of(learned_sink()), ids(2, 7), GroundMass()))
     assert {name for name, *_ in found} == {"ground_mass"}
@@ -215,9 +234,10 @@ def test_gates_are_as_closed_as_they_were_made(operator: Operator) -> None:
         if table.shape[-1] > 1:
             table[:, 1, :, :2] = -5.0
     found = keyed(in_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
-    assert found["gate_sparsity", 0, 0] == 1
-    assert found["gate_sparsity", 0, 1] == (0.25 if table.shape[-1] > 1 else 0)
-    assert found["gate_sparsity", 1, 0] == 0
+    at = ("below", 0.1)
+    assert found["gate_sparsity", 0, 0, at] == 1
+    assert found["gate_sparsity", 0, 1, at] == (0.25 if table.shape[-1] > 1 else 0)
+    assert found["gate_sparsity", 1, 0, at] == 0
     assert found["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
     assert found["predicted.output_gate.opening", 1, 1] == 0.5
     assert found["predicted_sd.output_gate.opening", 1, 1] == 0
@@ -305,10 +325,18 @@ def test_the_task_says_which_class_a_token_has() -> None:
 @pytest.mark.parametrize(
     ("probe", "fields", "said"),
     [
-        (SinkShare(positions=(1, 99)), {}, r"got positions=\[99\] and up to 9 keys"),
-        (SinkShare(positions=(0,)), {}, "position 0 is a learned key and no operator of the trial has one"),
-        (GroundMass(), {}, "no operator of the trial has one"),
-        (GateSparsity(), {}, "no operator of the trial has an output gate"),
+        (
+            SinkShare(positions=(1, 99)),
+            {},
+            "sink_share looks into sequences of 99 tokens or more; got probing.length=64 and a task of up to 9;",
+        ),
+        (
+            SinkShare(positions=(0,)),
+            {"operator": ssa()},
+            "position 0 is a learned key and no operator of the trial has one; got SSA; leave position 0 out, or use",
+        ),
+        (GroundMass(), {"operator": ssa()}, "no operator of the trial has one; got SSA; leave it out, or use an op"),
+        (GateSparsity(), {"operator": ssa()}, "has an output gate; got SSA; leave it out, or use gated_heads"),
         (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
         (TokenClasses(), {}, "asks the task for the class of each token and 'linear_functions"),
         (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
