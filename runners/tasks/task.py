@@ -96,8 +96,8 @@ class Data(ABC):
         """`count` sequences for probes to look into models with, the same for all models and seeds, on the CPU; fewer
         only where there are not so many. By default those of batches that nobody trains on, as many as it takes."""
         parts = [self.batch(0, 0)]
-        while (missing := count - sum(len(part.inputs) for part in parts)) > 0:
-            parts.append(self.batch(len(parts), 0).first(missing))
+        while sum(len(part.inputs) for part in parts) < count:
+            parts.append(self.batch(len(parts), 0))
         return joined(parts).first(count)
 
     def completed(self, part: Batch) -> Batch:
