@@ -12,7 +12,8 @@
 
 All but the two peaks are sums and add up over attempts. What cannot be measured has no entry. Operations of attention
 are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher, of evaluations, of what a
-path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several ranks they are those of the whole batch, and seconds and memory are rank 0's.
+path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several
+ranks they are those of the whole batch, and seconds and memory are rank 0's.
 
 The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
 attempts before it have no such entry.

@@ -234,6 +234,11 @@ class _Run:
             "norms": list(self._norms),
         }
 
+    def _kept(self) -> dict[str, Any]:
+        """The weights, and what one needs to know of them where nothing of this campaign is."""
+        read = None if self._data.record is None else dict(self._data.record)
+        return {"model": _copied(self._model.state_dict()), "spec": self._trial.data(), "data": read}
+
     def _restored(self) -> int:
         found = self._world.restored(self._surroundings.restore())
         if found is None:
@@ -246,7 +251,7 @@ class _Run:
 
     def _finished(self, step: int, *, stopped: bool) -> Finished:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
-            self._surroundings.keep(step, {"model": _copied(self._model.state_dict()), "spec": self._trial.data()})
+            self._surroundings.keep(step, self._kept())
         return Finished(
             step=step,
             stopped=stopped,

@@ -70,7 +70,8 @@ def finished(root: Path, trial: Trial, attempt: int = 1, *, status: str = "ok", 
         {"schema": FILE_SCHEMA, "trial": trial.key, "attempt": attempt, "status": status},
     )
     model = build_model(trial).state_dict() if weights is None else weights
-    return save_checkpoint(layout.weights(trial.key, attempt), trial.key, 8, {"model": model, "spec": trial.data()})
+    state = {"model": model, "spec": trial.data(), "data": trial.task.open().record}
+    return save_checkpoint(layout.weights(trial.key, attempt), trial.key, 8, state)
 
 
 def teacher(root: Path, trial: Trial) -> FinishedTrial:

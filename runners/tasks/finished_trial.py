@@ -108,8 +108,7 @@ class FinishedTrial(Teacher):
                 f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
                 "key; leave trial, content_hash and architecture out to take it as it is"
             )
-        if isinstance(found.task, Encodes):
-            require_tokenizer(self.name(), found.task.encoder(), task)
+        _require_same_tokens(self.name(), found, task)
         teaching = _Trained(self, task, saved.state["model"], {**self._identity(), "step": saved.step})
         teaching.require_finite(self.name())
         return teaching
@@ -194,11 +193,14 @@ def _as_trial(known: Architecture, task: Task) -> Any:
 
 
 class _About(NamedTuple):
-    """What a file of weights says of its trial; the task is None where it cannot be read here."""
+    """What a file of weights says of its trial."""
 
     trial: str
     architecture: Architecture
-    task: Task | None
+    task: Mapping[str, Any]
+    """Its task as data; of a student, the task that it was taught."""
+    tokenizer: Mapping[str, Any] | None
+    """The record of its tokenizer, where it has one."""
 
 
 @lru_cache(maxsize=64)  # the name of a file says what it holds
@@ -218,15 +220,49 @@ def _about(saved: Saved, path: Path) -> _About:
         architecture = Architecture.model_validate({**parts, "vocabulary": vocabulary})
     except ValidationError as error:
         raise SpecError(f"the trial in {path} is none of this version: {spec_error(error, 'its spec')}") from error
-    return _About(saved.trial, architecture, _task(spec["task"]))
+    task = spec["task"]
+    while task["kind"] == "distillation":
+        task = task["task"]
+    return _About(saved.trial, architecture, task, (saved.state.get("data") or {}).get("tokenizer"))
 
 
-def _task(data: Mapping[str, Any]) -> Task | None:
-    """None where the files that it names have changed since, or a spec file defines it that is not loaded."""
+def _require_same_tokens(name: str, about: _About, task: Task) -> None:
+    """Raise SpecError where a token is another thing for the task than it was for the teacher, or may be."""
+    known = about.tokenizer
+    if isinstance(task, Encodes) and known is not None and dict(known) == dict(task.encoder().record):
+        return  # none of the teacher's files is needed
+    what = "tokenizer" if isinstance(task, Encodes) else "vocabulary"
+    rule = f"teacher and student have one {what}"
     try:
-        return Task._choose(dict(data))  # type: ignore[return-value]
-    except (SpecError, ValueError):
-        return None
+        own = Task._choose(dict(about.task))
+        assert isinstance(own, Task)
+        encoder = own.encoder() if isinstance(own, Encodes) else None
+    except (SpecError, ValueError) as error:
+        why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
+        raise SpecError(
+            f"{rule}; that of {name} cannot be known here: {why}; restore what its task was made from, load the spec "
+            "file that defines it, or use another teacher"
+        ) from error
+    if encoder is not None and isinstance(task, Encodes):
+        require_tokenizer(name, encoder, task)
+        return
+    differ = _apart(own, task)
+    if differ:
+        raise SpecError(
+            f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task, or another teacher"
+        )
+
+
+def _apart(teachers: Task, task: Task) -> str | None:
+    """What makes tokens of two tasks differ: their kind, or a field that the number of tokens depends on."""
+    if type(teachers) is not type(task) or isinstance(task, Encodes):
+        return f"the task {teachers.label!r} and the student's is {task.label!r}"
+    fields = {name: getattr(teachers, name) for name in type(teachers).model_fields}
+    for name, value in fields.items():
+        wanted = getattr(task, name)
+        if value != wanted and type(teachers).model_construct(**{**fields, name: wanted}).inputs != teachers.inputs:
+            return f"{name}={value} and the student's task has {name}={wanted}"
+    return None
 
 
 def _hash_of(path: Path) -> str:

@@ -11,8 +11,9 @@ from torch import Tensor
 from grid import Grid
 from grid.errors import SpecError, StoreError
 from runners import run_campaign
+from runners.attempts.checkpoint import save_checkpoint
 from runners.provenance.code import Codes
-from runners.tasks import BytePairs, Distillation, FinishedTrial, Grammar, Text
+from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model
 from store.layout import Layout
 from variants import gpt2, llama2, softmax, ssa
@@ -170,8 +171,6 @@ def test_weights_that_are_no_numbers_or_of_another_model_are_refused_before_trai
 
 
 def test_a_checkpoint_of_a_trial_at_work_is_no_teacher(root: Path, trial: Trial) -> None:
-    from runners.attempts.checkpoint import save_checkpoint
-
     path = save_checkpoint(root, trial.key, 3, {"model": weights(trial), "optimiser": {}, "norms": []})
     with pytest.raises(ValueError, match=r"kept weights come with their trial; .* is a checkpoint of one at work"):
         FinishedTrial(weights=str(path))
@@ -243,6 +242,95 @@ def test_an_edited_text_of_the_teacher_s_does_not_matter(root: Path, tmp_path: P
     finished(root, trial)
     (tmp_path / "old" / "prose.jsonl").write_text('{"text": "something else"}\n')
     assert Distillation(task=task, teacher=teacher(root, trial)).open() is not None
+
+
+def pairs_of(folder: Path) -> Text:
+    """Byte pairs learned from a text of its own."""
+    folder.mkdir()
+    return prose(folder).changed(tokenizer=BytePairs(vocabulary=280))
+
+
+@pytest.mark.parametrize("then", ["edited", "removed"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_tokenizer_that_cannot_be_learned_again_is_known_by_its_record(
+    root: Path, tmp_path: Path, then: str, recorded: bool
+) -> None:
+    """A student with the same one needs no file of the teacher's; one with another, or not known to, is refused."""
+    old = pairs_of(tmp_path / "old")
+    trial, same = teaching_trial(old), pairs_of(tmp_path / "same")
+    (tmp_path / "other.txt").write_text("".join(f"quick brown fox {n} over lazy dogs, isn't it?\n" for n in range(400)))
+    other = old.changed(source=str(tmp_path / "other.txt"), content_hash=None)
+    path = finished(root, trial)
+    if not recorded:
+        plain = {"model": weights(trial), "spec": trial.data()}
+        path.unlink()
+        save_checkpoint(path.parent, trial.key, 8, plain)
+    text = tmp_path / "old" / "prose.jsonl"
+    text.write_text(text.read_text() + '{"text": "one more line"}\n') if then == "edited" else text.unlink()
+    said = (
+        r"have one tokenizer; that of the teacher SSA .* cannot be known here: .*prose.jsonl.*; restore what its task"
+    )
+    if recorded:
+        assert Distillation(task=same, teacher=teacher(root, trial)).open() is not None
+    for task in [other] if recorded else [other, same]:
+        with pytest.raises(SpecError, match=said):
+            Distillation(task=task, teacher=teacher(root, trial)).open()
+
+
+def test_a_teacher_of_a_task_that_no_loaded_file_defines_is_refused(root: Path) -> None:
+    task = Grammar(batch=2, context=8)
+    trial = teaching_trial(task)
+    known = {**trial.data(), "task": {**task.data(), "kind": "unheard_of"}}
+    state = {"model": weights(trial), "spec": known, "data": None}
+    path = save_checkpoint(root, trial.key, 8, state)
+    with pytest.raises(
+        SpecError, match=r"one vocabulary; that of the teacher .* Task has no kind 'unheard_of'.*, load the"
+    ):
+        Distillation(task=task, teacher=FinishedTrial(weights=str(path))).open()
+
+
+@pytest.mark.parametrize(
+    ("teachers", "students", "said"),
+    [
+        (
+            Grammar(nouns=64, verbs=32),
+            Grammar(nouns=32, verbs=64),
+            r"one vocabulary; the teacher .* learned nouns=64 and the student's task has nouns=32; use the teacher's",
+        ),
+        (
+            AssociativeRecall(keys=32, values=64, context=24, pairs=3),
+            AssociativeRecall(keys=64, values=32, context=24, pairs=3),
+            r"learned keys=32 and the student's task has keys=64",
+        ),
+        (
+            AssociativeRecall(context=24, pairs=3),
+            Needle(context=24),
+            r"learned the task 'associative_recall' and the student's is 'needle'; use the teacher's vocabulary",
+        ),
+    ],
+    ids=["grammar", "recall", "kinds"],
+)
+def test_tokens_of_one_number_and_two_meanings_are_refused(
+    root: Path, teachers: Task, students: Task, said: str
+) -> None:
+    assert teachers.inputs == students.inputs
+    trial = teaching_trial(teachers, model=gpt2(layers=1, heads=2, width=8, max_positions=256))
+    finished(root, trial)
+    with pytest.raises(SpecError, match=said):
+        Distillation(task=students, teacher=teacher(root, trial)).open()
+
+
+def test_what_tokens_do_not_depend_on_may_differ(root: Path) -> None:
+    """Sequences of another length, of other chances, more of them; taught itself or not."""
+    task = Grammar(batch=2, context=8)
+    trial = teaching_trial(task)
+    finished(root, trial)
+    other = task.changed(batch=3, context=6, topics=2, exponent=0.5)
+    distillation = Distillation(task=other, teacher=teacher(root, trial))
+    assert distillation.open() is not None
+    second = learning_trial(distillation)
+    finished(root, second)
+    assert Distillation(task=task.changed(context=6), teacher=teacher(root, second)).open() is not None
 
 
 def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task: Text) -> None:
