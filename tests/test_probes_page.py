@@ -119,7 +119,7 @@ def test_what_probes_find_in_the_four_heads_are_the_closed_forms() -> None:
     harmonic = sum(1 / i for i in range(1, T + 1))
     sink = found("sink_share")
     assert sink["importance", 1] == pytest.approx([harmonic / T, (1 + 0.8 * (T - 1)) / T, 1 / T, harmonic / T])
-    assert sink["sink_share", 1] == [1, 1, 0, 1]
+    assert sink["sink_share", 1] == [0, 1, 0, 0]  # at eps = 0.5: uniform attention over so few tokens is above 0.3
     assert found("effective_rank")["effective_rank", None][IDENTITY] == pytest.approx(T)
     entropy = found("attention_entropy")
     mean_log = sum(math.log(i) for i in range(1, T + 1)) / T
@@ -181,6 +181,21 @@ def test_bars_are_as_long_as_their_numbers_and_negative_ones_have_another_colour
     assert {"x < y", "A & B", "4", "−2", "no row"} <= set(said)
 
 
+def test_bars_of_one_unit_have_one_scale() -> None:
+    rows = [Bars("a", "", [4.0], "nats"), Bars("b", "", [2.0], "nats"), Bars("c", "", [0.1], "share of 1")]
+    svg = picture("x", [Columns("", [Map("one", [[1.0]])], rows)])
+    first, second, third = (box["width"] for box in rectangles(svg, "dot mark"))
+    assert (second, third) == (pytest.approx(first / 2, abs=0.1), first)
+
+
+def test_a_picture_of_norms_has_no_empty_steps() -> None:
+    svg = probe_picture("gradient_norms")
+    ticks = [each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}text") if each.get("class") == "small mid"]
+    assert ticks[-1] == "200"
+    _, norms, _ = next(panel for panel in PROBES["gradient_norms"].show().panels if isinstance(panel, Chart)).series
+    assert norms.points[-1][0] == 200
+
+
 def test_a_chart_puts_points_where_its_ticks_say() -> None:
     svg = picture("c", [Chart("", "x", "y", [Series("mark", [(0.0, 0.0), (5.0, 20.0), (10.0, 40.0)], as_dots=True)])])
     dots = [
@@ -207,11 +222,22 @@ def test_numbers_have_three_digits(value: float, words: str) -> None:
 
 def test_rows_are_read_off_what_a_probe_finds() -> None:
     assert row_rows("sink_share") == [
+        ProbeRow("sink_sequences", "layer", "{position}", "sequences"),
         ProbeRow("importance", "layer and head", "{position}", "share of 1"),
         ProbeRow("sink_share", "layer and head", "{eps, position}", "share of 1"),
+        ProbeRow("raw_sink_sequences", "layer", "{position}", "sequences"),
+        ProbeRow("raw_importance", "layer and head", "{position}", "weight, signed"),
+        ProbeRow("raw_sink_share", "layer and head", "{eps, position}", "share of 1"),
     ]
     assert [row.name for row in row_rows("learned_numbers")] == ["number.STAGE.FIELD"]
-    assert [row.of for row in row_rows("gradient_norms")] == ["model"] * 5
+    assert [row.of for row in row_rows("gradient_norms")] == ["model"] * 6
+    further = {
+        "attention_entropy": "entropy_last_sd",
+        "gradient_norms": "gradient_norm_not_finite",
+        "massive_activation": "unnormed_activation_ratio",
+        "token_classes": "token_class_softmax.BY.CLASS",
+    }
+    assert all(name in {row.name for row in row_rows(kind)} for kind, name in further.items())
 
 
 def test_a_line_to_copy_makes_the_probe_that_is_explained() -> None:

@@ -201,6 +201,8 @@ class Bars(NamedTuple):
     name: str
     point: str
     values: Sequence[float | None]
+    unit: str = ""
+    """Bars of one unit have one scale."""
 
 
 class Columns(NamedTuple):
@@ -236,12 +238,16 @@ class Columns(NamedTuple):
             found.append(text("word", x, top + 34, each.title))
             found += self._map(each, x, top + 40)
         y = top + self._of_maps + 4
+        sizes: dict[str, float] = {}
+        for bars in self.bars:
+            largest = max((abs(value) for value in bars.values if value is not None), default=0.0)
+            sizes[bars.unit] = max(largest, sizes.get(bars.unit, 0.0))
         for bars in self.bars:
             name, dot, rest = bars.name.rpartition(".") if len(bars.name) > _WIDE else (bars.name, "", "")
             below = f"{dot}{rest} {bars.point}".strip()
             found.append(text("word", MARGIN, y + (10 if below else 15), name))
             found += [text("dim", MARGIN, y + 23, below)] if below else []
-            found += self._bars(bars, y)
+            found += self._bars(bars, y, sizes[bars.unit] or 1.0)
             y += 34
         return found
 
@@ -256,8 +262,8 @@ class Columns(NamedTuple):
         width, high = len(each.rows[0]) * size, len(each.rows) * size
         return [*found, f'<rect class="cell" x="{left + beside}" y="{top}" width="{width}" height="{high}"/>']
 
-    def _bars(self, bars: Bars, y: int) -> list[str]:
-        most = max((abs(value) for value in bars.values if value is not None), default=0.0) or 1.0
+    def _bars(self, bars: Bars, y: int, most: float) -> list[str]:
+        """Those of a row; `most` is as long as there is room."""
         room, found = self._step - 62, []
         for at, value in enumerate(bars.values):
             x = self.left + at * self._step

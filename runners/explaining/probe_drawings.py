@@ -58,6 +58,8 @@ class Drawing(NamedTuple):
     legend: Mapping[str, str]
     cost: str = ""
     """What it computes beside what all probes share."""
+    further: Callable[[], Finds] = tuple
+    """Rows that are not in the picture: of other fields, several sequences or other models."""
 
 
 def _at(probe: Probe, layer: Watched) -> list[Probed | Artefact]:
@@ -89,7 +91,10 @@ def _bars(found: Finds) -> list[Bars]:
         if isinstance(each, Probed) and each.head is not None:
             values.setdefault((each.name, _point(each)), {})[each.head] = each.value
     heads = range(len(hand_set.NAMES))
-    return [Bars(*row, [by_head.get(head) for head in heads]) for row, by_head in values.items()]
+    return [
+        Bars(name, point, [by_head.get(head) for head in heads], _told(name)[1])
+        for (name, point), by_head in values.items()
+    ]
 
 
 def _lines(found: Finds) -> list[str]:
@@ -119,6 +124,31 @@ def _weight_sums() -> Shown:
     counts = Series("mark", [(each.point["sum"], each.value) for each in bins])
     chart = Chart("weight_sum_count", "sum of a query's weights, mean over heads", "queries", [counts], as_bars=0.05)
     return Shown([*panels, chart], found)
+
+
+def _sinks() -> Shown:
+    """At a bound that uniform attention over so few tokens does not reach."""
+    panels, found = _heads(SinkShare(eps=(0.5,), positions=(1, 4)))()
+    told = "eps is 0.5 here and not 0.3, since of 8 tokens even uniform attention has importance 0.34."
+    return Shown([*panels, Words([told])], found)
+
+
+def _two_sequences() -> Finds:
+    layer = hand_set.layer()
+    heads, weights = layer.worked.heads, layer.worked.attended.weights
+    twice = {name: getattr(heads, name).repeat(2, 1, 1, 1) for name in ("q", "k", "v")}
+    attended = layer.worked.attended._replace(weights=weights.repeat(2, 1, 1, 1))
+    worked = layer.worked._replace(heads=heads._replace(**twice), attended=attended)
+    return _at(AttentionEntropy(), layer._replace(worked=worked))
+
+
+def _post_norm() -> Finds:
+    layer = hand_set.layer()
+    return _at(MassiveActivation(), layer._replace(unnormed=layer.leaving))
+
+
+def _not_finite() -> Finds:
+    return list(GradientNorms().of_model(hand_set.seen()._replace(norms=[1.0, float("inf")])))
 
 
 def _first_key() -> Shown:
@@ -215,8 +245,8 @@ def _massive() -> Shown:
 
 def _norms() -> Shown:
     """Norms that fall during the warm-up and are steady afterwards, but for three steps."""
-    steps = range(1, 121)
-    norms = [1.0 + 4.0 * 0.9**step + 0.05 * (step * 7 % 11) / 11 for step in steps]
+    steps = range(1, 201)
+    norms = [1.0 + 4.0 * 0.9**step + 0.1 * (step * 7 % 11) / 11 for step in steps]
     norms[59], norms[79], norms[99] = 3.0, 1.2, 4.0
     probe = GradientNorms()
     found = [each for each in probe.of_model(hand_set.seen()._replace(norms=norms)) if isinstance(each, Probed)]
@@ -225,7 +255,7 @@ def _norms() -> Shown:
     bound = median + max(probe.k) * mad
     spikes = [(float(step), norm) for step, norm in zip(steps, norms, strict=True) if norm > bound]
     series = [
-        Series("plain", [(1.0, bound), (120.0, bound)]),
+        Series("plain", [(1.0, bound), (float(steps[-1]), bound)]),
         Series("mark", list(zip(map(float, steps), norms, strict=True))),
         Series("odd", spikes, as_dots=True),
     ]
@@ -243,29 +273,42 @@ _WEIGHTS = {"mark": "positive", "odd": "negative"}
 _KEY_AND_GROUND = {"mark": "positive"}
 
 PROBES: Mapping[str, Drawing] = {
-    "attention_entropy": Drawing(AttentionEntropy(), _heads(AttentionEntropy()), _WEIGHTS),
+    "attention_entropy": Drawing(AttentionEntropy(), _heads(AttentionEntropy()), _WEIGHTS, further=_two_sequences),
     "attention_maps": Drawing(AttentionMaps(), _attention_maps, _WEIGHTS, "a file per layer and evaluation"),
     "effective_rank": Drawing(
         EffectiveRank(), _heads(EffectiveRank()), _WEIGHTS, "the singular values of every map in float64, O(T^3) each"
     ),
-    "first_key": Drawing(FirstKey(), _first_key, _WEIGHTS, "one product of queries and keys in float64"),
-    "first_token": Drawing(FirstToken(), _heads(FirstToken()), _WEIGHTS),
+    "first_key": Drawing(FirstKey(), _first_key, _WEIGHTS, "three products of queries and keys in float64"),
+    "first_token": Drawing(
+        FirstToken(),
+        _heads(FirstToken()),
+        _WEIGHTS,
+        further=lambda: _at(FirstToken(by_query=True), hand_set.layer()),
+    ),
     "gate_sparsity": Drawing(GateSparsity(), _gates, {"mark": "open"}),
     "gradient_norms": Drawing(
         GradientNorms(),
         _norms,
         {"mark": "norm", "plain": "median + 9 MAD", "odd": "spikes at k = 9"},
         "numbers that training has anyway",
+        _not_finite,
     ),
     "ground_mass": Drawing(GroundMass(), _ground, _KEY_AND_GROUND),
     "learned_numbers": Drawing(
         LearnedNumbers(), _learned, {"mark": "numbers of ssa(), moved by hand"}, "reads the parameters"
     ),
-    "massive_activation": Drawing(MassiveActivation(), _massive, {"odd": "the first token"}),
+    "massive_activation": Drawing(MassiveActivation(), _massive, {"odd": "the first token"}, further=_post_norm),
     "predicted_numbers": Drawing(PredictedNumbers(), _predicted, {"mark": "value"}),
     "qk_logits": Drawing(QKLogits(), _qk_logits, _WEIGHTS, "the products of queries and keys once more"),
-    "sink_share": Drawing(SinkShare(), _heads(SinkShare(positions=(1, 4))), _WEIGHTS),
-    "token_classes": Drawing(TokenClasses(by="bytes"), _classes, _WEIGHTS),
+    "sink_share": Drawing(
+        SinkShare(), _sinks, _WEIGHTS, further=lambda: _at(SinkShare(of="weights"), hand_set.layer())
+    ),
+    "token_classes": Drawing(
+        TokenClasses(by="bytes"),
+        _classes,
+        _WEIGHTS,
+        further=lambda: _at(TokenClasses(by="bytes", normalise="softmax"), hand_set.layer()),
+    ),
     "weight_sums": Drawing(WeightSums(), _weight_sums, _WEIGHTS),
 }
 
@@ -299,13 +342,13 @@ def heads_picture() -> str:
 
 
 def row_rows(kind: str) -> list[ProbeRow]:
-    """What rows a probe gives, by what they are of: read off what it finds for its picture.
+    """What rows a probe gives, by what they are of: read off what it finds for its picture, and beside it.
 
     Raises:
         SpecError: `measure_words` does not say what a row is.
     """
     rows: dict[str, ProbeRow] = {}
-    for each in drawing_of(kind).show().found:
+    for each in (*drawing_of(kind).show().found, *drawing_of(kind).further()):
         if isinstance(each, Artefact):
             arrays = ", ".join(f"{name} {list(array.shape)}" for name, array in each.arrays.items())
             rows[each.name] = ProbeRow(f"{each.name}.npz", "file", "", f"arrays {arrays}")

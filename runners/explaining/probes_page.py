@@ -38,7 +38,7 @@ Every picture shows what the probe itself finds in the same four heads, so that 
 {heads}
 ```
 
-Probes that look at something else are shown that: gates, numbers, norms.
+Probes that look at something else are shown that: gates, numbers, norms. In a picture, bars of one unit have one scale.
 """
 
 

@@ -50,7 +50,7 @@ class Drawing(NamedTuple):
     title: str = "what a model reads, and what it has to say where"
 
 
-_SCORED = {"mark": "scored: what the model has to say here"}
+_IN_LOSS = {"mark": "in the loss: what the model has to say here; mean errors leave the first three out"}
 _ASKED = {"mark": "asked: only here is the model scored", "odd": "where the answer stands"}
 _NEXT = {"mark": "scored: every next token"}
 
@@ -198,7 +198,7 @@ TASKS: Mapping[str, Drawing] = {
         write=lambda _: LinearFunctions(),
         small=lambda _: LinearFunctions(points=6, evaluation=_SMALL_GRID),
         panels=_linear,
-        legend=_SCORED,
+        legend=_IN_LOSS,
     ),
     "masked_text": Drawing(
         write=lambda folder: MaskedText(source=str(folder / "text.jsonl")),
@@ -216,7 +216,7 @@ TASKS: Mapping[str, Drawing] = {
         write=lambda _: Quantifiers(),
         small=lambda _: Quantifiers(points=6, evaluation=_SMALL_LENGTHS),
         panels=_quantified,
-        legend=_SCORED,
+        legend=_IN_LOSS,
     ),
     "selective_copy": Drawing(
         write=lambda _: SelectiveCopy(),

@@ -2,10 +2,10 @@
 
     s_i = sum_j w_ij
 
-By head, over queries and sequences: what the head totals of "Affine-Scaled Attention", figure 5, are made of. The figure
-shows them scaled to 0 to 1 and, beside a sink, divided by the 1 - S that it leaves, which has them sum to 1; here they
-are as they are. And per query, as the mean over heads: the histogram of figure 3 with its mean and median. Softmax has 1
-everywhere. Padding is left out; a query whose weights are all 0 counts with 0.
+By head, over queries and sequences: what the head totals of "Affine-Scaled Attention", figure 5, are made of. The
+figure shows them scaled to 0 to 1 and, beside a sink, divided by the 1 - S that it leaves, so that they sum to 1; here
+they are as they are. And per query, as the mean over heads: the histogram of figure 3 with its mean and median. Softmax
+has 1 everywhere. Padding is left out; a query whose weights are all 0 counts with 0.
 """
 
 from collections import Counter
