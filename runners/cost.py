@@ -10,6 +10,9 @@
     peak_memory_bytes    of the device on CUDA, else of the process
     peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of its training
 
+An attempt that fails or is given back records what it took until then; one that is killed records nothing. Steps that
+are computed again after a loss count again.
+
 All but the two peaks are sums and add up over attempts. What cannot be measured has no entry. Operations of attention
 are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher, of evaluations, of what a
 path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several
@@ -63,8 +66,9 @@ class Cost:
             self._compiling[self._drawn] += 1
         self._energy.look()
 
-    def entries(self, *, train_s: float, evaluate_s: float, probe_s: float) -> dict[str, float]:
-        """The cost of all steps so far, as the module says; of ranks other than 0 nothing."""
+    def entries(self, *, train_s: float, evaluate_s: float, probe_s: float, measure: bool = True) -> dict[str, float]:
+        """The cost of all steps so far, as the module says; of ranks other than 0 nothing. Only with `measure` may the
+        device's peak be measured."""
         if self._world.place.rank:
             return {}
         device, gpus = self._world.device, self._trial.execution.gpus
@@ -81,7 +85,7 @@ class Cost:
         if self._graphs:
             found |= {"graphs": self._graphs, "compile_s": self._compile_s}
             found |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
-        peak = peak_flops_per_s(device, self._trial.training.precision, measure=train_s > LONG_S)
+        peak = peak_flops_per_s(device, self._trial.training.precision, measure=measure and train_s > LONG_S)
         found["peak_flops_per_s"] = None if peak is None else peak * gpus
         return {name: value for name, value in found.items() if value is not None}
 

@@ -7,9 +7,29 @@ from contextlib import contextmanager
 import torch
 from torch.backends import cudnn
 
+from grid.errors import EnvironmentProblem
+
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _FIXED = (":4096:8", ":16:8")
 """Workspaces with which cuBLAS adds up in one order, by its documentation; the first costs 32 MiB and is the faster."""
+
+
+def fix_workspace(device: torch.device, *, wanted: bool) -> None:
+    """Give cuBLAS, on CUDA, a workspace with which it adds up in one order: for every trial, before the first product.
+
+    PyTorch looks once in a process, so that a trial that need not be deterministic decides for those after it.
+
+    Raises:
+        EnvironmentProblem: the trial is `wanted` deterministic and the user has set another workspace.
+    """
+    if device.type != "cuda":
+        return
+    given = os.environ.setdefault(_CUBLAS, _FIXED[0])
+    if wanted and given not in _FIXED:
+        raise EnvironmentProblem(
+            f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)} on CUDA from the start of a process; it is "
+            f"{given}; unset it and start anew"
+        )
 
 
 @contextmanager

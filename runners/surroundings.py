@@ -55,6 +55,9 @@ class Surroundings(Protocol):
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         """Keep the trained weights beyond the end of the trial."""
 
+    def took(self, cost: Mapping[str, float]) -> None:
+        """Note, before training raises, what it took until then; by name as `Finished.cost`."""
+
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """The newest sound checkpoint of this trial, of any attempt, as (step, state)."""
 
@@ -94,6 +97,8 @@ class Silent(Surroundings):
     def save(self, step: int, state: Mapping[str, Any]) -> None: ...
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None: ...
+
+    def took(self, cost: Mapping[str, float]) -> None: ...
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         return None

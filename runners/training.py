@@ -10,7 +10,7 @@ draws (dropout) it draws by part.
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, final
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from runners.compiled import Forward, graphs_forgotten
 from runners.cost import Cost
-from runners.deterministic import deterministic
+from runners.deterministic import deterministic, fix_workspace
 from runners.distributed import World
 from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
@@ -61,6 +61,7 @@ def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished
     if world.place.rank:
         surroundings = Silent(surroundings.stop_requested)
     execution = trial.execution
+    fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     with _own_randomness(world.device), _threads(execution.threads), exactly, graphs_forgotten():
         return _Run(trial, surroundings, world).result()
@@ -88,6 +89,15 @@ class _Run:
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> Finished:
+        """Train; what it took is told where that fails, too."""
+        try:
+            return self._trained()
+        except BaseException:
+            with suppress(Exception):  # the device may be what failed
+                self._surroundings.took(self._spent(measure=False))
+            raise
+
+    def _trained(self) -> Finished:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
         self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
         step, stopped = self._restored(), False
@@ -260,8 +270,12 @@ class _Run:
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
             probe_s=self._probe_s,
-            cost=self._cost.entries(train_s=self._train_s, evaluate_s=self._evaluate_s, probe_s=self._probe_s),
+            cost=self._spent(measure=True),
         )
+
+    def _spent(self, *, measure: bool) -> dict[str, float]:
+        seconds = {"train_s": self._train_s, "evaluate_s": self._evaluate_s, "probe_s": self._probe_s}
+        return self._cost.entries(**seconds, measure=measure)
 
 
 def _copied(state: Any) -> Any:

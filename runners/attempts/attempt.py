@@ -91,6 +91,7 @@ class Attempt:
         self._began = self._saved = self._flushed = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
         self._saves = 0
+        self._cost: dict[str, float] = {}
         if mine.checkpoint is not None:
             self._take_over_rows(mine.checkpoint.state)
         path = layout.heartbeat(self._trial, self.number)
@@ -167,6 +168,10 @@ class Attempt:
         self._require_ownership()
         directory = self._layout.weights(self._trial, self.number)
         self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
+
+    def took(self, cost: Mapping[str, float]) -> None:
+        """Keep what the attempt took, for the record of how it failed or was given back."""
+        self._cost = dict(cost)
 
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Pass on how far training is."""
@@ -273,12 +278,15 @@ class Attempt:
         """
         self._require_ownership()
         self.flush()
-        self._end(status="failed", **failure._asdict())
+        self._end(status="failed", **failure._asdict(), **self._spent())
         self._forget_older()
 
     def abandon(self, message: str) -> None:
         """Record that this process gives the trial back unfinished."""
-        self._end(status="stopped", message=message)
+        self._end(status="stopped", message=message, **self._spent())
+
+    def _spent(self) -> dict[str, Any]:
+        return {"cost": self._cost, **_memory(self._cost)} if self._cost else {}
 
     def _require_ownership(self) -> None:
         """Only the latest attempt of a trial may end it, so that it ends once.

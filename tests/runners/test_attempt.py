@@ -401,3 +401,17 @@ def test_a_file_system_that_does_not_answer_at_a_checkpoint_is_said(
     monkeypatch.setattr(os, "scandir", stale)
     with pytest.raises(CampaignUnwritable, match=r"cannot list .*Stale file handle"):
         attempt.save(1, {})
+
+
+@pytest.mark.parametrize("end", ["fails", "is given back"])
+@pytest.mark.parametrize("told", [True, False])
+def test_an_attempt_that_does_not_finish_records_what_it_took(layout: Layout, end: str, told: bool) -> None:
+    """Where training told; a record without `cost` is one of which nothing is known."""
+    cost = {"steps": 3.0, "joules": 7.0, "peak_memory_bytes": 5.0}
+    with begin(layout) as mine:
+        if told:
+            mine.took(cost)
+        mine.fail(killed(1, "SIGKILL")) if end == "fails" else mine.abandon("interrupted")
+    found = read(layout.end(TRIAL, 1))
+    assert found.get("cost") == (cost if told else None)
+    assert (found["memory_bytes"] == 5) is told

@@ -90,6 +90,38 @@ def test_lengths_that_are_not_counted_follow_from_three_that_are(growing: Trial,
     assert flops(trial, lengths) == sum(value for value in each if value is not None)
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_training_that_fails_tells_what_it_took_until_then(
+    tiny: Trial, memory: Callable, error: type[BaseException]
+) -> None:
+    told: list[Any] = []
+
+    def failing(step: int, *_: object) -> None:
+        if step == 5:
+            raise error
+
+    world = memory()
+    world.took, world.progress = told.append, failing
+    with pytest.raises(error):
+        train(tiny, world)
+    whole = train(tiny, memory()).cost
+    assert [{name: each[name] * 12 / 5 for name in EXACT} for each in told] == [{name: whole[name] for name in EXACT}]
+    assert told[0].keys() == whole.keys()
+
+
+def test_a_cost_that_cannot_be_told_does_not_hide_why_training_failed(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the device is gone")
+
+    world = memory()
+    world.progress = fails
+    monkeypatch.setattr(costs, "peak_memory_bytes", lambda: 1 / 0)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        train(tiny, world)
+
+
 def test_an_operator_that_cannot_be_counted_has_no_operations(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

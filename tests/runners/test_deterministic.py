@@ -10,7 +10,9 @@ from batch_in_parts import numbers
 from torch import Tensor
 from torch.backends import cudnn
 
-from runners.deterministic import deterministic
+from grid.errors import EnvironmentProblem
+from runners import training
+from runners.deterministic import deterministic, fix_workspace
 from runners.tasks import Data, LinearFunctions
 from runners.tasks.linear_functions import LinearFunctionsData
 from runners.training import train
@@ -83,6 +85,54 @@ def test_everything_is_set_during_and_restored_after(
             assert settings() == before
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+CUDA = torch.device("cuda")
+
+
+def test_on_cuda_a_trial_that_need_not_be_deterministic_leaves_the_process_fit_for_one_that_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch looks at the variable at the first product of a process, and never again."""
+    monkeypatch.setenv(WORKSPACE, "")
+    monkeypatch.delenv(WORKSPACE)
+    fix_workspace(torch.device("cpu"), wanted=False)
+    assert WORKSPACE not in os.environ
+    fix_workspace(CUDA, wanted=False)
+    assert os.environ[WORKSPACE] == ":4096:8"
+    with deterministic(wanted=False):
+        assert os.environ[WORKSPACE] == ":4096:8"
+    with deterministic(wanted=True):
+        assert os.environ[WORKSPACE] == ":4096:8"
+    fix_workspace(CUDA, wanted=True)
+    assert os.environ[WORKSPACE] == ":4096:8"
+
+
+def test_a_workspace_of_the_user_s_is_kept_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORKSPACE, ":4096:2:16:8")
+    fix_workspace(CUDA, wanted=False)
+    assert os.environ[WORKSPACE] == ":4096:2:16:8"
+    said = r"needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8 on CUDA .*; it is :4096:2:16:8; unset it and start anew"
+    with pytest.raises(EnvironmentProblem, match=said):
+        fix_workspace(CUDA, wanted=True)
+    monkeypatch.setenv(WORKSPACE, ":16:8")
+    fix_workspace(CUDA, wanted=True)
+
+
+def test_training_fixes_it_before_the_model_is_built(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    world = memory()
+
+    def noted(device: torch.device, *, wanted: bool) -> None:
+        assert world.began is None
+        asked.append((device.type, wanted))
+
+    monkeypatch.setattr(training, "fix_workspace", noted)
+    train(tiny.changed(execution=STRICT), world)
+    assert asked == [("cpu", True)]
 
 
 def test_on_the_cpu_it_changes_no_number_and_no_key(tiny: Trial, memory: Callable) -> None:
