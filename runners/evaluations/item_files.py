@@ -19,6 +19,7 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation
 from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
+from runners.tasks.places import absolute
 from runners.tasks.task import Task
 from variants import Backbone
 
@@ -72,7 +73,7 @@ class FromFiles(Evaluation):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the files are not; one that does not, looks."""
-        object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
+        object.__setattr__(self, "source", absolute("source", self.source))
         if self.sets is not None:
             object.__setattr__(self, "sets", tuple(sorted(set(self.sets))))
         if self.content_hash is not None and self.sets is not None and not Path(self.source).exists():
@@ -177,13 +178,13 @@ def _parsed(source: Path, found: str, parse: Parse[Item]) -> dict[str, dict[str,
 
 def _files(source: Path) -> list[Path]:
     if source.is_dir():
-        found = sorted(path for path in source.glob("*.jsonl") if path.is_file())
+        found = sorted(path for path in source.iterdir() if path.suffix.lower() == ".jsonl" and path.is_file())
         if not found:
             raise SpecError(f"a folder of items holds .jsonl files; {source} has none")
         return found
     if not source.exists():
         raise SpecError(f"there are no items {source}; give a .jsonl file or a folder of these")
-    if source.suffix != ".jsonl":
+    if source.suffix.lower() != ".jsonl":
         raise SpecError(f"items are a .jsonl file or a folder of these; got {source}")
     return [source]
 
@@ -206,7 +207,7 @@ def _read_as_of(path: Path, mtime_ns: int, size: int) -> tuple[str, bytes]:
 
 def _lines(path: Path, data: bytes) -> list[Line]:
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"items are UTF-8; {path} is not, at byte {error.start}; convert it") from error
     found = []
@@ -217,7 +218,9 @@ def _lines(path: Path, data: bytes) -> list[Line]:
         try:
             fields = json.loads(line)
         except ValueError as error:
-            raise SpecError(f"each line of a file of items is one JSON object; {where}: {error}") from error
+            raise SpecError(f"each line of a file of items is one JSON object; {where}: {error}; mend it") from error
+        except RecursionError as error:
+            raise SpecError(f"a line of a file of items is one JSON object; {where} is nested too deep") from error
         if not isinstance(fields, dict):
             raise SpecError(f"each line of a file of items is one JSON object; {where} has {line[:60]!r}")
         found.append(Line(where, f"{path.stem}/{number}", fields))

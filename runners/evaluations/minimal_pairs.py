@@ -32,6 +32,7 @@ from runners.evaluations.pair_files import Pairs, chosen, hash_of, paradigms
 from runners.tasks.asked import UNASKED
 from runners.tasks.encoder import Encoder, Encodes
 from runners.tasks.masking import Sentences, inside
+from runners.tasks.places import absolute
 from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
 from variants import Backbone
 
@@ -61,7 +62,7 @@ class MinimalPairs(Evaluation):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the files are not; one that does not, looks."""
-        object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
+        object.__setattr__(self, "source", absolute("source", self.source))
         if self.paradigms is not None:
             object.__setattr__(self, "paradigms", tuple(sorted(set(self.paradigms))))
         known = self.content_hash is not None and self.paradigms is not None
@@ -98,6 +99,11 @@ class MinimalPairs(Evaluation):
             raise ValueError(
                 f"minimal_pairs scores a {'causal model' if model.causal else 'model that sees both sides'} with "
                 f"scoring={fits}; got scoring={self.scoring!r}"
+            )
+        if self.scoring == "causal" and task.unscored:
+            raise ValueError(
+                f"minimal_pairs asks for every token what comes next, and the task {task.label!r} leaves the first "
+                f"{task.unscored} out, which may be seen ahead: leave it out of evaluations"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:

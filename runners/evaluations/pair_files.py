@@ -30,12 +30,12 @@ def paradigms(source: Path) -> dict[str, Path]:
         SpecError: there is no such file, one has a name without letters, or two have one name.
     """
     if source.is_dir():
-        paths = sorted(path for path in source.glob("*.txt") if path.is_file())
+        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".txt" and path.is_file())
         if not paths:
             raise SpecError(f"a folder of minimal pairs holds .txt files; {source} has none")
     elif not source.exists():
         raise SpecError(f"there are no minimal pairs {source}; give a .txt file or a folder of these")
-    elif source.suffix != ".txt":
+    elif source.suffix.lower() != ".txt":
         raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
     else:
         paths = [source]
@@ -75,7 +75,7 @@ def _read_as_of(path: Path, mtime_ns: int, size: int) -> Pairs:
     del mtime_ns, size  # a file that changed is another entry
     data = path.read_bytes()
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"minimal pairs are UTF-8; {path} is not, at byte {error.start}; convert it") from error
     lines = [line.strip() for line in text.strip().split("\n")] if text.strip() else []

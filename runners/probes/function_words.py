@@ -1,30 +1,32 @@
 """English function words: the closed classes, which gain no new members, so that a list can hold them.
 
-The list is our own, in the classes of Universal Dependencies. A word that belongs to several stands in one of them; one
-that is mostly a content word ("like", "round", "need") stands in none. Contractions stand as they are cut: "do" and
-"n't", "it" and "'s".
+The list is our own, after the classes of Universal Dependencies. A word that belongs to several stands in one of them;
+one that is mostly a content word ("like", "round", "need") stands in none, and nor do words of quantity and comparison
+that are adjectives or adverbs there ("many", "more", "other", "several", "such"). What joins sentences and is an adverb
+there at times ("when", "how", "once") stands as a conjunction. Contractions stand as they are cut: "do" and "n't", "it"
+and "'s".
 """
 
 from typing import Final
 
 _WORDS: Final = {
     "DET": """
-        a an the this that these those each every either neither some any no all both half such what which whatever
-        whichever another other many much few fewer several enough less least most more my your his her its our their
-        whose
+        a an the this that these those each every either neither some any no all both half what which whatever
+        whichever another
     """,
     "PRON": """
-        i me mine myself you yours yourself yourselves he him himself she hers herself it itself we us ours ourselves
-        they them theirs themselves themself one oneself who whom whoever whomever somebody someone something anybody
+        i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself
+        we us our ours ourselves they them their theirs themselves themself one oneself who whom whose whoever whomever
+        somebody someone something anybody
         anyone anything nobody none nothing everybody everyone everything there thee thou thy thine ye naught
-        aught thyself whoso whosoever whomever whomsoever whatsoever themself ourself
+        aught thyself whoso whosoever whomsoever whatsoever ourself
     """,
     "ADP": """
         aboard about above across after against along alongside amid amidst among amongst around as astride at atop
         before behind below beneath beside besides between beyond by concerning despite down during except for from in
         inside into near notwithstanding of off on onto opposite out outside over past per regarding since through
         throughout till to toward towards under underneath until up upon versus via with within without worth vs
-        aft anent apropos atop barring beneath betwixt circa excluding including minus nigh pro qua sans unlike unto
+        aft anent apropos barring betwixt circa excluding including minus nigh pro qua sans unlike unto
     """,
     "CCONJ": "and or but nor yet plus",
     "SCONJ": """

@@ -70,16 +70,23 @@ def classes(encoder: Encoder, ids: Sequence[int], backend: Backend) -> list[int]
     """The class of each token of a sequence, as its place in `CLASSES`."""
     found = [SPECIAL] * len(ids)
     for start, end in _between_special(encoder, ids):
-        ends = [len(encoder.decode(ids[start:at])) for at in range(start + 1, end + 1)]
-        text = encoder.decode(ids[start:end])
-        of_characters = BACKENDS[backend](text)
-        begin = 0
-        for at, stop in enumerate(ends, start):
-            visible = [place for place in range(begin, stop) if not text[place].isspace()]
-            last = visible[-1] if visible else stop - 1  # a later byte of a character is where the first was
-            found[at] = of_characters[last] if last >= 0 else OTHER
-            begin = stop
+        written = encoder.written(ids[start:end])
+        text, owner = _characters(b"".join(written))
+        of_characters, begin = BACKENDS[backend](text), 0
+        for at, part in enumerate(written, start):
+            visible = [place for place in owner[begin : begin + len(part)] if not text[place].isspace()]
+            found[at] = of_characters[visible[-1]] if visible else OTHER
+            begin += len(part)
     return found
+
+
+def _characters(data: bytes) -> tuple[str, list[int]]:
+    """The text, with U+FFFD for each byte that is part of no character, and the place of the character of each byte."""
+    text = data.decode(errors="surrogateescape")
+    broken = [0xDC80 <= ord(character) <= 0xDCFF for character in text]
+    sizes = [1 if lone else len(character.encode()) for character, lone in zip(text, broken, strict=True)]
+    owner = [place for place, size in enumerate(sizes) for _ in range(size)]
+    return "".join("\ufffd" if lone else each for each, lone in zip(text, broken, strict=True)), owner
 
 
 def _between_special(encoder: Encoder, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ or sorted. A zero byte ends every document; none has a zero byte or a SUB of its
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -44,29 +45,54 @@ def content_hash(*parts: str | bytes) -> str:
 
 
 def split(documents: Iterable[bytes], share: float) -> Corpus:
-    """About `share` of the bytes validate: whole documents where they come near it, else the text is cut there."""
+    """About `share` of the bytes validate: whole documents where they come near it, else the text is cut there.
+
+    Equal documents are on one side, unless there are no others.
+    """
     ordered = sorted((document for document in documents if document.strip()), key=content_hash)
     wanted = share * sum(map(len, ordered))
     validation, train = _chosen(ordered, wanted)
     if 2 * sum(map(len, validation)) >= wanted:
         return Corpus(_joined(train), _joined(validation))
     text = _joined(ordered)
-    cut = len(text) - round(share * len(text))
+    cut = _beside_equals(ordered, len(text) - round(share * len(text)))
     while 0 < cut < len(text) and text[cut] & 0xC0 == 0x80:
         cut -= 1
     return Corpus(text[:cut], text[cut:])
 
 
 def _chosen(ordered: Sequence[bytes], wanted: float) -> tuple[list[bytes], list[bytes]]:
-    """Documents of at most `wanted` bytes together, taken in order, and the others."""
+    """Documents of at most `wanted` bytes together, taken in order, equal ones all or none, and the others."""
     chosen: list[bytes] = []
     others: list[bytes] = []
     size = 0
-    for document in ordered:
-        fits = size + len(document) <= wanted
-        (chosen if fits else others).append(document)
-        size += len(document) if fits else 0
+    for _, equals in groupby(ordered):
+        same = list(equals)
+        more = sum(map(len, same))
+        fits = size + more <= wanted
+        (chosen if fits else others).extend(same)
+        size += more if fits else 0
     return chosen, others
+
+
+def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:
+    """Where to cut the text of the documents: at `cut`, or where that is among equal ones, at their nearer end that
+    leaves something on both sides."""
+    begin, size = 0, sum(len(document) + 1 for document in ordered)
+    for document, equals in groupby(ordered):
+        count = sum(1 for _ in equals)
+        end = begin + count * (len(document) + 1)
+        if begin < cut < end and count > 1:
+            ends = [place for place in (begin, end) if 0 < place < size]
+            return min(ends, key=lambda place: abs(place - cut), default=cut)
+        begin = end
+    return cut
+
+
+def repeated(corpus: Corpus) -> int:
+    """How many documents say what another one before them says."""
+    found = [document for part in corpus for document in part.split(b"\0") if document]
+    return len(found) - len(set(found))
 
 
 def _joined(documents: Iterable[bytes]) -> bytes:

@@ -29,7 +29,13 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Number of ids, special tokens included."""
+        """Number of ids, special tokens included, and those that stand for nothing (`filled`)."""
+
+    @property
+    def filled(self) -> int:
+        """Ids from here on stand for nothing: a vocabulary may be longer than its tokens. By default all stand for
+        something."""
+        return self.vocabulary
 
     @property
     @abstractmethod
@@ -57,6 +63,11 @@ class Encoder(ABC):
     def sizes(self, text: str, encoded: Encoded) -> np.ndarray:
         """How many UTF-8 bytes of `text` each of its tokens stands for, int64 [tokens]; their sum is all of them."""
         return sizes_of_spans(text, encoded.spans)
+
+    @abstractmethod
+    def written(self, ids: Sequence[int]) -> list[bytes]:
+        """What each of `ids`, none of them special, adds to the text of all of them, in UTF-8 bytes; of one character
+        several tokens may each have a part."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
@@ -136,6 +147,9 @@ class ByteEncoder(Encoder):
 
     def sizes(self, text: str, encoded: Encoded) -> np.ndarray:  # noqa: ARG002  (every token is a byte)
         return np.ones(len(encoded.ids), np.int64)
+
+    def written(self, ids: Sequence[int]) -> list[bytes]:
+        return [bytes([token]) for token in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token not in self.special).decode(errors="replace")

@@ -9,11 +9,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import AblateError, EnvironmentProblem, SpecError
 from grid.spec import Spec
 from runners.tasks.corpus import Origin, content_hash
 from runners.tasks.local_files import as_document, local_files
@@ -39,6 +39,12 @@ class HubText(Spec):
     """Where the documents are."""
     documents: PositiveInt | None = None
     """The first so many rows, of which the rest is not downloaded; None is all of them."""
+
+    @model_validator(mode="after")
+    def _means_one_folder(self) -> Self:
+        if self.folder is not None:
+            object.__setattr__(self, "name", str(self.folder))
+        return self
 
     @property
     def cached(self) -> Path:
@@ -101,7 +107,9 @@ def _keep(hub: HubText) -> None:
             raise _unreachable(hub) from error
         if isinstance(error, OSError):
             raise environment_problem("write", target, error) from error
-        raise
+        if isinstance(error, AblateError) or not _is_of_content(error):
+            raise
+        raise _unread(hub, error) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -145,8 +153,7 @@ def _opened(hub: HubText, datasets: Any) -> Any:
     except ConnectionError as error:
         raise _unreachable(hub) from error
     except (ValueError, FileNotFoundError, KeyError, TypeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SpecError(f"{hub.told} cannot be read: {first}") from error
+        raise _unread(hub, error) from error
 
 
 def _commit(hub: HubText) -> str:
@@ -167,6 +174,18 @@ def _commit(hub: HubText) -> str:
         raise SpecError(f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}") from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error
+
+
+def _is_of_content(error: Exception) -> bool:
+    """Whether files of a dataset are not what their names say."""
+    home = type(error).__module__.partition(".")[0]
+    return isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in {"datasets", "pyarrow"}
+
+
+def _unread(hub: HubText, error: Exception) -> SpecError:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    mend = "mend its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
+    return SpecError(f"{hub.told} cannot be read: {first}; {mend}")
 
 
 def _unreachable(hub: HubText) -> EnvironmentProblem:

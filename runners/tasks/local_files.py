@@ -1,6 +1,11 @@
-"""Text of the user's own: a .txt, .jsonl or .parquet file, or a folder of these."""
+"""Text of the user's own: a .txt, .jsonl or .parquet file, or a folder of these.
+
+Of a folder all files count whose names end so, in capitals or not, in folders inside it and behind links too. One that
+is packed (.jsonl.gz) is refused and not passed over. A byte order mark is no part of a text.
+"""
 
 import json
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +18,7 @@ from runners.tasks.corpus import Origin, content_hash
 from runners.tasks.encoder import END, SUBSTITUTE
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
+_PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
 _COLUMN = "text"
 
 
@@ -24,7 +30,7 @@ def local_files(source: Path) -> Origin:
     `text`, or a table has no such column.
 
     Raises:
-        SpecError: there is no such file, it has another suffix, or the folder holds none.
+        SpecError: there is no such file, it has another suffix, or the folder holds none, or a packed one.
         EnvironmentProblem: it cannot be read.
     """
     paths = _paths(source)
@@ -35,15 +41,42 @@ def local_files(source: Path) -> Origin:
 
 def _paths(source: Path) -> list[Path]:
     if source.is_dir():
-        found = sorted(path for suffix in SUFFIXES for path in source.rglob(f"*{suffix}") if path.is_file())
+        files = sorted(_inside(source))
+        found = [path for path in files if path.suffix.lower() in SUFFIXES]
+        for path in files:
+            _require_unpacked(path)
         if not found:
             raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none")
         return found
     if not source.exists():
         raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
-    if source.suffix not in SUFFIXES:
+    _require_unpacked(source)
+    if source.suffix.lower() not in SUFFIXES:
         raise SpecError(f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}")
     return [source]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those inside it; one that several links lead to counts once."""
+
+    def told(error: OSError) -> None:
+        raise _unreadable(Path(error.filename), error) from error
+
+    seen: set[Path] = set()
+    for place, folders, files in os.walk(folder, onerror=told, followlinks=True):
+        real = Path(place).resolve()
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        yield from (path for path in (Path(place, name) for name in files) if path.is_file() or path.is_symlink())
+
+
+def _require_unpacked(path: Path) -> None:
+    inner = path.with_suffix("").suffix.lower()
+    if path.suffix.lower() in _PACKED and inner in SUFFIXES:
+        raise SpecError(f"a text is read unpacked; got {path}; unpack it to {inner}, or move it elsewhere")
 
 
 def as_document(text: object, where: str, rule: str) -> bytes:
@@ -68,15 +101,16 @@ def as_document(text: object, where: str, rule: str) -> bytes:
 
 
 def _documents(path: Path) -> Iterator[bytes]:
-    if path.suffix == ".parquet":
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
         yield from _of_table(path)
         return
     data = _read(path)
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
-    if path.suffix == ".txt":
+    if suffix == ".txt":
         yield as_document(text, str(path), "a text is a text")
         return
     for number, line in enumerate(text.split("\n"), start=1):
@@ -88,7 +122,9 @@ def _of_line(line: str, where: str) -> bytes:
     try:
         found = json.loads(line)
     except ValueError as error:  # no JSON, or a whole number of thousands of digits
-        raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}") from error
+        raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}; mend the line") from error
+    except RecursionError as error:
+        raise SpecError(f"each line of a .jsonl text is one JSON object; {where} is nested too deep to read") from error
     text = found.get(_COLUMN) if isinstance(found, dict) else None
     if text is None:
         raise SpecError(f"each line of a .jsonl text has its document in a field `text`; {where} has {line[:60]!r}")
@@ -127,7 +163,7 @@ def _hash(path: Path) -> str:
 @lru_cache(maxsize=65536)  # a grid names one text in every trial
 def _hash_as_of(path: Path, mtime_ns: int, size: int) -> str:
     del mtime_ns, size  # a file that changed is another entry
-    return content_hash(path.suffix, _read(path))
+    return content_hash(path.suffix.lower(), _read(path))
 
 
 def _read(path: Path) -> bytes:

@@ -15,16 +15,16 @@ follow from the trial's seed and the sentence. Inputs are padded to a multiple o
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, final
+from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.asked import UNASKED
-from runners.tasks.corpus import Corpus, documents_of
+from runners.tasks.corpus import Corpus, documents_of, repeated
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.encoder import Encoder
 from runners.tasks.masking import Chosen, Masking, Rates, Sentences
@@ -54,6 +54,15 @@ class MaskedText(Reading):
     """Patterns of hidden tokens that each sentence has."""
     validation_sentences: PositiveInt = 512
     """Sentences of the validation part, evenly spread, with one pattern each, the same for all models and seeds."""
+
+    @model_validator(mode="after")
+    def _tokens_can_be_hidden(self) -> Self:
+        if not self.tokenizer.hides:
+            raise ValueError(
+                f"masked_text hides tokens behind a mask; tokenizer {self.tokenizer.label!r} has no mask token; name "
+                "one (tokenizer.mask), or use another tokenizer"
+            )
+        return self
 
     @property
     def length(self) -> int:
@@ -106,11 +115,6 @@ class MaskedTextData(Data):
 
     def __init__(self, task: MaskedText) -> None:
         self._task, self._origin, self._encoder = task, task.origin(), task.encoder()
-        if self._encoder.mask is None:
-            raise SpecError(
-                f"masked_text hides tokens behind a mask; tokenizer {task.tokenizer.label!r} has no mask token; name "
-                "one (tokenizer.mask), or use another tokenizer"
-            )
         self._parts = _parts(self._encoder, task.corpus(), task.context)
         for name, part in zip(("train", "validation"), self._parts, strict=True):
             if not len(part.sentences):
@@ -128,6 +132,7 @@ class MaskedTextData(Data):
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
+            "repeated_documents": repeated(self._task.corpus()),
             "train_sentences": len(train.sentences),
             "validation_sentences": len(validation.sentences),
             "train_dropped": train.dropped,

@@ -20,6 +20,7 @@ from runners.tasks.corpus import Corpus, Origin, documents_of, split
 from runners.tasks.encoder import Encoder
 from runners.tasks.hub import HubText, hub_text
 from runners.tasks.local_files import local_files
+from runners.tasks.places import absolute
 from runners.tasks.python_documentation import python_documentation
 from runners.tasks.task import Task
 from runners.tasks.tokenizers import Bytes, Tokenizer
@@ -48,7 +49,7 @@ class Reading(Task):
                 f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
             )
         if self.source is not None:
-            object.__setattr__(self, "source", str(Path(self.source).expanduser().resolve()))
+            object.__setattr__(self, "source", absolute("source", self.source))
         where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
         if self.content_hash is not None and where is not None and not where.exists():
             return self
@@ -85,18 +86,27 @@ class Reading(Task):
         return _corpus(self._place)
 
     def encoder(self) -> Encoder:
-        """The tokenizer, read or learned from the training part; cheap after the first time in a process.
+        """The tokenizer, read or learned from the training part; cheap after the first time in a process. Where nothing
+        is learned, the text need not be there.
 
         Raises:
-            SpecError: as `corpus`, and what the tokenizer says.
+            SpecError: what the tokenizer says, and where it is learned from the text, as `corpus`.
         """
-        self._require(self.origin().content_hash)
-        return _encoder(self.tokenizer, self._place)
+        if not self.tokenizer.learned:
+            return _read_encoder(self.tokenizer)
+        try:
+            self._require(self.origin().content_hash)
+        except SpecError as error:
+            raise SpecError(
+                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
+                f"the text has to be where it was; {error}"
+            ) from error
+        return _learned_encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":
         """The text as tokens; cheap after the first time in a process. Raises as `encoder`."""
         self._require(self.origin().content_hash)
-        return _streams(self.tokenizer, self._place)
+        return _streams(self.tokenizer, self._place, self.encoder())
 
     def check_corpus(self, corpus: Corpus) -> None:
         """Raise SpecError where there is too little text."""
@@ -151,13 +161,19 @@ def _corpus(place: _Place) -> Corpus:
 
 
 @lru_cache(maxsize=4)
-def _encoder(tokenizer: Tokenizer, place: _Place) -> Encoder:
+def _read_encoder(tokenizer: Tokenizer) -> Encoder:
+    return tokenizer.encoder(list)
+
+
+@lru_cache(maxsize=4)
+def _learned_encoder(tokenizer: Tokenizer, place: _Place) -> Encoder:
     return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
 
 
 @lru_cache(maxsize=4)
-def _streams(tokenizer: Tokenizer, place: _Place) -> Streams:
-    corpus, encoder = _corpus(place), _encoder(tokenizer, place)
+def _streams(tokenizer: Tokenizer, place: _Place, encoder: Encoder) -> Streams:
+    del tokenizer  # of which `encoder` is made
+    corpus = _corpus(place)
     return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))
 
 

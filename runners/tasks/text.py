@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners.tasks.corpus import Corpus, documents_of
+from runners.tasks.corpus import Corpus, documents_of, repeated
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.interventions import Intervention, NoIntervention
 from runners.tasks.ratios import ratio
@@ -66,7 +66,7 @@ class Text(Reading):
 
     @model_validator(mode="after")
     def _something_is_predicted(self) -> Self:
-        self.intervention.check(self.tokenizer.size)
+        self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
             raise ValueError(
@@ -165,6 +165,7 @@ class TextData(Data):
             "validation_tokens": len(validation.ids),
             "train_documents": len(train.starts),
             "validation_documents": len(validation.starts),
+            "repeated_documents": repeated(self._corpus),
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }

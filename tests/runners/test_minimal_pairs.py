@@ -19,6 +19,7 @@ from runners.tasks.encoder import END, SUBSTITUTE
 from runners.training import train
 from runners.trial import build_model
 from variants import babyberta, gpt2, softmax
+from variants.visible.prefix import Prefix
 
 AGREEMENT = (
     ("the dogs by the tree sleep .", "the dog by the tree sleep ."),
@@ -278,6 +279,10 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
     causal = trial(prose, spec(pairs, "causal"))
     with pytest.raises(SpecError, match="a causal model with scoring='causal'; got scoring='holistic'"):
         causal.changed(evaluations=(spec(pairs, "holistic"),))
+    seen_ahead = {"task": causal.task.changed(prefix=8), "operator": softmax().changed(visible=Prefix(length=8))}
+    with pytest.raises(SpecError, match=r"the task 'text' leaves the first 7 out, which may be seen ahead: leave it"):
+        causal.changed(**seen_ahead)
+    assert causal.changed(**seen_ahead, evaluations=())
     with pytest.raises(SpecError, match="up to 49 tokens and the model has 48 positions"):
         causal.changed(evaluations=(spec(pairs, "causal", longest=49),))
     with pytest.raises(SpecError, match=r"longest=20 positions; agreement_across_pp in .*, pair 1 takes 29: 'the"):

@@ -63,6 +63,9 @@ class Cut(Encoder):
             text = text[len(found) :]
         return Encoded(ids, [])
 
+    def written(self, ids: Sequence[int]) -> list[bytes]:
+        return [self.pieces[token].encode() for token in ids]
+
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self.pieces[token] for token in ids)
 

@@ -235,8 +235,8 @@ def test_byte_pairs_have_a_mask_and_a_tokenizer_file_without_one_is_refused(pros
     model = {"type": "WordLevel", "vocab": words, "unk_token": "?"}
     whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
     unmasked.write_text(json.dumps(whole))
-    with pytest.raises(SpecError, match=r"hides tokens behind a mask; tokenizer .* has no mask token; name one"):
-        small(prose, tokenizer=TokenizerFile(path=str(unmasked))).open()
+    with pytest.raises(ValidationError, match=r"hides tokens behind a mask; tokenizer .* has no mask token; name one"):
+        small(prose, tokenizer=TokenizerFile(path=str(unmasked)))
 
 
 def test_what_cannot_be_learned_is_refused(prose: Path, tmp_path: Path) -> None:

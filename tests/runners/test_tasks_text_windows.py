@@ -240,9 +240,10 @@ def test_a_fixed_token_needs_one_that_no_text_has(lines: Path, tmp_path: Path) -
 
     library = Tokenizer(models.WordLevel({"x": 0, "</s>": 1}, unk_token="x"))
     library.save(str(tmp_path / "t.json"))
-    task = small(lines, tokenizer=TokenizerFile(path=str(tmp_path / "t.json")), intervention=FixedToken(), context=1)
-    with pytest.raises(SpecError, match=r"this tokenizer has none; name it: intervention\.token"):
-        task.open()
+    tokenizer = TokenizerFile(path=str(tmp_path / "t.json"))
+    with pytest.raises(ValidationError, match=r"this tokenizer has none; name it: intervention\.token"):
+        small(lines, tokenizer=tokenizer, intervention=FixedToken())
+    assert small(lines, tokenizer=tokenizer, intervention=FixedToken(token=0))
 
 
 def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:

@@ -17,8 +17,10 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners import BytePairs, Bytes, Text, TokenizerFile
+from runners import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
+from runners.tasks.draws import Draws
 from runners.tasks.encoder import Encoder, sizes_of_spans
+from runners.tasks.tokenizers.byte_pairs import LONGEST
 from runners.tasks.tokenizers.library import LibraryEncoder
 
 PROSE = "".join(f"The {n}th line says: don't add {n * n} words — é, 世界 and 🎉.\n" for n in range(200))
@@ -239,7 +241,15 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
         (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0"),
         ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
         ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
-        ("words", {"vocabulary": 7}, "tokenizer.vocabulary is that of the file; it is 7 and .* has 4"),
+        (
+            "words",
+            {"vocabulary": 3},
+            "tokenizer.vocabulary is the number of ids of the file, or more; it is 3 and .* h",
+        ),
+        ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both; name two: tokenizer.end and"),
+        (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
+        (None, {"content_hash": "0" * 32, "vocabulary": 4, "end": "[SEP]"}, "there is no tokenizer file .*t.json"),
+        (None, {"path": " "}, "tokenizer.path names a file or a folder; got ' '; '.' is the folder you are in"),
         ("nothing", {}, "a token ends every document; .* has none of .*; name one: tokenizer.end"),
     ],
 )
@@ -255,6 +265,38 @@ def test_a_file_that_is_no_tokenizer_is_refused(
         path.write_bytes(content)
     with pytest.raises(ValidationError, match=said):
         TokenizerFile.model_validate({"path": str(path), **fields})
+
+
+def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
+    path = words(tmp_path / "t.json", the=1, cat=2)
+    exact, padded = (TokenizerFile(path=str(path), vocabulary=size) for size in (5, 12))
+    assert exact.key == TokenizerFile(path=str(path)).key != padded.key
+    encoder = padded.encoder(list)
+    assert (padded.size, encoder.vocabulary, encoder.record["vocabulary"], encoder.filled) == (12, 12, 12, 5)
+    assert encoder.special == {3, 4, *range(5, 12)}
+    assert encoder.encode("the cat").ids == exact.encoder(list).encode("the cat").ids
+    assert encoder.decode([1, 7, 2]) == "the cat"
+    assert encoder.piece(7) == "<7>"
+    drawn = RandomTokens(positions=(1, 2)).tokens(Draws(0), 500, encoder)
+    assert set(drawn.flatten().tolist()) == set(range(5))
+    (tmp_path / "a.txt").write_text("the cat " * 200)
+    data = Text(source=str(tmp_path / "a.txt"), context=8, tokenizer=padded).open()
+    assert int(data.batch(0, 1).inputs.max()) < 5
+    moved = padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3}
+    unseen = TokenizerFile.model_validate(moved)
+    (tmp_path / "no.json").write_bytes(path.read_bytes())
+    with pytest.raises(SpecError, match=r"tokenizer.vocabulary is the number of ids of the file, or more"):
+        unseen.encoder(list)
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "日本"])
+def test_words_that_take_forever_to_learn_from_are_refused(unit: str) -> None:
+    word = unit * (LONGEST // len(unit))
+    more = LONGEST + 2 * len(unit)
+    BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}1"])
+    with pytest.raises(SpecError, match=f"of at most {LONGEST} letters, .* has one of {more} that begin"):
+        BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}{unit}{unit}1"])
+    BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"{word[: LONGEST // 2]}. " * 3, "。".join([word, word])])
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Classes of words, and the attention that goes to them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
@@ -8,11 +9,13 @@ from typing import ClassVar
 import pytest
 import torch
 from pydantic import ValidationError
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from grid.errors import EnvironmentProblem
-from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, Training, Trial
+from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from runners.probes import word_classes
-from runners.probes.function_words import CLASS_OF
+from runners.probes.function_words import _WORDS, CLASS_OF
 from runners.probes.looking import look, looked_at
 from runners.probes.probe import Seen
 from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
@@ -104,6 +107,103 @@ def test_a_character_that_is_cut_is_no_error() -> None:
     ids = list("世".encode())
     assert len(classes(encoder, ids[1:], "closed_class")) == 2
     assert len(classes(encoder, ids[:2], "closed_class")) == 2
+
+
+def falling_back(path: Path) -> Encoder:
+    """As Llama's: blanks are marks of words, and what has no token is bytes."""
+    pieces = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcdefghijklmnopqrstuvwxyz", "th", "the"]
+    vocabulary = {piece: number for number, piece in enumerate([*pieces, "▁the"])}
+    joins = [("t", "h"), ("th", "e"), ("▁", "the")]
+    library = Library(models.BPE(vocabulary, joins, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    library.add_special_tokens(["<unk>", "</s>"])
+    library.save(str(path))
+    return TokenizerFile(path=str(path)).encoder(list)
+
+
+MIXED = "the 日, zoo é the 🎉 and 日本 mouse"
+
+
+def by_bytes(tokens: Sequence[bytes]) -> list[int]:
+    """By the definition: the class of the last visible character that a token has a byte of."""
+    text = b"".join(tokens).decode()
+    of_bytes = [
+        None if character.isspace() else kind
+        for character, kind in zip(text, by_closed_class(text), strict=True)
+        for _ in character.encode()
+    ]
+    found, at = [], 0
+    for token in tokens:
+        visible = [kind for kind in of_bytes[at : at + len(token)] if kind is not None]
+        found.append(visible[-1] if visible else CLASSES.index("other"))
+        at += len(token)
+    return found
+
+
+def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, encoders: list[Encoder]) -> None:
+    fallback = falling_back(tmp_path / "t.json")
+    ids = list(fallback.encode(MIXED).ids)
+    pieces = [fallback.piece(token) for token in ids]
+    assert {"<0xE6>", "<0x97>", "<0xA5>", "▁the", "▁"} <= set(pieces)
+    tokens = [
+        bytes.fromhex(piece[3:5]) if piece.startswith("<0x") else piece.replace("▁", " ").encode() for piece in pieces
+    ]
+    tokens[0] = tokens[0].removeprefix(b" ")  # the mark of the beginning
+    assert b"".join(tokens).decode() == MIXED
+    assert fallback.written(ids) == tokens
+    assert classes(fallback, ids, "closed_class") == by_bytes(tokens)
+    assert [CLASSES[each] for each in classes(fallback, ids[2:5], "closed_class")] == ["content"] * 3  # 日 alone
+    for encoder in encoders:
+        ids = list(encoder.encode(MIXED).ids)
+        assert b"".join(encoder.written(ids)).decode() == MIXED
+        assert classes(encoder, ids, "closed_class") == by_bytes(encoder.written(ids))
+
+
+def test_words_are_classed_whatever_follows_a_character_that_is_cut(tmp_path: Path, encoders: list[Encoder]) -> None:
+    for encoder in [*encoders, falling_back(tmp_path / "t.json")]:
+        ids = list(encoder.encode("日 the zoo").ids)
+        start = next(at for at, part in enumerate(encoder.written(ids)) if b"\xa5" in part)  # the last byte of three
+        assert b"".join(encoder.written(ids[start:])) == b"\xa5 the zoo"
+        expected = by_bytes([b"?", *encoder.written(ids)[start + 1 :]])
+        assert classes(encoder, ids[start:], "closed_class")[1:] == expected[1:]
+
+
+def test_a_token_of_two_classes_has_that_of_its_last_visible_character(tmp_path: Path) -> None:
+    library = Library(models.BPE({"d": 0, ",": 1, "Ġ": 2, "d,": 3, "d,Ġ": 4, "</s>": 5}, [("d", ","), ("d,", "Ġ")]))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens(["</s>"])
+    library.save(str(tmp_path / "t.json"))
+    encoder = TokenizerFile(path=str(tmp_path / "t.json")).encoder(list)
+    ids = list(encoder.encode("d, d").ids)
+    assert ids == [4, 0]
+    assert [CLASSES[each] for each in classes(encoder, ids, "closed_class")] == ["special_punctuation", "content"]
+
+
+def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
+    library = Library(models.WordPiece({"[UNK]": 0, "[SEP]": 1, "the": 2, "##orem": 3}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.decoder = decoders.WordPiece()
+    library.add_special_tokens(["[UNK]", "[SEP]"])
+    library.save(str(tmp_path / "t.json"))
+    encoder = TokenizerFile(path=str(tmp_path / "t.json")).encoder(list)
+    ids = list(encoder.encode("the theorem the").ids)
+    assert encoder.written(ids) == [b"the", b" the", b"orem", b" the"]
+    found = [CLASSES[each] for each in classes(encoder, ids, "closed_class")]
+    assert found == ["function", "content", "content", "function"]
+
+
+@pytest.mark.parametrize("word", ["many", "few", "other", "several", "such", "less", "most", "more"])
+def test_words_of_quantity_are_adjectives(word: str) -> None:
+    assert {CLASSES[each] for each in by_closed_class(word)} == {"content"}
+
+
+def test_a_word_of_the_list_stands_in_one_class() -> None:
+    words = [word for of_class in _WORDS.values() for word in of_class.split()]
+    assert len(words) == len(set(words))
 
 
 class Tagger(ModuleType):

@@ -5,7 +5,7 @@ sequences that have it too. The paper's x_fix is the padding token, which no tex
 that hides others, which no text has either. The released line for it raises an error.
 """
 
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Final, Literal, final
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -13,6 +13,10 @@ from grid.errors import SpecError
 from runners.tasks.draws import Draws
 from runners.tasks.encoder import Encoder
 from runners.tasks.interventions.intervention import Intervention
+
+_UNNAMED: Final = (
+    "the fixed token is by default the one that hides others; this tokenizer has none; name it: intervention.token"
+)
 
 
 @final
@@ -31,7 +35,9 @@ class FixedToken(Intervention):
     def replaced(self) -> tuple[int, ...]:
         return (self.position,)
 
-    def check(self, vocabulary: int) -> None:
+    def check(self, vocabulary: int, *, hides: bool) -> None:
+        if self.token is None and not hides:
+            raise ValueError(_UNNAMED)
         if self.token is not None and self.token >= vocabulary:
             raise ValueError(
                 f"intervention.token is an id of the tokenizer, 0 to {vocabulary - 1}; got {self.token}; lower it, or "
@@ -41,8 +47,5 @@ class FixedToken(Intervention):
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> int:  # noqa: ARG002  (nothing is drawn)
         token = encoder.mask if self.token is None else self.token
         if token is None:
-            raise SpecError(
-                "the fixed token is by default the one that hides others; this tokenizer has none; name it: "
-                "intervention.token"
-            )
+            raise SpecError(_UNNAMED)
         return token

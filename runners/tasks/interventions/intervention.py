@@ -26,8 +26,8 @@ class Intervention(Choice):
     def replaced(self) -> tuple[int, ...]:
         """Which positions, rising, from 1."""
 
-    def check(self, vocabulary: int) -> None:
-        """Raise ValueError where it asks for a token that is not there."""
+    def check(self, vocabulary: int, *, hides: bool) -> None:
+        """Raise ValueError where it asks for a token that is not there; `hides`: there is one that hides others."""
 
     @abstractmethod
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:

@@ -2,7 +2,8 @@
 
 Paper 004 trains with x_1, with x_1 and x_2, and with x_2 alone at random, and finds the sink on the first, the second
 and the first token (27.03, 14.08 and 20.99 %); with more, it tends to disappear. It does not say whether the sequences
-on which it measures the sink have random tokens too: here they do. V is the whole vocabulary, special tokens included.
+on which it measures the sink have random tokens too: here they do. V is all tokens of the vocabulary, special
+ones included; ids that stand for no token are none of them.
 """
 
 from itertools import pairwise
@@ -37,4 +38,4 @@ class RandomTokens(Intervention):
         return self.positions
 
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor:
-        return draws.below(encoder.vocabulary, windows, len(self.positions))
+        return draws.below(encoder.filled, windows, len(self.positions))

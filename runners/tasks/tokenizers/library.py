@@ -1,14 +1,18 @@
 """A tokenizer of the package `tokenizers` at work."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
 from runners.tasks.encoder import Encoded, Encoder, sizes_of_spans
 from runners.tasks.optional import needed
+
+_BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
+"""How SentencePiece writes a byte of a character that it has no token for."""
 
 
 def library(by: str) -> Any:
@@ -32,11 +36,14 @@ class Special(NamedTuple):
 class LibraryEncoder(Encoder):
     """Ids of a `tokenizers.Tokenizer`; what a text says is never read as a special token.
 
-    `record` says what it is.
+    `record` says what it is, `vocabulary` how many ids there are, where that is more than the tokenizer has.
     """
 
-    def __init__(self, tokenizer: Any, special: Special, record: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tokenizer: Any, special: Special, record: Mapping[str, Any], *, vocabulary: int | None = None
+    ) -> None:
         self._tokenizer, self._special, self._record = tokenizer, special, dict(record)
+        self._vocabulary = vocabulary
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
@@ -45,8 +52,12 @@ class LibraryEncoder(Encoder):
     def record(self) -> Mapping[str, Any]:
         return {**self._record, "vocabulary": self.vocabulary}
 
-    @cached_property
+    @property
     def vocabulary(self) -> int:
+        return self.filled if self._vocabulary is None else self._vocabulary
+
+    @cached_property
+    def filled(self) -> int:
         return size_of(self._tokenizer)
 
     @property
@@ -62,7 +73,8 @@ class LibraryEncoder(Encoder):
         unknown = getattr(self._tokenizer.model, "unk_token", None)
         added = self._tokenizer.get_added_tokens_decoder().items()
         named = {number for number, token in added if token.special and token.content != unknown}
-        return frozenset(named | {each for each in self._special if each is not None})
+        empty = range(self.filled, self.vocabulary)
+        return frozenset(named | {each for each in self._special if each is not None} | set(empty))
 
     def encode(self, text: str) -> Encoded:
         found = self._tokenizer.encode(text, add_special_tokens=False)
@@ -79,6 +91,30 @@ class LibraryEncoder(Encoder):
                 return found
         return sizes_of_spans(text, encoded.spans)
 
+    def written(self, ids: Sequence[int]) -> list[bytes]:
+        if self._bytes is not None:
+            return [self._bytes.get(token, b"") for token in ids]
+        found, before = [], None
+        for token in ids:
+            byte = _BYTE.fullmatch(self._tokenizer.id_to_token(token) or "") if self._falls_back else None
+            if byte is not None:
+                found.append(bytes.fromhex(byte.group(1)))
+                before = self._tokenizer.token_to_id("<0x41>") or before  # any whole character
+            else:  # blanks and marks of a tokenizer depend on the token before
+                known = "" if before is None else self._decoded([before])
+                both = self._decoded([token] if before is None else [before, token])
+                found.append((both.removeprefix(known) if both.startswith(known) else self._decoded([token])).encode())
+                before = token
+        return found
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    @cached_property
+    def _falls_back(self) -> bool:
+        """Whether tokens like <0xE6> are bytes."""
+        return bool(getattr(self._tokenizer.model, "byte_fallback", False))
+
     def decode(self, ids: Sequence[int]) -> str:
         ordinary = [token for token in ids if token not in self.special]
         if self._bytes is not None:
@@ -88,7 +124,7 @@ class LibraryEncoder(Encoder):
     def piece(self, token: int) -> str:
         if self._bytes is not None and token in self._bytes:
             return _written(self._bytes[token])
-        return str(self._tokenizer.id_to_token(token))
+        return str(self._tokenizer.id_to_token(token) or f"<{token}>")
 
     @cached_property
     def _bytes(self) -> dict[int, bytes] | None:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from grid.spec import Choice
 from runners.tasks.encoder import Encoder
@@ -13,10 +14,18 @@ Texts = Callable[[], Sequence[str]]
 class Tokenizer(Choice):
     """How text becomes ids. Only the training part of a text may be learned from."""
 
+    learned: ClassVar[bool] = False
+    """Whether it needs the text to be what it is."""
+
     @property
     @abstractmethod
     def size(self) -> int:
         """Number of ids, special ones included, known without reading anything."""
+
+    @property
+    def hides(self) -> bool:
+        """Whether it has a token that hides others, known without reading anything."""
+        return True
 
     @abstractmethod
     def encoder(self, training: Texts) -> Encoder:

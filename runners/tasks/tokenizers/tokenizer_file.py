@@ -13,6 +13,7 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
 from runners.tasks.corpus import content_hash
+from runners.tasks.places import absolute
 from runners.tasks.tokenizers.library import LibraryEncoder, Special, library, size_of
 from runners.tasks.tokenizers.tokenizer import Texts, Tokenizer
 
@@ -31,7 +32,8 @@ class TokenizerFile(Tokenizer):
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
     """blake2b-128 of the file."""
     vocabulary: PositiveInt | None = None
-    """Number of ids: the greatest and one more."""
+    """Number of ids: the greatest and one more by default, or more where a model has more rows than its tokenizer has
+    ids (Qwen, Pythia). Those beyond the file's are never drawn and are no text."""
     end: str | None = None
     """The token after every document; by default the first of `ENDS` that there is."""
     mask: str | None = None
@@ -40,14 +42,21 @@ class TokenizerFile(Tokenizer):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names everything can be read where the file is not."""
-        object.__setattr__(self, "path", str(Path(self.path).expanduser().resolve()))
-        if self.content_hash is not None and self.vocabulary is not None and not Path(self.path).exists():
+        object.__setattr__(self, "path", absolute("tokenizer.path", self.path))
+        if self.mask is not None and self.mask == self.end:
+            raise ValueError(
+                f"one token ends documents and another hides tokens; got {self.end!r} as both; name two: "
+                "tokenizer.end and tokenizer.mask"
+            )
+        named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
+        if named and not Path(self.path).exists():
             return self
         try:
             text = _read(Path(self.path))
             tokenizer = _parsed(self.path, text)
             self._fill("content_hash", content_hash(text))
-            self._fill("vocabulary", size_of(tokenizer))
+            if self.vocabulary is None:
+                self._fill("vocabulary", size_of(tokenizer))
             self._fill("end", _named(tokenizer, ENDS))
             self._fill("mask", _named(tokenizer, MASKS))
             self._require(tokenizer)
@@ -60,28 +69,39 @@ class TokenizerFile(Tokenizer):
         assert self.vocabulary is not None
         return self.vocabulary
 
+    @property
+    def hides(self) -> bool:
+        return self.mask is not None
+
     def encoder(self, training: Texts) -> LibraryEncoder:  # noqa: ARG002  (nothing is learned)
         text = _read(Path(self.path))
         if content_hash(text) != self.content_hash:
-            raise SpecError(self._told("content_hash", content_hash(text)))
+            raise SpecError(self._told(content_hash(text)))
         tokenizer = _parsed(self.path, text)
+        self._require(tokenizer)
         mask = None if self.mask is None else tokenizer.token_to_id(self.mask)
         special = Special(tokenizer.token_to_id(self.end), mask)
-        return LibraryEncoder(tokenizer, special, {"kind": self.kind, "hash": self.content_hash})
+        record = {"kind": self.kind, "hash": self.content_hash}
+        return LibraryEncoder(tokenizer, special, record, vocabulary=self.vocabulary)
 
     def _fill(self, field: str, found: object) -> None:
         if getattr(self, field) is None:
             object.__setattr__(self, field, found)
-        elif field in {"content_hash", "vocabulary"} and getattr(self, field) != found:
-            raise SpecError(self._told(field, found))
+        elif field == "content_hash" and self.content_hash != found:
+            raise SpecError(self._told(found))
 
-    def _told(self, field: str, found: object) -> str:
+    def _told(self, found: object) -> str:
         return (
-            f"tokenizer.{field} is that of the file; it is {getattr(self, field)} and {self.path} has {found}; restore "
-            f"that file, or leave {field} out to take it as it is"
+            f"tokenizer.content_hash is that of the file; it is {self.content_hash} and {self.path} has {found}; "
+            "restore that file, or leave content_hash out to take it as it is"
         )
 
     def _require(self, tokenizer: Any) -> None:
+        if self.size < (least := size_of(tokenizer)):
+            raise SpecError(
+                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
+                f"has {least}; raise it, or leave it out"
+            )
         if self.end is None:
             raise SpecError(
                 f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; name one: tokenizer.end"
@@ -98,7 +118,7 @@ def _named(tokenizer: Any, names: tuple[str, ...]) -> str | None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}") from error
     except (FileNotFoundError, IsADirectoryError) as error:
