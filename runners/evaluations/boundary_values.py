@@ -11,13 +11,13 @@ not say with which context it sweeps. The tolerance is relative to |a x|, and wi
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Annotated, Literal, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from grid.rising import require_rising
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.in_context import prompt
 from runners.tasks.linear_functions import LinearFunctions, evaluation_draws, predictions
@@ -47,9 +47,7 @@ class BoundaryValues(Evaluation):
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
         for name in ("slopes", "x"):
-            values = getattr(self, name)
-            if any(low >= high for low, high in pairwise(values)):
-                raise ValueError(f"{name} rises from value to value; got {values}")
+            require_rising(name, getattr(self, name))
         if 0 in self.slopes:
             raise ValueError(f"errors are relative to a x, so no slope a is 0; got {self.slopes}")
         return self

@@ -8,13 +8,13 @@ position on, whatever the first is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
+from grid.rising import require_rising
 from grid.spec import Spec
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.in_context import SCORED_FROM, Sigmas, prompt
@@ -62,8 +62,7 @@ class DeviantInputs(Evaluation):
 
     @model_validator(mode="after")
     def _spreads_are_told_apart(self) -> Self:
-        if any(low >= high for low, high in pairwise(self.sigma)):
-            raise ValueError(f"sigma rises from value to value; got {self.sigma}")
+        require_rising("sigma", self.sigma)
         return self
 
     @property

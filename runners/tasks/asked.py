@@ -12,7 +12,6 @@ one sequence are not independent. A tie is no answer: a model whose logits are a
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Annotated, NamedTuple, Self, final
 
 import torch
@@ -20,6 +19,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
+from grid.rising import require_rising
 from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
@@ -32,12 +32,6 @@ _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
 
 Point = Mapping[str, float]
-
-
-def require_rising(name: str, values: Sequence[float]) -> None:
-    """Raise ValueError where a point of an evaluation would come twice, or later than a greater one."""
-    if any(low >= high for low, high in pairwise(values)):
-        raise ValueError(f"{name} rises from value to value; got {values}")
 
 
 class AskedLengths(Spec):

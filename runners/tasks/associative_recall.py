@@ -18,7 +18,8 @@ from typing import Literal, final
 import torch
 from pydantic import PositiveFloat, PositiveInt
 
-from runners.tasks.asked import Point, asking, require_rising
+from grid.rising import require_rising
+from runners.tasks.asked import Point, asking
 from runners.tasks.draws import Draws
 from runners.tasks.key_values import KeyValues
 from runners.tasks.task import Batch

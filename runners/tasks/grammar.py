@@ -26,7 +26,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.asked import require_rising
+from grid.rising import require_rising
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.sentence_odds import odds, unigrams
 from runners.tasks.sentences import STOP, Chances, Drawn, Sampler, Words

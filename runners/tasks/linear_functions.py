@@ -14,13 +14,14 @@ but that of rounding to float32. Predicting 0 costs sigma_f^2 (sigma_x^2 + 1).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Annotated, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from grid.rising import require_rising
 from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.in_context import SCORED_FROM, InContext, Sigmas, prompt
@@ -56,9 +57,7 @@ class ShiftGrid(Spec):
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
         for name in ("sigma_x", "sigma_f"):
-            sigmas = getattr(self, name)
-            if any(low >= high for low, high in pairwise(sigmas)):
-                raise ValueError(f"{name} rises from value to value; got {sigmas}")
+            require_rising(name, getattr(self, name))
         for condition in self.per_position or ():
             if condition not in self.conditions():
                 raise ValueError(

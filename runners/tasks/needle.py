@@ -15,7 +15,8 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from runners.tasks.asked import AskedLengths, Point, asking, require_rising
+from grid.rising import require_rising
+from runners.tasks.asked import AskedLengths, Point, asking
 from runners.tasks.draws import Draws
 from runners.tasks.key_values import KeyValues
 from runners.tasks.task import Batch

@@ -18,7 +18,7 @@ right.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Annotated, Literal, Self, final
 
 import torch
@@ -26,6 +26,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from grid.rising import require_rising
 from grid.spec import Spec
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.in_context import SCORED_FROM, InContext, Sigmas, prompt
@@ -59,9 +60,7 @@ class LengthGrid(Spec):
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
         for name in ("lengths", "sigma"):
-            values = getattr(self, name)
-            if any(low >= high for low, high in pairwise(values)):
-                raise ValueError(f"{name} rises from value to value; got {values}")
+            require_rising(name, getattr(self, name))
         return self
 
     def points(self) -> list[dict[str, float]]:

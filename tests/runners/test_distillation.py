@@ -19,6 +19,7 @@ from runners.optimisers import AdamW, Training
 from runners.planning.measured import METRICS
 from runners.planning.roofline import _trial_work, teacher_work
 from runners.planning.work import Shape, Work, forward_work
+from runners.probes import Classified, TokenClasses
 from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
 from runners.tasks.distillation import divergence
 from runners.tasks.encoder import Encodes
@@ -312,6 +313,8 @@ def test_distillation_says_of_its_tokens_what_its_task_says(taught: Distillation
     other = Distillation(task=grammar, teacher=teacher(tmp_path / "other", trial))
     assert not isinstance(other, Encodes)
     assert isinstance(other, Lengthens)
+    assert isinstance(other, Classified)
+    assert learning_trial(other).changed(probing={"probes": (TokenClasses(),)})
     assert torch.equal(other.windows(8, 2).inputs, grammar.windows(8, 2).inputs)
 
 
