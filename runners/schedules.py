@@ -47,7 +47,8 @@ class Constant(Schedule):
 class Linear(Schedule):
     """A line from the peak to `floor` times the peak.
 
-    With floor 0 the schedule of transformers' Trainer, one step ahead: that one's first step has the rate 0.
+    With floor 0 it is the schedule of transformers' Trainer but for the warm-up, which is one step ahead here: that
+    one's first step has the rate 0. Past the warm-up the two are equal, so that here two steps have the peak.
     """
 
     kind: Literal["linear"] = "linear"

@@ -27,7 +27,11 @@ from variants.paths.choose import PathName, choose
 
 
 class Execution(Spec):
-    """How a trial is computed, which cannot change what it means; recorded with the attempt."""
+    """How a trial is computed, which changes no result but by rounding; recorded with the attempt.
+
+    One exception: a model that drops (`dropout`, `attention_dropout`) drops by part of a batch, so that parts
+    (`accumulate`, `micro_batch`, `gpus`) drop other entries, with the same chances. It is trained as by another seed.
+    """
 
     path: PathName = "auto"
     """How attention is computed; "auto" is the fastest path that can."""
@@ -38,13 +42,16 @@ class Execution(Spec):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """ "auto" is CUDA where there is one."""
     accumulate: PositiveInt = 1
-    """Micro-batches per step, of each GPU: less memory for the same batch, loss and gradient up to rounding."""
+    """Micro-batches per step, of each GPU: less memory for the same batch. Loss and gradient are the same up to
+    rounding, unless the model drops: then other entries are dropped."""
     micro_batch: PositiveInt | None = None
-    """Sequences of one forward pass at most; how many micro-batches that makes is computed. Not with `accumulate`."""
+    """Sequences of one forward pass at most; how many micro-batches that makes is computed. Not with `accumulate`,
+    and what it says of dropout is so here, too."""
     gpus: PositiveInt = 1
-    """GPUs of one node that share each batch; on the CPU, processes."""
+    """GPUs of one node that share each batch; on the CPU, processes. What `accumulate` says of dropout is so here."""
     compile: Literal["auto", "off", "on"] = "auto"
-    """Whether training runs as one compiled graph; "auto": on CUDA, for small models that train for long."""
+    """Whether training runs as one compiled graph, the same up to rounding. "auto": on CUDA, for small models that
+    train for long, where the compiler takes the model; "on": on any device, and an error where it does not."""
     keep_weights: bool = False
     """The trained weights stay in the campaign, to be evaluated further or to teach other models."""
 

@@ -88,7 +88,8 @@ def muon_step(muon: Muon, weight: Rows, momentum: Rows, gradient: Rows) -> tuple
     ids=lambda muon: muon.scale + str(muon.momentum),
 )
 def test_steps_of_muon_are_those_of_plain_loops(muon: Muon) -> None:
-    """Three steps in float64. A round can make an error up to 3.4445 times as large, besides some 20 of its own."""
+    """Three steps in float64, each at a rate of its own. A round can make an error up to 3.4445 times as large, besides
+    some 20 of its own."""
     count = sum(outputs * inputs for outputs, inputs in SHAPES)
     vector = with_gradient(draws(count), draws(count))
     stepping = muon.build(Weights([], [with_gradient(draws(2), draws(2))], vector, SHAPES))
@@ -99,9 +100,12 @@ def test_steps_of_muon_are_those_of_plain_loops(muon: Muon) -> None:
         gradient = draws(count, seed=step)
         assert vector.grad is not None
         vector.grad.copy_(gradient)
+        rate = muon.changed(lr=muon.lr / (1 + step))
+        for group in stepping.param_groups:
+            group["lr"] = rate.lr
         stepping.step()
         gradients = [each.view(shape).tolist() for each, shape in zip(gradient.split(sizes), SHAPES, strict=True)]
-        states = [muon_step(muon, *state, own) for state, own in zip(states, gradients, strict=True)]
+        states = [muon_step(rate, *state, own) for state, own in zip(states, gradients, strict=True)]
         expected = torch.cat([torch.tensor(weight, dtype=torch.float64).flatten() for weight, _ in states])
         bound = 20 * torch.finfo(torch.float64).eps * 3.4445**muon.rounds * float(expected.abs().max())
         assert float((vector.detach() - expected).abs().max()) < bound
@@ -265,15 +269,17 @@ def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
     expected = {0.2: decayed.detach().tolist(), 0.0: kept.detach().tolist()}
     states = {(decay, at): (0.0, 0.0) for decay in expected for at in range(3)}
     for step in range(4):
-        gradient = draws(3, seed=10 + step)
+        gradient, lr = draws(3, seed=10 + step), 0.1 / (1 + step)
         for vector in (decayed, kept):
             vector.grad = gradient.clone()
+        for group in stepping.param_groups:
+            group["lr"] = lr
         stepping.step()
         for (decay, at), (mean, square) in states.items():
             g = float(gradient[at])
             mean, square = 0.9 * mean + 0.1 * g, 0.99 * square + 0.01 * g**2
-            moved = expected[decay][at] - 0.1 * mean / (math.sqrt(square) + 1e-3)
-            expected[decay][at], states[decay, at] = (1 - 0.1 * decay) * moved, (mean, square)
+            moved = expected[decay][at] - lr * mean / (math.sqrt(square) + 1e-3)
+            expected[decay][at], states[decay, at] = (1 - lr * decay) * moved, (mean, square)
         assert decayed.detach().tolist() == pytest.approx(expected[0.2], rel=1e-12)
         assert kept.detach().tolist() == pytest.approx(expected[0.0], rel=1e-12)
 

@@ -4,6 +4,8 @@ import math
 from itertools import pairwise
 
 import pytest
+import torch
+import transformers
 from pydantic import ValidationError
 
 from runners.optimisers import AdamW, Training
@@ -40,6 +42,19 @@ def test_a_line_falls_by_equal_steps_from_the_peak_and_would_reach_its_floor_aft
     assert [a - b for a, b in pairwise(factors[20:])] == pytest.approx([0.8 / 80] * 79)
     assert schedule.after_warmup(100, 100) == pytest.approx(0.2)
     assert factors == pytest.approx([WSD(warmup=20, decay=1, floor=0.2).factor(step, 100) for step in range(100)])
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 7), (3, 8), (7, 63)])
+def test_a_line_is_that_of_transformers_but_for_the_warmup_which_is_one_step_ahead(warmup: int, steps: int) -> None:
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    theirs = transformers.get_linear_schedule_with_warmup(optimiser, warmup, steps).lr_lambdas[0]
+    ours = Linear(warmup=warmup)
+    assert [ours.factor(step, steps) for step in range(warmup, steps)] == pytest.approx(
+        [theirs(step) for step in range(warmup, steps)]
+    )
+    assert [ours.factor(step, steps) for step in range(warmup)] == pytest.approx(
+        [theirs(step + 1) for step in range(warmup)]
+    )
 
 
 def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
