@@ -6,12 +6,12 @@ on which it measures the sink have random tokens too: here they do. V is all tok
 ones included; ids that stand for no token are none of them.
 """
 
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
+from grid.rising import require_rising
 from runners.tasks.draws import Draws
 from runners.tasks.encoder import Encoder
 from runners.tasks.interventions.intervention import Intervention
@@ -29,8 +29,7 @@ class RandomTokens(Intervention):
 
     @model_validator(mode="after")
     def _positions_are_told_apart(self) -> Self:
-        if any(low >= high for low, high in pairwise(self.positions)):
-            raise ValueError(f"positions rises from value to value; got {self.positions}")
+        require_rising("positions", self.positions)
         return self
 
     @property
