@@ -43,6 +43,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"  to do: {counted(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
         yield f"  could not be timed: {problem}"
+    for refusal in plan.estimate.refused:
+        yield f"  error: trials fail before their first step: {refusal}"
     for trial in plan.trials[:SHOWN_TRIALS]:
         yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
     if len(plan.trials) > SHOWN_TRIALS:

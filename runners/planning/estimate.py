@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 
 from grid import Grid, Spec
+from grid.errors import SpecError
 from runners.planning import posterior
 from runners.planning.makespan import wall_s
 from runners.planning.posterior import BY_WORK, UNKNOWN_WORK, Floats, Left, Path, Seen, Totals, totals
@@ -53,6 +54,8 @@ class Estimate(NamedTuple):
     """Trials of the campaign that were used."""
     problems: tuple[str, ...] = ()
     """Which operators could not be counted or timed, and why."""
+    refused: tuple[str, ...] = ()
+    """Of which operators a trial was refused when it was tried for a few steps, and why: it would be in a run, too."""
 
 
 class Pool(NamedTuple):
@@ -144,6 +147,7 @@ class _Estimator:
     def __init__(self, found: Survey, grids: Sequence[Grid], means: Means) -> None:
         self._found, self._means = found, means
         self._problems: list[str] = []
+        self._refused: list[str] = []
         self._finished = finished_trials(found)
         self._places: dict[_Cell, Place] = {}
         self._gpus: dict[_Cell, float] = {}
@@ -162,7 +166,8 @@ class _Estimator:
         workers, at_once = sum(pool.workers for pool in pools.values()), sum(pool.at_once for pool in pools.values())
         if not (seen or timed or self._known):
             unknown = "unknown: no trial like these has finished in this campaign"
-            return Estimate(None, None, unit, None, workers, at_once, unknown, 0, tuple(self._problems))
+            told = tuple(self._problems), tuple(self._refused)
+            return Estimate(None, None, unit, None, workers, at_once, unknown, 0, *told)
         scatter, uncounted = (BY_WORK, self._uncounted()) if self._known else (UNKNOWN_WORK, frozenset[Path]())
         drawn = totals([*seen, *timed], self._left(), scatter, uncounted=uncounted)
         hours = drawn.gpu_s if unit == "GPU-h" else drawn.trial_s
@@ -176,6 +181,7 @@ class _Estimator:
             basis=self._basis(len(timed), len(operators)),
             finished=len(seen),
             problems=tuple(self._problems),
+            refused=tuple(self._refused),
         )
 
     def _basis(self, timed: int, operators: int) -> str:
@@ -266,6 +272,9 @@ class _Estimator:
             trial, place, example = operators[operator], places[operator], self._found.cells.examples[operator]
             try:
                 took = seconds(example)
+            except SpecError as error:
+                self._refused.append(f"{trial.operator}: {str(error).strip()}")
+                continue
             except Exception as error:  # noqa: BLE001  # told: a plan shows what it can
                 self._problems.append(_sentence(trial.operator, error))
                 continue

@@ -10,13 +10,16 @@ from toy_training import Falling, ToyTrial, train
 
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
+from runners import BytePairs, Text, Training, Trial
 from runners.commands.plan import Plan, PlanOptions, plan_campaign
 from runners.commands.plan_text import plan_lines
 from runners.planning.cells import walk
 from runners.planning.estimate import MOST_TIMED, Interval, finished_trials
 from runners.planning.stopwatch import seconds_of
 from runners.planning.survey import survey
+from runners.training import train as train_trial
 from store.layout import Layout
+from variants import gpt2, softmax
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -131,6 +134,22 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
     assert plan.estimate.trial_s is not None
     assert plan.estimate.trial_s.low < 10.0 < plan.estimate.trial_s.high
     assert "  could not be timed: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
+
+
+def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("aab " * 400)
+    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=5000))
+    refused = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
+    grid = Grid(name="few", base=refused, axes=[], seeds=[0])
+
+    def seconds(trial: Spec) -> float | None:
+        return seconds_of(trial, train_trial)  # type: ignore[arg-type]
+
+    plan = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(seconds=seconds))
+    assert plan.estimate.problems == ()
+    (told,) = plan.estimate.refused
+    assert "byte pairs are learned until there are 5000 tokens" in told
+    assert f"  error: trials fail before their first step: {told}" in plan_lines(plan)
 
 
 def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> None:

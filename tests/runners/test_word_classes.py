@@ -20,8 +20,9 @@ from runners.probes.looking import look, looked_at
 from runners.probes.probe import Seen
 from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
 from runners.tasks.encoder import ByteEncoder, Encoder
-from runners.tasks.task import Task
+from runners.tasks.task import Batch, Task
 from runners.trial import build_model
+from tests.runners.looked import at_hand, at_layer
 from variants import gpt2, softmax
 
 SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."
@@ -293,6 +294,19 @@ def test_shares_of_uniform_attention_are_the_counts_of_visible_tokens(
         values = [each.value for each in found if each.name == f"token_class.closed_class.{name}"]
         assert values == [pytest.approx(share, abs=1e-4)] * 2
     assert len(found) == 8
+
+
+def test_sequences_count_alike_however_many_queries_they_have() -> None:
+    """One sequence has a query that looks at a letter, the other three that look at a digit: half and half."""
+    text = torch.tensor([list(b"a1 "), list(b"1a ")])
+    weights = torch.zeros(2, 1, 3, 3, dtype=torch.float64)
+    weights[..., 0] = 1.0
+    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
+    mask[0, :, 1:] = False
+    seen = Seen(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, mask), seen)
+    assert found["token_class.bytes.letter", 1, 0] == pytest.approx(1 / 2)
+    assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 2)
 
 
 def test_grammar_s_tokens_have_the_class_that_made_them() -> None:
