@@ -271,6 +271,22 @@ def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> Non
     assert (plain - one).abs().max() > 1e-4
 
 
+def test_validation_compares_with_what_the_teacher_predicts_of_what_is_visible(tmp_path: Path) -> None:
+    """A student that predicts what the teacher does of visible documents is at no distance from it."""
+    task = prose(tmp_path).changed(packing="documents")
+    trial = teaching_trial(task)
+    model = build_model(trial).eval()
+    spread = {name: each + 0.3 * drawn(*each.shape, spread=1.0) for name, each in model.state_dict().items()}
+    model.load_state_dict(spread)
+    finished(tmp_path / "campaign", trial, weights=spread)
+    data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
+    with torch.inference_mode():
+        found = {row.name: row.value for row in data.evaluate(model)}
+        blind = {row.name: row.value for row in data.evaluate(lambda inputs, _=None: model(inputs))}
+    assert abs(found["validation_kl"]) < 1e-6
+    assert blind["validation_kl"] > 1e-4
+
+
 def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Distillation, memory: Callable) -> None:
     """A prefix is in no loss; student and teacher see one another's documents or both do not."""
     prefixed = taught.changed(task=taught.task.changed(prefix=4))
