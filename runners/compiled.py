@@ -15,6 +15,7 @@ that by rounding. `cost.graphs` of an attempt says how many graphs were compiled
 import os
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -32,6 +33,8 @@ SMALL: Final = 50_000_000
 LONG: Final = 5_000
 """Steps from which "auto" compiles. No GPU was measured: it takes about the time of thousands of small steps."""
 BACKEND: Final = "inductor"
+_tries = Counter[str]()
+"""Functions that this process has given to the compiler, which remembers those it failed at, too."""
 
 
 class Pass(Protocol):
@@ -51,6 +54,7 @@ class Forward:
 
     def __init__(self, trial: Trial, device: torch.device, parameters: int, plain: Pass) -> None:
         self._compile, self._plain, self._run, self._before = trial.execution.compile, plain, plain, 0
+        self._made, self._operators = 0, ", ".join(dict.fromkeys(each.label for each in trial.operators()))
         self._compiled, self._cuda = compiles(trial, device, parameters), device.type == "cuda"
         if self._compiled:
             self._before = _graphs()
@@ -59,7 +63,7 @@ class Forward:
     @property
     def graphs(self) -> int:
         """How many were compiled so far."""
-        return _graphs() - self._before if self._compiled else 0
+        return self._made
 
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         """Outputs of the model in training.
@@ -76,14 +80,17 @@ class Forward:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")
-                return self._run(inputs, visible)
+                outputs = self._run(inputs, visible)
         except (TorchDynamoException, FailOnRecompileLimitHit) as error:
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            what = f"the model with {self._operators} cannot be compiled"
             if self._compile == "on":
-                raise SpecError(f"the model cannot be compiled ({why}); use execution.compile='off'") from error
-            say(f"the model cannot be compiled ({why}); training goes on without")
+                raise SpecError(f"{what} ({why}); use execution.compile='off'") from error
+            say(f"{what} ({why}); training goes on without")
             self._run = self._plain
             return self._plain(inputs, visible)
+        self._made = _graphs() - self._before
+        return outputs
 
 
 def compiles(trial: Trial, device: torch.device, parameters: int) -> bool:
@@ -118,6 +125,7 @@ def _missing(device: torch.device) -> str | None:
 
 
 def _compiled(plain: Pass, device: torch.device) -> Pass:
+    _tries["forward"] += 1
     cuda = device.type == "cuda"
     options: dict[str, Any] = {"triton.cudagraphs": cuda, "fallback_random": True, "compile_threads": 1}
     own: Callable[..., Any] = torch.compile(
@@ -137,16 +145,20 @@ def _graphs() -> int:
 def graphs_forgotten() -> Iterator[None]:
     """What is compiled inside is forgotten afterwards: a worker's next trial begins as its first one did.
 
-    A compiler that gives up on a function says so inside; it would go on without, unseen.
+    A compiler that gives up on a function says so inside; it would go on without, unseen. The backward is compiled with
+    the forward: compiled when it is first run, its errors would come where nothing can go on without.
     """
     import torch._dynamo
+    import torch._functorch.config
 
     config: Any = torch._dynamo.config
-    before, said = _graphs(), config.fail_on_recompile_limit_hit
-    config.fail_on_recompile_limit_hit = True
+    backward: Any = torch._functorch.config
+    before, said = _tries.total(), config.fail_on_recompile_limit_hit
+    at_once = backward.force_non_lazy_backward_lowering
+    config.fail_on_recompile_limit_hit = backward.force_non_lazy_backward_lowering = True
     try:
         yield
     finally:
-        config.fail_on_recompile_limit_hit = said
-        if _graphs() != before:
+        config.fail_on_recompile_limit_hit, backward.force_non_lazy_backward_lowering = said, at_once
+        if _tries.total() != before:
             torch._dynamo.reset()

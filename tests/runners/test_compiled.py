@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 from batch_in_parts import GENTLE, apart, numbers
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.compilers import nop
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
@@ -101,12 +103,36 @@ def test_what_the_compiler_refuses(
 ) -> None:
     """With "on" it is an error; with "auto" training goes on without, and the log says why."""
     trial = tiny.changed(operator=entmax15(), model=ONE)
-    with pytest.raises(SpecError, match=r"the model cannot be compiled \(\w+: .*\); use execution.compile='off'"):
+    said = r"the model with Entmax-1.5 cannot be compiled \(\w+: .*\); use execution.compile='off'"
+    with pytest.raises(SpecError, match=said):
         train(on(trial), memory())
     monkeypatch.setattr(compiled, "compiles", lambda *_: True)
     plain, fallen = memory(), memory()
     assert "graphs" not in train(trial, fallen).cost
-    assert capsys.readouterr().err.count("the model cannot be compiled (") == 1
+    assert capsys.readouterr().err.count("the model with Entmax-1.5 cannot be compiled (") == 1
+    monkeypatch.undo()
+    train(trial, plain)
+    assert numbers(plain) == numbers(fallen)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_backward_that_the_compiler_refuses_is_refused_as_a_forward_is(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything has moved: what a running mean saw in the forward pass is not seen twice."""
+
+    def refuses(*_: object) -> None:
+        raise RuntimeError("no kernel for this")
+
+    trial = tiny.changed(operator=affine_scaled(), model=ONE)
+    monkeypatch.setattr(compiled, "BACKEND", aot_autograd(fw_compiler=nop, bw_compiler=refuses))
+    said = r"the model with .* cannot be compiled \(\w+: .*\); use execution.compile='off'"
+    with pytest.raises(SpecError, match=said):
+        train(on(trial), memory())
+    monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+    plain, fallen = memory(), memory()
+    assert "graphs" not in train(trial, fallen).cost
+    assert capsys.readouterr().err.count("cannot be compiled (") == 1
     monkeypatch.undo()
     train(trial, plain)
     assert numbers(plain) == numbers(fallen)
@@ -127,7 +153,7 @@ def test_more_graphs_than_the_compiler_makes_are_no_silent_end_of_it(
     task = tiny.task.changed(points=8, curriculum=Curriculum(start=3, every=2, increment=1))
     trial = tiny.changed(task=task, model=ONE)
     with torch._dynamo.config.patch(recompile_limit=1):
-        with pytest.raises(SpecError, match=r"the model cannot be compiled \(FailOnRecompileLimitHit: "):
+        with pytest.raises(SpecError, match=r"the model with softmax cannot be compiled \(FailOnRecompileLimitHit: "):
             train(on(trial), memory())
         monkeypatch.setattr(compiled, "compiles", lambda *_: True)
         assert train(trial, memory()).cost["graphs"] == 1
