@@ -21,6 +21,7 @@ from runners.compiled import Forward, graphs_forgotten
 from runners.cost import Cost
 from runners.deterministic import deterministic, fix_workspace
 from runners.distributed import World
+from runners.evaluations.evaluation import opened
 from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
 from runners.parts import Part, parts, require_finite
@@ -74,7 +75,7 @@ class _Run:
         self._training = trial.training
         self._data = trial.task.open()
         require_long_enough(self._data, trial.probing, trial.model)
-        self._judges = [(each, each.open(trial.task)) for each in trial.evaluations]
+        self._judges = opened(trial.task, trial.evaluations)
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from grid.errors import SpecError
 from grid.spec import Choice
 from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
@@ -21,6 +22,11 @@ class Judge(ABC):
     def record(self) -> Mapping[str, Any] | None:
         """What was read: files and hashes, or None where nothing was."""
         return None
+
+    @property
+    def subjects(self) -> Mapping[str, Mapping[str, float]]:
+        """What its rows are about and at which point, where its spec does not say so (`Evaluation.measures`)."""
+        return {}
 
     @abstractmethod
     def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
@@ -64,3 +70,22 @@ class Evaluation(Choice):
         Raises:
             SpecError: files it names are missing or are not what the spec says.
         """
+
+
+def opened(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
+    """Each of `evaluations` with its judge.
+
+    Raises:
+        SpecError: two of them are about the same thing at the same point; else as `Evaluation.open`.
+    """
+    found = [(each, each.open(task)) for each in evaluations]
+    taken: dict[tuple[object, ...], Evaluation] = {}
+    for spec, judge in found:
+        for subject, point in judge.subjects.items():
+            if taken.setdefault((subject, *sorted(point.items())), spec) is not spec:
+                at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
+                raise SpecError(
+                    f"a measure has one value at a point; two evaluations {spec.label} are about {subject}"
+                    f"{at and f' at {at}'}: leave one out, or change where it is taken"
+                )
+    return found

@@ -4,7 +4,8 @@
     lm_eval.<task>.loss           -log p(right answer), nats; of multiple choice only
     lm_eval.<task>.truncated      the share of documents that did not fit and lost tokens at their beginning
 
-Items are documents, named by their number in the task. `se_items` is the standard error over them where a metric is a
+All at the point {fewshot, context}: examples before each question, and most tokens that a model sees at a time. A group
+whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their number in the task. `se_items` is the standard error over them where a metric is a
 mean, as the harness computes it; where it would be bootstrapped, or is of a group of tasks, there is none.
 
 Tasks are YAML files of the user's own, in a folder with their data, or the harness's. Nothing is downloaded: the data
@@ -184,6 +185,24 @@ class LmEvalJudge(Judge):
             },
         }
 
+    @property
+    def subjects(self) -> Mapping[str, Mapping[str, float]]:
+        """Tasks and groups."""
+        names = (*self._loaded["tasks"], *self._loaded["groups"])
+        return {f"lm_eval.{_slug(name)}": self._point(name) for name in names}
+
+    def _point(self, name: str) -> dict[str, float]:
+        """Where the rows of a task or group are taken."""
+        shots = {int(self._loaded["tasks"][each].get_config("num_fewshot")) for each in self._members(name)}
+        context = {"context": float(self._asked.longest)}
+        return {"fewshot": float(*shots), **context} if len(shots) == 1 else context
+
+    def _members(self, name: str) -> set[str]:
+        """The tasks of a group, of groups in it as well; of a task, the task."""
+        if name in self._loaded["tasks"]:
+            return {name}
+        return set().union(*(self._members(each) for each in self._loaded["groups"][name].child_names))
+
     def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
         """Every metric of every task and group, the values of its documents, and what did not fit."""
         harness = needed("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
@@ -215,7 +234,7 @@ class LmEvalJudge(Judge):
     def _of_task(self, name: str, found: Mapping[str, Any]) -> Iterator[Measured | Items]:
         task, metrics = self._loaded["tasks"].get(name), found["results"][name]
         samples = found["samples"].get(name, [])
-        count = int(metrics.get("sample_len") or 0)
+        count, point = int(metrics.get("sample_len") or 0), self._point(name)
         for key, value in metrics.items():
             metric, comma, chosen = key.partition(",")
             if not comma or metric.endswith("_stderr") or not _is_number(value):
@@ -223,21 +242,22 @@ class LmEvalJudge(Judge):
             row = ".".join(map(_slug, ("lm_eval", name, metric, *([] if chosen == "none" else [chosen]))))
             single = None if task is None else _single(task, metric, chosen, samples)
             if single is None:
-                yield Measured(row, float(value), {}, count, None)
+                yield Measured(row, float(value), point, count, None)
             else:
-                yield Measured(row, float(value), {}, len(single), _error(list(single.values())))
-                yield Items(row, {}, list(single), list(single.values()))
+                yield Measured(row, float(value), point, len(single), _error(list(single.values())))
+                yield Items(row, point, list(single), list(single.values()))
         if task is not None:
             yield from self._beside(name, task, samples)
 
     def _beside(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measured | Items]:
         """What the harness does not say."""
-        lost = self._asked.truncated.get(name, set())
+        point, lost = self._point(name), self._asked.truncated.get(name, set())
         documents = sorted({int(each["doc_id"]) for each in samples})
-        yield from _mean(f"lm_eval.{_slug(name)}.truncated", {str(each): float(each in lost) for each in documents})
+        cut = {str(each): float(each in lost) for each in documents}
+        yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)
         costs = _costs(samples) if task.OUTPUT_TYPE == "multiple_choice" else {}
         if costs:
-            yield from _mean(f"lm_eval.{_slug(name)}.loss", costs)
+            yield from _mean(f"lm_eval.{_slug(name)}.loss", costs, point)
 
 
 def _single(task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
@@ -259,10 +279,10 @@ def _costs(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def _mean(name: str, values: Mapping[str, float]) -> Iterator[Measured | Items]:
+def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> Iterator[Measured | Items]:
     numbers = list(values.values())
-    yield Measured(name, sum(numbers) / len(numbers), {}, len(numbers), _error(numbers))
-    yield Items(name, {}, list(values), numbers)
+    yield Measured(name, sum(numbers) / len(numbers), point, len(numbers), _error(numbers))
+    yield Items(name, point, list(values), numbers)
 
 
 def _error(values: Sequence[float]) -> float | None:

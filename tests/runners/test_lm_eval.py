@@ -130,7 +130,12 @@ def test_accuracy_is_what_plain_arithmetic_says(tmp_path: Path, table: Tensor) -
     normed = [[cost / size for cost, size in zip(*pair, strict=True)] for pair in zip(costs, lengths, strict=True)]
     right_normed = [float(row.index(max(row)) == each["answer"]) for row, each in zip(normed, ITEMS, strict=True)]
     assert 0 < sum(right) < 5
-    assert items["lm_eval.mine.acc"] == ("lm_eval.mine.acc", {}, ["0", "1", "2", "3", "4"], right)
+    assert items["lm_eval.mine.acc"] == (
+        "lm_eval.mine.acc",
+        {"fewshot": 0, "context": 16},
+        ["0", "1", "2", "3", "4"],
+        right,
+    )
     assert list(items["lm_eval.mine.acc_norm"].values) == right_normed
     acc = found["lm_eval.mine.acc"]
     assert acc.value == pytest.approx(sum(right) / 5, abs=1e-15)
