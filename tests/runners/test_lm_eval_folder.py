@@ -1,0 +1,82 @@
+"""Evaluations of lm-eval beside one another, and what may be read for them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners.evaluations import LmEval
+from runners.tasks import Text
+from runners.tasks.task import Items, Measured
+from runners.training import train
+from runners.trial import Trial
+
+ITEMS = (
+    '{"question": "a", "choices": ["b", "cc"], "answer": 0}\n{"question": "b", "choices": ["a", "c"], "answer": 1}\n'
+)
+MINE = """
+dataset_path: json
+dataset_kwargs: {data_files: {test: items.jsonl}}
+test_split: test
+fewshot_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: answer
+metric_list: [{metric: acc}]
+"""
+GROUP = """
+group: both
+task: [mine, other]
+aggregate_metric_list: [{metric: acc}]
+"""
+TASK = Text(context=32, batch=2, validation_windows=2)
+
+
+def folder(place: Path, **files: str) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "items.jsonl").write_text(ITEMS)
+    for name, text in {"mine": "task: mine" + MINE, **files}.items():
+        (place / f"{name}.yaml").write_text(text)
+    return place
+
+
+def uniform(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    return torch.zeros(*inputs.shape, 256)
+
+
+def test_examples_and_context_are_where_a_row_is_taken(tiny: Trial, memory: Any, tmp_path: Path) -> None:
+    place = str(folder(tmp_path / "t"))
+    both = tuple(LmEval(tasks=("mine",), include=place, fewshot=count) for count in (None, 1))
+    world = memory()
+    train(tiny.changed(task=TASK.changed(context=16), evaluations=(both[0], both[1].changed(context=15))), world)
+    for fewshot, context in ((0, 16), (1, 15)):
+        at = (("context", context), ("fewshot", fewshot))
+        assert {row[2:] for row in world.evaluations if row[1] == "lm_eval.mine.acc"} >= {at}
+        assert {row[2:] for row in world.single if row[1] == "lm_eval.mine.loss"} >= {at}
+
+
+def test_a_group_is_where_its_tasks_are(tmp_path: Path) -> None:
+    for count, expected in ((0, {"fewshot": 0, "context": 32}), (1, {"context": 32})):
+        other = f"task: other{MINE}num_fewshot: {count}\n"
+        place = folder(tmp_path / str(count), other=other, group=GROUP)
+        rows = list(LmEval(tasks=("both",), include=str(place)).open(TASK).evaluate(uniform))
+        points = {each.name: each.point for each in rows if isinstance(each, Measured)}
+        assert points["lm_eval.both.acc"] == expected
+        assert points["lm_eval.other.acc"] == {"fewshot": count, "context": 32}
+        assert {each.name for each in rows if isinstance(each, Items)} < set(points)
+
+
+@pytest.mark.parametrize("again", [{"fewshot": 0}, {"context": 16}, {"tasks": ("both",), "at_end": False}])
+def test_two_evaluations_of_one_task_at_one_point_are_refused_before_training(
+    again: dict[str, Any], tiny: Trial, memory: Any, tmp_path: Path
+) -> None:
+    place = folder(tmp_path / "t", other="task: other" + MINE, group=GROUP)
+    spec = LmEval(tasks=("mine",), include=str(place))
+    world = memory()
+    with pytest.raises(SpecError, match=r"about lm_eval.mine at fewshot=0, context=16: leave one out"):
+        train(tiny.changed(task=TASK.changed(context=16), evaluations=(spec, spec.changed(**again))), world)
+    assert not world.evaluations
