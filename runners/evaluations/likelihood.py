@@ -2,8 +2,9 @@
 
     cost of a token = -log p(token | all before it)        nats
 
-computed in float64 from logits of at least float32, in as many forward passes as keep outputs near `_NUMBERS` numbers.
-Sequences of several lengths are padded on the right, which no earlier position of a causal model sees.
+computed in float64, in as many forward passes as keep outputs near `_NUMBERS` numbers. Sequences of one length go
+through the model together, without padding: an operator may count the positions that there are, and then a neighbour's
+length would change what a sequence costs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +22,6 @@ UNSCORED = -100
 _NUMBERS = 1 << 24
 """Logits per forward pass."""
 
-_STEP = 32
-"""Lengths are rounded up to a multiple of it before sequences of one length share a forward pass."""
-
 
 def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
     """Nats per target, float64 [B, T] on the CPU; 0 where the target is `UNSCORED`."""
@@ -32,36 +30,29 @@ def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
         visible = None if batch.visible is None else batch.visible[rows]
         logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
         wanted = batch.targets[rows].to(logits.device)
-        working = torch.promote_types(logits.dtype, torch.float32)
-        each = F.cross_entropy(logits.transpose(1, 2).to(working), wanted, ignore_index=UNSCORED, reduction="none")
-        found[rows] = each.to("cpu", torch.float64)
+        each = F.cross_entropy(logits.transpose(1, 2).double(), wanted, ignore_index=UNSCORED, reduction="none")
+        found[rows] = each.cpu()
     return found
 
 
-def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int, filler: int) -> list[Tensor]:
+def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
     """What each token after the first costs, float64 [len - 1] per sequence, in the order of `sequences`.
 
-    Sequences of similar length go together, padded with `filler`; each has two tokens or more.
+    Each has two tokens or more.
     """
     found: list[Tensor] = [torch.empty(0)] * len(sequences)
     for members in by_length([len(each) - 1 for each in sequences]):
-        longest = max(len(sequences[at]) for at in members) - 1
-        inputs = torch.full((len(members), longest), filler)
-        targets = torch.full((len(members), longest), UNSCORED)
-        for row, at in enumerate(members):
-            ids = torch.tensor(sequences[at])
-            inputs[row, : len(ids) - 1], targets[row, : len(ids) - 1] = ids[:-1], ids[1:]
-        scored = costs(predict, Batch(inputs, targets), vocabulary)
-        for row, at in enumerate(members):
-            found[at] = scored[row, : len(sequences[at]) - 1]
+        ids = torch.tensor([list(sequences[at]) for at in members])
+        for at, each in zip(members, costs(predict, Batch(ids[:, :-1], ids[:, 1:]), vocabulary), strict=True):
+            found[at] = each
     return found
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The indices of `lengths`, those together that are of similar length, shorter ones first."""
+    """The indices of `lengths`, those of one length together, shorter ones first."""
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        groups.setdefault(-(-length // _STEP), []).append(index)
+        groups.setdefault(length, []).append(index)
     for _, members in sorted(groups.items()):
         yield members
 

@@ -5,8 +5,9 @@
     lm_eval.<task>.truncated      the share of documents that did not fit and lost tokens at their beginning
 
 All at the point {fewshot, context}: examples before each question, and most tokens that a model sees at a time. A group
-whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their number in the task. `se_items` is the standard error over them where a metric is a
-mean, as the harness computes it; where it would be bootstrapped, or is of a group of tasks, there is none.
+whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their number in the
+task. `se_items` is the standard error over them where a metric is a mean, as the harness computes it; where it would be
+bootstrapped, or is of a group of tasks, there is none.
 
 Tasks are YAML files of the user's own, in a folder with their data, or the harness's. Nothing is downloaded: the data
 of the harness's own tasks must be in the cache of Hugging Face datasets on this machine. How a model is asked says

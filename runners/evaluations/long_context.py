@@ -159,19 +159,12 @@ class LongContextJudge(Judge):
         return texts
 
     def _likeliest(self, predict: Predict, shown: Sequence[Sequence[int]], *, one_line: bool) -> list[list[int]]:
-        """The likeliest token after each of `shown`, and so on; ids without the end."""
-        end, most = self._encoder.end, self._spec.new_tokens
-        lengths = torch.tensor([len(ids) for ids in shown])
-        ids = torch.full((len(shown), int(lengths.max()) + most), end)
-        for row, tokens in enumerate(shown):
-            ids[row, : len(tokens)] = torch.tensor(tokens)
+        """The likeliest token after each of `shown`, which have one length, and so on; ids without the end."""
+        end = self._encoder.end
         written: list[list[int]] = [[] for _ in shown]
         going = list(range(len(shown)))
-        for step in range(most):
-            places = lengths[going] + step
-            outputs = predict(ids[going, : int(places.max())])
-            taken = outputs[torch.arange(len(going)), (places - 1).to(outputs.device)].argmax(-1).cpu()
-            ids[going, places] = taken
+        for _ in range(self._spec.new_tokens):
+            taken = predict(torch.tensor([[*shown[row], *written[row]] for row in going]))[:, -1].argmax(-1)
             for row, token in zip(going, taken.tolist(), strict=True):
                 written[row].append(token)
             going = [row for row in going if not self._is_over(written[row], one_line=one_line)]

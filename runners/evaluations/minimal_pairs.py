@@ -208,12 +208,16 @@ class MinimalPairsJudge(Judge):
         return ids
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:
-        """Sentences that go through the model together: of like sizes, about `_TOKENS` tokens with all their rows."""
+        """Sentences that go through the model together: of one size, about `_TOKENS` tokens with all their rows.
+
+        What a sentence scores does not depend on the others: an operator may count the positions that there are.
+        """
         group: list[int] = []
         rows = 0
         for sentence in sorted(range(len(sizes)), key=sizes.__getitem__):
             more = sizes[sentence] if self._spec.scoring == "masked" else 1
-            if group and (rows + more) * (sizes[sentence] + 2) > _TOKENS:
+            full = (rows + more) * (sizes[sentence] + 2) > _TOKENS
+            if group and (full or sizes[sentence] != sizes[group[0]]):
                 yield torch.tensor(group)
                 group, rows = [], 0
             group.append(sentence)
@@ -223,7 +227,7 @@ class MinimalPairsJudge(Judge):
 
     def _asked(self, sentences: Sentences, group: Tensor) -> "Asked":
         causal = self._spec.scoring == "causal"
-        ids, sizes = sentences.framed(group, self._encoder.end, self._spec.longest + 2 * causal)
+        ids, sizes = sentences.framed(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
             follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)

@@ -120,7 +120,7 @@ class MultipleChoiceJudge(Judge):
         """Values by row, float64 [items] each."""
         options, questions = self._options[name], self._sets[name].values()
         sequences = [option.tokens for each in options for option in each]
-        found = iter(costs_of(predict, sequences, self._encoder.vocabulary, self._encoder.end))
+        found = iter(costs_of(predict, sequences, self._encoder.vocabulary))
         scored = [[(option, next(found)) for option in each] for each in options]
         right = [question.answer for question in questions]
         values: dict[str, list[float]] = {rule: [] for rule in (*RULES, "loss", "truncated")}

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
+from runners.evaluations.long_context import Prompt
 from runners.tasks import Items, Measured, Predict
 from runners.training import train
 from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
@@ -107,15 +108,16 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     prompts = [b"\0abc", b"\0a longer one than that", b"\0b"]
     judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
     with torch.inference_mode():
-        found = judge._likeliest(model, [list(each) for each in prompts], one_line=False)
+        shown = [Prompt(list(each), truncated=False) for each in prompts]
+        found = judge._written(model, shown, one_line=False)
         for prompt, written in zip(prompts, found, strict=True):
             ids = list(prompt)
             for _ in range(12):
                 ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
                 if ids[-1] == 0:
                     break
-            assert written == [token for token in ids[len(prompt) :] if token]
-    assert len({tuple(each) for each in found}) == 3
+            assert written == judge._encoder.decode([token for token in ids[len(prompt) :] if token])
+    assert len(set(found)) == 3
 
 
 def shown(spec: LongContext, task: Text) -> list[bytes]:

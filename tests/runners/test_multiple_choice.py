@@ -164,10 +164,10 @@ def seen(spec: MultipleChoice, task: Text) -> list[list[int]]:
 
 
 def test_what_a_model_reads(tmp_path: Path, task: Text) -> None:
-    """The end of a document, context, question and answer but for its last token; padded on the right."""
+    """The end of a document, context, question and answer but for its last token, without padding."""
     spec = asking(tmp_path / "set.jsonl", {"context": "A b", "question": "c? ", "choices": ["d", "ee"], "answer": 0})
-    assert [bytes(ids) for ids in seen(spec, task)] == [b"\0A b\nc?  \0", b"\0A b\nc?  e"]
-    assert [bytes(ids) for ids in seen(spec.changed(delimiter="\n"), task)] == [b"\0A b\nc? \n\0", b"\0A b\nc? \ne"]
+    assert [bytes(ids) for ids in seen(spec, task)] == [b"\0A b\nc?  ", b"\0A b\nc?  e"]
+    assert [bytes(ids) for ids in seen(spec.changed(delimiter="\n"), task)] == [b"\0A b\nc? \n", b"\0A b\nc? \ne"]
 
 
 def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, task: Text) -> None:
@@ -183,7 +183,7 @@ def test_sequences_of_any_length_cost_what_they_cost_alone(task: Text) -> None:
     model = _model(task)
     sequences = [[0, *range(65, 65 + size)] for size in (70, 3, 33, 32, 1, 64)]
     with torch.inference_mode():
-        together = costs_of(model, sequences, 256, 0)
+        together = costs_of(model, sequences, 256)
         for ids, found in zip(sequences, together, strict=True):
             logits = model(torch.tensor([ids]))[0].double().log_softmax(-1)
             alone = [-float(logits[at, after]) for at, after in enumerate(ids[1:])]

@@ -1,0 +1,83 @@
+"""What a model that counts the positions it is shown says of an item does not depend on the other items."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from runners import LongContext, MaskedText, MinimalPairs, MultipleChoice, Text
+from runners.evaluations.evaluation import Judge
+from runners.evaluations.likelihood import costs, costs_of
+from runners.tasks import Batch, Items
+
+TABLE = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
+
+
+def counting(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """As an operator whose scores are over the number of positions: another length, another distribution."""
+    return TABLE[(inputs + inputs.shape[1]) % 256]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    (tmp_path / "text.txt").write_text("a question and an answer .\n" * 100)
+    return str(tmp_path / "text.txt")
+
+
+def single(judge: Judge) -> dict[tuple[str, str], float]:
+    rows = [each for each in judge.evaluate(counting) if isinstance(each, Items)]
+    return {(each.name, item): value for each in rows for item, value in zip(each.items, each.values, strict=True)}
+
+
+def test_of_choices(tmp_path: Path, source: str) -> None:
+    lines = [
+        {"question": "q" * size, "choices": ["a" * (1 + size % 3), "bb"], "answer": size % 2, "id": str(size)}
+        for size in (3, 4, 9, 17, 30)
+    ]
+    found = []
+    for several in (lines, *([each] for each in lines)):
+        (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
+        found.append(single(MultipleChoice(source=str(tmp_path / "set.jsonl")).open(Text(source=source, context=8))))
+    together, *alone = found
+    assert together == {key: value for each in alone for key, value in each.items()}
+
+
+def test_of_what_is_written(tmp_path: Path, source: str) -> None:
+    line = {"input": "", "answers": ["x"], "dataset": "qasper", "all_classes": None}
+    lines = [{**line, "context": "c" * size, "_id": str(size)} for size in (3, 4, 9, 17, 30)]
+    judges = []
+    for several in (lines, *([each] for each in lines)):
+        (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
+        spec = LongContext(source=str(tmp_path / "set.jsonl"), context=64, new_tokens=6)
+        judges.append(spec.open(Text(source=source, context=8)))
+    together, *alone = [judge._written(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
+    assert together == [text for each in alone for text in each]
+    assert len(set(together)) == 5
+
+
+@pytest.mark.parametrize("scoring", ["masked", "holistic", "causal"])
+def test_of_sentences(tmp_path: Path, source: str, scoring: str) -> None:
+    (tmp_path / "some.txt").write_text("a b .\na c .\n")
+    fields = {"source": str(tmp_path / "some.txt"), "scoring": scoring, "longest": 40}
+    kind = Text if scoring == "causal" else MaskedText
+    judge = MinimalPairs.model_validate(fields).open(kind.model_validate({"source": source, "context": 40}))
+    sentences = [list(b"x" * size) for size in (3, 30, 1, 17, 30, 4)]
+    together = judge.scores(counting, sentences).tolist()
+    assert together == [float(judge.scores(counting, [each])[0]) for each in sentences]
+    assert len(set(together)) == 5
+
+
+def test_costs_are_those_of_float64() -> None:
+    """Summed in float32, 2^24 and log 256 are 6e-2 away from what they are."""
+    logits = torch.zeros(1, 1, 256)
+    logits[0, 0, 0] = -(2.0**24)
+    batch = Batch(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64))
+
+    def fixed(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return logits
+
+    found = costs(fixed, batch, 256)
+    assert found.item() == pytest.approx(2.0**24 + float(torch.tensor(255.0, dtype=torch.float64).log()), abs=1e-8)
+    assert costs_of(fixed, [[5, 0]], 256)[0].item() == found.item()
