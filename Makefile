@@ -23,12 +23,12 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# Tests on the cluster wait while the others compute: beside each other they take as long as the longer of the two.
+# Tests on the cluster wait while the others compute, in two processes: beside each other they take as long as the longer.
 check: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-others check-cluster
 
 check-others: $(INSTALLED)
-	$(BIN)/python -m pytest --ignore=tests/cluster
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
 	@log=$$(mktemp) && $(BIN)/python -m pytest tests/cluster >$$log 2>&1; code=$$?; \
