@@ -1,4 +1,4 @@
-"""A trained model as lm-evaluation-harness asks for one, and the harness's tasks, read from files of this machine.
+"""A trained model as lm-evaluation-harness asks for one.
 
 The model answers as the harness's own model class for Hugging Face does (0.4.13): where context and continuation meet
 tokens are cut as `likelihood.pair` does, what does not fit loses tokens at its beginning, and generation is greedy. A
@@ -14,15 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from grid.errors import EnvironmentProblem, SpecError
-from grid.spec import did_you_mean
+from grid.errors import SpecError
 from runners.evaluations.likelihood import pair
 from runners.tasks.encoder import Encoder
 from runners.tasks.optional import needed
@@ -281,104 +279,3 @@ def _put_back(name: str, value: str | None) -> None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = value
-
-
-def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dict[str, Any]:
-    """Tasks and groups of tasks by name, with their data, as `lm_eval.tasks.TaskManager.load` gives them.
-
-    Paths of data in a YAML file are relative to its folder. `scratch` is where tables made from them are kept.
-
-    Raises:
-        SpecError: there is no such task, or a file of it cannot be read.
-        EnvironmentProblem: the harness is not installed, or the data of one of its own tasks are not on this machine.
-    """
-    needed("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
-    tasks = needed("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
-    with offline(), quietly():
-        manager = tasks.TaskManager(
-            include_path=None if include is None else str(include), include_defaults=not include
-        )
-        for name in names:
-            _require_there(name, manager.all_tasks, include)
-        if include is not None:
-            manager._factory = _factory(include, scratch)
-        try:
-            return manager.load(list(names))  # type: ignore[no-any-return]
-        except (SpecError, EnvironmentProblem):
-            raise
-        except Exception as error:
-            raise _unloadable(names, include, error) from error
-
-
-def _require_there(name: str, known: Sequence[str], include: Path | None) -> None:
-    if name in known:
-        return
-    if include is None:
-        raise SpecError(
-            f"lm-eval has no task {name!r}{did_you_mean(name, list(known))}; for one of your own name the folder of "
-            "its YAML file (include, or --include DIR)"
-        )
-    for path in sorted(include.glob("**/*.yaml")):
-        _require_sound(path)
-    raise SpecError(
-        f"{include} has no lm-eval task {name!r}; it has {', '.join(known) or 'none'}{did_you_mean(name, list(known))}"
-    )
-
-
-def _require_sound(path: Path) -> None:
-    yaml = needed("yaml", by="the evaluation lm_eval", extra="lm-eval")
-    try:
-        yaml.compose(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise SpecError(f"{path} is not YAML that can be read: {' '.join(str(error).split())}") from error
-
-
-def _unloadable(names: Sequence[str], include: Path | None, error: Exception) -> SpecError | EnvironmentProblem:
-    said = " ".join(str(error).split())[:300] or type(error).__name__
-    what = f"the lm-eval {'task' if len(names) == 1 else 'tasks'} {', '.join(names)}"
-    if include is None:
-        return EnvironmentProblem(
-            f"{what} cannot be loaded without network ({type(error).__name__}: {said}); load the data once where there "
-            "is one, into the cache of Hugging Face datasets, or write a task of your own over local files"
-        )
-    return SpecError(
-        f"{what} in {include} cannot be loaded ({type(error).__name__}: {said}); mend the YAML or its data"
-    )
-
-
-def _factory(include: Path, scratch: Path) -> Any:
-    """Makes tasks whose data lie in the folder `include`, whose content is part of the key."""
-    made = needed("lm_eval.tasks._factory", by="the evaluation lm_eval", extra="lm-eval")
-
-    class Local(made.TaskFactory):  # type: ignore[misc, name-defined]
-        """Tasks with whole paths."""
-
-        def _load_full_config(self, entry: Any, overrides: Any = None) -> dict[str, Any]:
-            found: dict[str, Any] = super()._load_full_config(entry, overrides)
-            options = dict(found.get("dataset_kwargs") or {})
-            home = include if entry.yaml_path is None else Path(entry.yaml_path).parent
-            for name in ("data_files", "data_dir"):
-                if options.get(name):
-                    options[name] = _placed(options[name], home, include, str(found.get("task")))
-            if "data_files" in options:
-                options["cache_dir"] = str(scratch)
-            return {**found, "dataset_kwargs": options} if options else found
-
-    return Local(meta=None)
-
-
-def _placed(value: Any, home: Path, include: Path, task: str) -> Any:
-    """Paths of data made whole."""
-    if isinstance(value, Mapping):
-        return {name: _placed(each, home, include, task) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_placed(each, home, include, task) for each in value]
-    path = (home / str(value)).resolve()
-    if not path.is_relative_to(include.resolve()):
-        raise SpecError(
-            f"data of a task lie in the folder of its YAML files, whose content is part of the key; {task!r} names "
-            f"{path} and the folder is {include}: move them there and name them relative to the YAML file"
-        )
-    if not any(character in str(value) for character in "*?[") and not path.exists():
-        raise SpecError(f"data of a task are there; {task!r} names {path}, which is not: mend the YAML file")
-    return str(path)

@@ -36,17 +36,15 @@ from runners.evaluations.harness import (
     Asked,
     check_requests,
     language_model,
-    load_tasks,
     offline,
     quietly,
 )
+from runners.evaluations.harness_files import counts, load_tasks
 from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
 from runners.tasks.optional import needed
 from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
-
-_LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
 
 class LmEval(Evaluation):
@@ -129,14 +127,10 @@ def _hash_of(folder: Path) -> str:
     """blake2b-128 over names and contents of all files below `folder`; hidden ones and caches do not count."""
     if not folder.is_dir():
         raise SpecError(f"include is a folder of YAML files and their data; there is no folder {folder}")
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and _counts(path.relative_to(folder)))
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and counts(path.relative_to(folder)))
     if not any(path.suffix == ".yaml" for path in files):
         raise SpecError(f"include is a folder of YAML files and their data; {folder} has no .yaml file")
     return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _hash_as_of(path))))
-
-
-def _counts(path: Path) -> bool:
-    return not any(part.startswith(".") or part in _LEFT_OUT for part in path.parts)
 
 
 def _hash_as_of(path: Path) -> str:

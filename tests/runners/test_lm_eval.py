@@ -298,7 +298,7 @@ BROKEN: Mapping[str, tuple[Callable[[Path], LmEval], str]] = {
     ),
     "data elsewhere": (
         lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="../items.jsonl"))),
-        r"lie in the folder.*move them there",
+        r"lies in the folder.*move it there",
     ),
     "no data": (
         lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="none.jsonl"))),

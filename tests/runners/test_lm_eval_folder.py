@@ -80,3 +80,44 @@ def test_two_evaluations_of_one_task_at_one_point_are_refused_before_training(
     with pytest.raises(SpecError, match=r"about lm_eval.mine at fewshot=0, context=16: leave one out"):
         train(tiny.changed(task=TASK.changed(context=16), evaluations=(spec, spec.changed(**again))), world)
     assert not world.evaluations
+
+
+INCLUDING = "include: {file}\ntask: mine\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"mine": "task: mine" + MINE.replace("items.jsonl", ".items.jsonl")}, r"begins with a dot.*/\.items\.jsonl"),
+        ({"mine": "task: mine" + MINE.replace("items.jsonl", ".kept/items.jsonl")}, r"begins with a dot.*/\.kept/"),
+        (
+            {"mine": INCLUDING.format(file="../shared/base.yaml")},
+            r"lies in the folder.*'mine' names .*shared/base\.yaml",
+        ),
+        ({"mine": INCLUDING.format(file=".base.yaml"), ".base": MINE}, r"begins with a dot.*/\.base\.yaml"),
+        (
+            {"mine": INCLUDING.format(file="[near.yaml]"), "near": "include: ../shared/base.yaml\n"},
+            r"lies in the folder.*shared/base\.yaml",
+        ),
+        (
+            {"mine": "group: mine\ntask: [{task: inline, dataset_path: json}]\n"},
+            r"'mine' names 'inline', which has none",
+        ),
+    ],
+)
+def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: str, tmp_path: Path) -> None:
+    folder(tmp_path / "shared", base=MINE)
+    place = folder(tmp_path / "t", **files)
+    (place / ".kept").mkdir()
+    for hidden in (".items.jsonl", ".kept/items.jsonl"):
+        (place / hidden).write_text(ITEMS)
+    with pytest.raises(SpecError, match=words):
+        LmEval(tasks=("mine",), include=str(place)).open(TASK)
+
+
+def test_a_file_that_is_part_of_the_key_may_be_included(tmp_path: Path) -> None:
+    place = folder(tmp_path / "t", mine=INCLUDING.format(file="base.yaml"), base=MINE)
+    spec = LmEval(tasks=("mine",), include=str(place))
+    assert spec.open(TASK).record["tasks"]["mine"]["documents"] == 2
+    folder(place, mine=INCLUDING.format(file="base.yaml"), base=MINE + "description: Hm.\n")
+    assert LmEval(tasks=("mine",), include=str(place)).key != spec.key
