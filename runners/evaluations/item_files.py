@@ -116,7 +116,7 @@ class FromFiles(Evaluation):
 
 Item = TypeVar("Item")
 Parse = Callable[[Line], tuple[str, str, Item]]
-"""A line as the name of its set, that of the item, and the item; SpecError where it is none."""
+"""A line as the name of its set, as it stands there, that of the item, and the item; SpecError where it is none."""
 
 
 def chosen(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
@@ -164,9 +164,16 @@ def hash_of(source: Path) -> str:
 def _parsed(source: Path, found: str, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
     del found  # other content is another entry
     sets: dict[str, dict[str, Item]] = {}
+    written: dict[str, str] = {}
     for path in _files(source):
         for line in _lines(path, _read(path)[1]):
-            name, item, content = parse(line)
+            group, item, content = parse(line)
+            name = slug(group, line.where)
+            if written.setdefault(name, group) != group:
+                raise SpecError(
+                    f"sets are told apart by letters and digits, in lower case; {line.where} has {group!r} and there "
+                    f"is {written[name]!r}: give one of them another name"
+                )
             members = sets.setdefault(name, {})
             if item in members:
                 raise SpecError(f"items of a set are told apart by their `id`; {line.where} has {item!r} once more")

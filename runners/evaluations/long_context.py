@@ -24,7 +24,7 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
 from runners.evaluations.evaluation import Judge
-from runners.evaluations.item_files import FromFiles, Line, chosen, slug
+from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import by_length
 from runners.evaluations.multiple_choice import over_sets
 from runners.evaluations.stretching import Stretch, factor_of, stretched
@@ -214,4 +214,4 @@ def _asked(line: Line) -> tuple[str, str, Asked]:
         except ValueError as error:
             raise SpecError(f"{error}, in {line.where}; mend it") from error
     asked = Asked(dataset, line.text("context"), line.text("input"), answers, classes)
-    return slug(dataset, line.where), line.text("_id", line.place), asked
+    return dataset, line.text("_id", line.place), asked

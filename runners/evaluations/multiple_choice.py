@@ -26,7 +26,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations.evaluation import Judge
-from runners.evaluations.item_files import FromFiles, Line, chosen, slug
+from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import costs_of, pair
 from runners.tasks.encoder import Encoder, Encodes
 from runners.tasks.task import Items, Measured, Predict, Task, over_items
@@ -189,9 +189,19 @@ def _question(line: Line) -> tuple[str, str, Question]:
         )
     parts = [line.text(name) for name in ("context", "question") if name in line.fields]
     choices, answer = line.texts("choices"), line.fields.get("answer")
-    if len(choices) < 2 or not all(choices):
-        raise SpecError(f"choices are two or more texts, none empty; {line.where} has {list(choices)!r:.60}")
+    if len(choices) < 2 or not all(map(str.strip, choices)):
+        raise SpecError(
+            f"choices are two or more texts, none empty or white space alone; {line.where} has {list(choices)!r:.60}"
+        )
+    if len(set(choices)) < len(choices):
+        raise SpecError(
+            f"choices differ, since of two that are equal none is the likeliest; {line.where} has "
+            f"{list(choices)!r:.60}: remove one"
+        )
     if type(answer) is not int or not 0 <= answer < len(choices):
         raise SpecError(f"answer is the index of a choice, 0 to {len(choices) - 1}; {line.where} has {answer!r:.60}")
-    group = slug(line.text("group", line.place.rpartition("/")[0]), line.where)
-    return group, line.text("id", line.place), Question("\n".join(parts), choices, answer)
+    return (
+        line.text("group", line.place.rpartition("/")[0]),
+        line.text("id", line.place),
+        Question("\n".join(parts), choices, answer),
+    )

@@ -104,7 +104,10 @@ def drawn(count: int) -> list[dict[str, object]]:
     for _ in range(count):
         number = int(torch.randint(2, 5, (), generator=made))
         answer = int(torch.randint(number, (), generator=made))
-        items.append(item(word(40), *(word(9) for _ in range(number)), answer=answer))
+        question, choices = word(40), list[str]()
+        while len(choices) < number:
+            choices += {word(9)} - set(choices)
+        items.append(item(question, *choices, answer=answer))
     return items
 
 
@@ -214,7 +217,7 @@ def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -
 
 
 def test_a_tie_and_a_model_that_says_nothing_are_wrong(tmp_path: Path, task: Text) -> None:
-    spec = asking(tmp_path / "set.jsonl", item("a", "ab", "ba"), item("a", "b", "b"))
+    spec = asking(tmp_path / "set.jsonl", item("a", "ab", "ba"), item("a", "ba", "ab"))
     assert {rows(spec, unigram, task)[rule].value for rule in RULES} == {0.0}
     nothing = rows(spec, lambda inputs: unigram(inputs) * torch.nan, task)
     assert {nothing[rule].value for rule in RULES} == {0.0}
@@ -258,6 +261,11 @@ GOOD = item("b", "a", "zz")
         ({"choices": ["a", "b"], "answer": 0}, "has a question or a context"),
         (item("b", "a"), "two or more texts, none empty"),
         (item("b", "a", ""), "two or more texts, none empty"),
+        (item("b", "a", " "), r"none empty or white space alone; .*line 1 has \['a', ' '\]"),
+        (item("b", "a", "a", "c"), r"choices differ, .*line 1 has \['a', 'a', 'c'\]: remove one"),
+        (item("b", "a", "c", "a", answer=1), "choices differ"),
+        ([item("b", "a", "c", group=name) for name in ("C", "C++")], r"line 2 has 'C\+\+' and there is 'C': give one"),
+        ([item("b", "a", "c", group="SET"), item("b", "a", "c")], "line 2 has 'set' and there is 'SET'"),
         (item("b", "a", "c", answer=2), "index of a choice, 0 to 1; .* has 2"),
         (item("b", "a", "c") | {"answer": True}, "index of a choice, 0 to 1; .* has True"),
         (item("b", "a", "c") | {"answer": "a"}, "has 'a'"),
