@@ -64,9 +64,9 @@ def lengths(folder: Path) -> list[Panel]:
 def choices(folder: Path) -> list[Panel]:
     """A question with each of its answers."""
     task, spec = small_text(folder), choices_spec(folder)
-    (batch,) = _shown(spec, task)
+    shown = sorted((row for batch in _shown(spec, task) for row in batch.tolist()), key=len)
     found: list[Panel] = []
-    for tokens, answer, words in zip(batch.tolist(), ("one", "a lot"), ("right", "wrong"), strict=True):
+    for tokens, answer, words in zip(shown, ("one", "a lot"), ("right", "wrong"), strict=True):
         size = len("Rows sum to ") + len(answer)
         cells = _cells(task, tokens[:size])
         after = [piece(task.encoder(), ord(letter)) for letter in " " + answer]
