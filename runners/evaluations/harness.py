@@ -33,6 +33,8 @@ _NUMBERS = 1 << 24
 """Logits per forward pass."""
 _MOST_NEW = 256
 """Tokens that are generated where a task does not say; the harness's own."""
+_LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""Where a task says it, the first counts, as in the harness."""
 
 
 class Question(NamedTuple):
@@ -212,15 +214,20 @@ def generation(request: Any) -> tuple[int, tuple[str, ...]]:
     """How many tokens a request asks for at most, and what ends them.
 
     Raises:
-        SpecError: it asks for samples.
+        SpecError: it asks for samples, or for nothing.
     """
     wanted = dict(request.args[1])
-    if wanted.get("do_sample") or float(wanted.get("temperature") or 0) > 0:
+    greedy = wanted.get("do_sample") is False  # the harness then takes no notice of a temperature
+    if not greedy and (wanted.get("do_sample") or float(wanted.get("temperature") or 0) > 0):
         raise SpecError(
             f"answers are generated greedily; {_of(request)} asks for samples: set do_sample to false in it"
         )
+    lengths = [wanted[name] for name in _LENGTHS if wanted.get(name) is not None]
+    room = int(lengths[0]) if lengths else _MOST_NEW
+    if room < 1:
+        raise SpecError(f"an answer has room for a token or more; {_of(request)} asks for {room}: raise max_gen_toks")
     until = wanted.get("until") or ()
-    return int(wanted.get("max_gen_toks", _MOST_NEW)), (until,) if isinstance(until, str) else tuple(until)
+    return room, (until,) if isinstance(until, str) else tuple(until)
 
 
 def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
@@ -232,7 +239,11 @@ def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
     with quietly():
         for task in tasks.values():
             task.set_fewshot_seed(seed=SEED)
-            task.build_all_requests()
+            try:
+                task.build_all_requests()
+            except Exception as error:
+                raise _unaskable(task, error) from error
+            _require_answers(task)
             for request in task.instances:
                 if request.request_type == "loglikelihood":
                     asked.continuation(request)
@@ -241,6 +252,36 @@ def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
                 else:
                     asked.prompt(request, generation(request)[0])
     asked.truncated.clear()
+
+
+def _require_answers(task: Any) -> None:
+    """The harness counts an answer beside all choices as wrong, whatever the model says."""
+    if task.OUTPUT_TYPE != "multiple_choice" or not task.config.doc_to_choice:
+        return
+    for number, document in enumerate(task.eval_docs):
+        answer, choices = task.doc_to_target(document), task.doc_to_choice(document)
+        if type(answer) is int and not 0 <= answer < len(choices):
+            raise SpecError(
+                f"the right answer is one of the choices; document {number} of the lm-eval task {task.config.task!r} "
+                f"has number {answer}, from 0, of {len(choices)}: mend it"
+            )
+
+
+def _unaskable(task: Any, error: Exception) -> SpecError:
+    """What a task's templates fail on: its first document of which one cannot be filled in."""
+    said, where = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", "a document"
+    parts = (task.doc_to_text, task.doc_to_target, *([task.doc_to_choice] if task.config.doc_to_choice else []))
+    for number, document in enumerate(task.eval_docs):
+        try:
+            for part in parts:
+                part(document)
+        except Exception:  # noqa: BLE001  (templates are the user's)
+            where = f"document {number}"
+            break
+    return SpecError(
+        f"each document of a task is a question; {where} of the lm-eval task {task.config.task!r} is none ({said}): "
+        "mend it, or the templates in the YAML file"
+    )
 
 
 @contextmanager

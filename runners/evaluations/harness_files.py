@@ -80,7 +80,8 @@ def _unloadable(names: Sequence[str], include: Path | None, error: Exception) ->
             "is one, into the cache of Hugging Face datasets, or write a task of your own over local files"
         )
     return SpecError(
-        f"{what} in {include} cannot be loaded ({type(error).__name__}: {said}); mend the YAML or its data"
+        f"{what} in {include} cannot be loaded ({type(error).__name__}: {said}); mend the YAML or its data, of which "
+        "the first document has been tried"
     )
 
 

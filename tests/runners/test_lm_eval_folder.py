@@ -9,7 +9,9 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
+from runners.evaluations.harness import Asked, generation
 from runners.tasks import Text
+from runners.tasks.encoder import ByteEncoder
 from runners.tasks.task import Items, Measured
 from runners.training import train
 from runners.trial import Trial
@@ -121,3 +123,60 @@ def test_a_file_that_is_part_of_the_key_may_be_included(tmp_path: Path) -> None:
     assert spec.open(TASK).record["tasks"]["mine"]["documents"] == 2
     folder(place, mine=INCLUDING.format(file="base.yaml"), base=MINE + "description: Hm.\n")
     assert LmEval(tasks=("mine",), include=str(place)).key != spec.key
+
+
+def request(*args: object) -> Any:
+    return type("Request", (), {"args": args, "task_name": "t", "doc_id": 7})()
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"do_sample": False, "temperature": 0.7, "until": "x"}, (256, ("x",))),
+        ({"max_new_tokens": 3}, (3, ())),
+        ({"max_gen_toks": 2, "max_tokens": 3, "until": ["x", "y"]}, (2, ("x", "y"))),
+    ],
+)
+def test_what_is_written_greedily(asked: dict[str, Any], expected: object) -> None:
+    assert generation(request("", asked)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"temperature": 0.7}, "document 7 .* asks for samples"),
+        ({"do_sample": True}, "asks for samples"),
+        ({"max_gen_toks": 0}, "room for a token or more; document 7 .* asks for 0"),
+    ],
+)
+def test_what_is_not_written(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        generation(request("", asked))
+
+
+def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:
+    """The last tokens of a prompt are kept; windows share no token but the one before what they score."""
+    asked = Asked(ByteEncoder(), 5)
+    assert asked.prompt(request("abcdefgh"), 2) == list(b"fgh")
+    assert asked.truncated == {"t": {7}}
+    assert [bytes(each.tokens) for each in asked.windows(request("abcdefghij"))] == [b"\0abcde", b"efghij"]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_document_without_its_answer_is_named(at: int, tmp_path: Path) -> None:
+    place = folder(tmp_path / "t")
+    lines = ITEMS.splitlines()
+    lines[at] = '{"question": "b", "choices": ["a", "c"], "answer": 5}'
+    (place / "items.jsonl").write_text("\n".join(lines))
+    late = "document 1 of the lm-eval task 'mine' has number 5, from 0, of 2: mend it"
+    where = late if at else "mine in .* cannot be loaded .IndexError: .*the first document has been tried"
+    with pytest.raises(SpecError, match=where):
+        LmEval(tasks=("mine",), include=str(place)).open(TASK)
+
+
+def test_a_document_that_a_template_fails_on_is_named(tmp_path: Path) -> None:
+    text = "{{choices[answer].upper()}}"
+    place = folder(tmp_path / "t", mine="task: mine" + MINE.replace("{{question}}", text))
+    (place / "items.jsonl").write_text(ITEMS.replace('"answer": 1', '"answer": 4'))
+    with pytest.raises(SpecError, match=r"document 1 of the lm-eval task 'mine' is none .UndefinedError"):
+        LmEval(tasks=("mine",), include=str(place)).open(TASK)
