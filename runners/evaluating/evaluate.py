@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission import read_submission_record
 from runners.attempts.worker import Entry
-from runners.evaluating.records import Judged, coordinates, forget, held, others, recorded, said, write_evaluation
+from runners.evaluating.records import Judged, Said, coordinates, forget, held, others, recorded, said, write_evaluation
 from runners.evaluating.trained import Device, Kept, Trained, changed_code, rebuilt, unlike_before
 from runners.evaluations import Evaluation
 from runners.provenance.code import Codes
@@ -165,6 +165,8 @@ def _judge(
     with held(store.layout, key, number):
         trial = trained.trial.changed(evaluations=(spec,))  # refuses what it cannot judge
         trained = trained.of(trial, codes.sources(trial))
+        declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
+        _require_new(store, place, declared, again=wanted.again)
         began = time.perf_counter()
         rows, data = trained.measured()
         judged = Judged(
@@ -173,7 +175,7 @@ def _judge(
             time.perf_counter() - began,
             data,
         )
-        covered = _require_new(store, place, judged, again=wanted.again)
+        covered = _require_new(store, place, said(judged.measured), again=wanted.again)
         write_evaluation(store.layout, trained, spec, judged, changed)
         for other in covered:
             forget(store.layout, (key, number, other))
@@ -209,13 +211,12 @@ def _checked_code(trained: Trained, store: "Store", wanted: Wanted, told: Callab
 _UNKNOWN = "the attempt did not record its code, so nothing says whether it is the same"
 
 
-def _require_new(store: "Store", place: tuple[str, int, str], judged: Judged, *, again: bool) -> list[str]:
+def _require_new(store: "Store", place: tuple[str, int, str], new: Said, *, again: bool) -> list[str]:
     """Refuse what would be said twice of a trial; keys of other evaluations that are replaced as a whole.
 
     Raises:
         SpecError: the training, or another evaluation, has said it.
     """
-    new = said(judged.measured)
     found = store.sql(
         "SELECT DISTINCT name, CAST(to_json(point) AS VARCHAR) AS point FROM v_evaluation "
         "WHERE trial = $trial AND later IS NULL",
@@ -232,7 +233,8 @@ def _require_new(store: "Store", place: tuple[str, int, str], judged: Judged, *,
         name = min(name for theirs in before.values() for name, _ in theirs & new)
         raise SpecError(
             f"rows of one name are compared with one another, and evaluation {min(before)[:8]} has recorded {name} of "
-            f"trial {place[0][:8]}; make one evaluation of both, or replace what it said with --again"
+            f"trial {place[0][:8]}; make one evaluation of both, of files of items by one folder that has "
+            "both, or replace what it said with --again"
         )
     return sorted(key for key, theirs in before.items() if theirs <= new)
 
