@@ -105,29 +105,20 @@ class Trial(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        _check_length(self.longest, self.model)
+        _check_model(self.task, self.model, self.evaluations)
         _check_parts(self.execution, self.task.batch)
-        _check_direction(self.task, self.model)
-        if isinstance(self.task.inputs, Scalars):
-            _check_scalars(self.model)
         placement = _exact(self.placement, self.model.layers)
         if placement.rest.key == self.operator.key:
             placement = Placement()  # it does not matter which layers
         object.__setattr__(self, "placement", placement)
-        for operator in self.operators():
-            _check_operator(operator, self.model, self.longest, self.execution.path)
-            _check_answers(operator, self.task, self.model)
-        self.probing.check(self.task, self.model, self.operators())
-        for evaluation in self.evaluations:
-            evaluation.check(self.task, self.model)
-        if self.evaluations:
-            _check_rows(self.task, self.evaluations)
+        path = self.execution.path
+        _check_layers(self.task, self.model, self.operators(), self.probing, self.evaluations, path)
         return self
 
     @property
     def longest(self) -> int:
         """The longest sequence the model sees, in training or in any evaluation."""
-        return max(self.task.length, *(evaluation.length_on(self.task) for evaluation in self.evaluations), 1)
+        return _longest(self.task, self.evaluations)
 
     @property
     def accumulate(self) -> int:
@@ -142,6 +133,10 @@ class Trial(Spec):
     def operators(self) -> tuple[Operator, ...]:
         """The operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
+
+
+def _longest(task: Task, evaluations: tuple[Evaluation, ...]) -> int:
+    return max(task.length, *(evaluation.length_on(task) for evaluation in evaluations), 1)
 
 
 @lru_cache(maxsize=4096)
@@ -184,7 +179,33 @@ def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalar
     return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
 
 
+@lru_cache(maxsize=4096)  # a grid asks the same questions for every trial
+def _check_model(task: Task, model: Backbone, evaluations: tuple[Evaluation, ...]) -> None:
+    _check_length(_longest(task, evaluations), model)
+    _check_direction(task, model)
+    if isinstance(task.inputs, Scalars):
+        _check_scalars(model)
+
+
 @lru_cache(maxsize=4096)
+def _check_layers(
+    task: Task,
+    model: Backbone,
+    operators: tuple[Operator, ...],
+    probing: Probing,
+    evaluations: tuple[Evaluation, ...],
+    path: PathName,
+) -> None:
+    """What has to do with neither training nor seed."""
+    for operator in dict.fromkeys(operators):
+        _check_operator(operator, model, _longest(task, evaluations), path)
+        _check_answers(operator, task, model)
+    probing.check(task, model, operators)
+    for evaluation in evaluations:
+        evaluation.check(task, model)
+    _check_rows(task, evaluations)
+
+
 def _check_length(length: int, model: Backbone) -> None:
     table = model.positions.table
     if table and length + model.sink_tokens > table:
@@ -214,7 +235,6 @@ def _check_scalars(model: Backbone) -> None:
         raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
 
 
-@lru_cache(maxsize=4096)  # a grid asks the same question for every trial
 def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
     try:
         model.check(operator)
@@ -224,9 +244,10 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
 
 
-@lru_cache(maxsize=1024)
 def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
     """Of two values under one name and point, one would be lost."""
+    if not evaluations:
+        return
     taken: dict[tuple[object, ...], int] = {}
     judges: tuple[Task | Evaluation, ...] = (task, *evaluations)
     for number, judge in enumerate(judges):
