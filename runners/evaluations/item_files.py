@@ -14,11 +14,12 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation
 from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
+from runners.tasks.per_file import per_file
 from runners.tasks.places import absolute
 from runners.tasks.task import Task
 from variants import Backbone
@@ -100,6 +101,11 @@ class FromFiles(Evaluation):
     @property
     def length(self) -> int:
         return self.context
+
+    def record_of(self, sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+        """What an attempt records of the items that it found."""
+        items = {name: len(members) for name, members in sets.items()}
+        return {"source": self.source, "content_hash": self.content_hash, "items": items}
 
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Encodes):
@@ -196,18 +202,9 @@ def _files(source: Path) -> list[Path]:
     return [source]
 
 
+@per_file(entries=256)
 def _read(path: Path) -> tuple[str, bytes]:
     """The hash of a file and what is in it."""
-    try:
-        about = path.stat()
-        return _read_as_of(path, about.st_mtime_ns, about.st_size)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
-
-
-@lru_cache(maxsize=256)
-def _read_as_of(path: Path, mtime_ns: int, size: int) -> tuple[str, bytes]:
-    del mtime_ns, size  # a file that changed is another entry
     data = path.read_bytes()
     return content_hash(path.name, data), data
 

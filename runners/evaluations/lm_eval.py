@@ -16,7 +16,6 @@ of the harness's own tasks must be in the cache of Hugging Face datasets on this
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from importlib.metadata import version
 from math import sqrt
 from pathlib import Path
@@ -28,7 +27,7 @@ from weakref import finalize
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.harness import (
@@ -43,6 +42,7 @@ from runners.evaluations.harness_files import counts, load_tasks
 from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
 from runners.tasks.optional import needed
+from runners.tasks.per_file import per_file
 from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
 
@@ -130,20 +130,11 @@ def _hash_of(folder: Path) -> str:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and counts(path.relative_to(folder)))
     if not any(path.suffix == ".yaml" for path in files):
         raise SpecError(f"include is a folder of YAML files and their data; {folder} has no .yaml file")
-    return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _hash_as_of(path))))
+    return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _hash_in(path))))
 
 
-def _hash_as_of(path: Path) -> str:
-    try:
-        about = path.stat()
-        return _hash_of_file(path, about.st_mtime_ns, about.st_size)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
-
-
-@lru_cache(maxsize=4096)  # a grid names one folder in every trial
-def _hash_of_file(path: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # a file that changed is another entry
+@per_file(entries=4096)  # a grid names one folder in every trial
+def _hash_in(path: Path) -> str:
     return content_hash(path.read_bytes())
 
 

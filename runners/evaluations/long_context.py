@@ -123,11 +123,7 @@ class LongContextJudge(Judge):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        return {
-            "source": self._spec.source,
-            "content_hash": self._spec.content_hash,
-            "items": {name: len(items) for name, items in self._sets.items()},
-        }
+        return self._spec.record_of(self._sets)
 
     def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
         """`long_context.<set>` and `long_context_truncated.<set>` (the share of items that did not fit) at {factor},

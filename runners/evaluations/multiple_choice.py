@@ -91,11 +91,7 @@ class MultipleChoiceJudge(Judge):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        return {
-            "source": self._spec.source,
-            "content_hash": self._spec.content_hash,
-            "items": {name: len(items) for name, items in self._sets.items()},
-        }
+        return self._spec.record_of(self._sets)
 
     def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
         """`multiple_choice_<rule>.<set>`, `multiple_choice_loss.<set>` (the nats that the tokens of the right answer

@@ -4,13 +4,13 @@ One file is one paradigm, named after the file.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from runners.evaluations.item_files import slug
 from runners.tasks.corpus import content_hash
+from runners.tasks.per_file import per_file
 
 
 class Pairs(NamedTuple):
@@ -51,6 +51,7 @@ def paradigms(source: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+@per_file(entries=256)
 def read(path: Path) -> Pairs:
     """The pairs of a file; cheap after the first time in a process.
 
@@ -58,21 +59,6 @@ def read(path: Path) -> Pairs:
         SpecError: it is not UTF-8, or its lines are no pairs.
         EnvironmentProblem: it cannot be read.
     """
-    try:
-        about = path.stat()
-        return _read_as_of(path, about.st_mtime_ns, about.st_size)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
-
-
-def hash_of(files: Iterable[Pairs]) -> str:
-    """blake2b-128 of several files, in order."""
-    return content_hash(*(each.content_hash for each in files))
-
-
-@lru_cache(maxsize=256)
-def _read_as_of(path: Path, mtime_ns: int, size: int) -> Pairs:
-    del mtime_ns, size  # a file that changed is another entry
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -92,6 +78,11 @@ def _read_as_of(path: Path, mtime_ns: int, size: int) -> Pairs:
                 "remove it"
             )
     return Pairs(content_hash(data), pairs)
+
+
+def hash_of(files: Iterable[Pairs]) -> str:
+    """blake2b-128 of several files, in order."""
+    return content_hash(*(each.content_hash for each in files))
 
 
 def chosen(source: Path, names: Iterable[str]) -> Mapping[str, Pairs]:

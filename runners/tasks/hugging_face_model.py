@@ -20,6 +20,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
 from runners.tasks.corpus import content_hash
 from runners.tasks.optional import needed
+from runners.tasks.per_file import per_file
 from runners.tasks.task import Task
 from runners.tasks.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
 
@@ -223,16 +224,7 @@ def _hash(directory: Path) -> str:
     return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
 
 
+@per_file(entries=4096)  # every trial of a grid names one teacher
 def _hash_of(path: Path) -> str:
-    try:
-        about = path.stat()
-        return _hash_as_of(path, about.st_mtime_ns, about.st_size)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
-
-
-@lru_cache(maxsize=4096)  # every trial of a grid names one teacher
-def _hash_as_of(path: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # a file that changed is another entry
     with path.open("rb") as file:
         return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()

@@ -7,15 +7,15 @@ is packed (.jsonl.gz) is refused and not passed over. A byte order mark is no pa
 import json
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow
 from pyarrow import parquet
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from runners.tasks.corpus import Origin, content_hash
 from runners.tasks.encoder import END, SUBSTITUTE
+from runners.tasks.per_file import per_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 _PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
@@ -60,7 +60,7 @@ def _inside(folder: Path) -> Iterator[Path]:
     """The files of a folder and of those inside it; one that several links lead to counts once."""
 
     def told(error: OSError) -> None:
-        raise _unreadable(Path(error.filename), error) from error
+        raise unreadable(Path(error.filename), error) from error
 
     seen: set[Path] = set()
     for place, folders, files in os.walk(folder, onerror=told, followlinks=True):
@@ -149,29 +149,16 @@ def _of_table(path: Path) -> Iterator[bytes]:
     except pyarrow.ArrowException as error:
         raise SpecError(f"a .parquet text is a Parquet file; {path}: {str(error).splitlines()[0]}") from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
+@per_file(entries=65536)  # a grid names one text in every trial
 def _hash(path: Path) -> str:
-    try:
-        about = path.stat()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    return _hash_as_of(path, about.st_mtime_ns, about.st_size)
-
-
-@lru_cache(maxsize=65536)  # a grid names one text in every trial
-def _hash_as_of(path: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # a file that changed is another entry
-    return content_hash(path.suffix.lower(), _read(path))
+    return content_hash(path.suffix.lower(), path.read_bytes())
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> EnvironmentProblem:
-    return EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions")
+        raise unreadable(path, error) from error
