@@ -12,8 +12,8 @@ from dashboards.html import plain
 from dashboards.theme import INK, MUTED, ROPE
 from dashboards.words import change
 from store import Store
+from store.effects import effects as main_effects
 from store.verdicts import Measure, runs
-from store.verdicts import effects as main_effects
 
 _BLUE: Final = "#0072b2"
 
@@ -22,7 +22,7 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
 
     Returns:
-        factor, level, n, effect, low, high, percent, as `store.verdicts.effects`; axes in the grid's order.
+        factor, level, n, effect, low, high, percent, as `store.effects.effects`; axes in the grid's order.
     """
     if not finite(runs(store, grid, measure)["value"].to_list()):
         return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})

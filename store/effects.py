@@ -1,0 +1,94 @@
+"""The main effects of a grid's axes, read from its store: the grid's own measure, unless another is named."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import polars as pl
+
+from grid.axis import label_of
+from store.statistics import main_effects
+from store.verdicts import measure_of, runs
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
+TOGETHER: Final = " = "
+"""Joins the names of axes that always move together."""
+BESIDE: Final = " / "
+"""Joins the levels of axes that always move together, where they are not called alike."""
+
+
+def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    """Main effects over the axes of the grid: the columns of `main_effects`, axes and levels in the grid's order.
+
+    `factor` is the name of the axis, `level` the label of its value. Axes that always move together (zipped ones) are
+    one factor, named after all of them, with levels such as "0.1 / 32": apart, none has an effect that could be
+    estimated. Axes that do not vary are left out. Raises as `verdicts` does, and SpecError when a value on the log
+    scale is not positive.
+    """
+    rules = measure_of(store, grid, measure)
+    values = runs(store, grid, rules)
+    axes = store.grid(grid)["axes"]
+    rows = [json.loads(text) for text in values["axes"]]
+    labels = {axis["name"]: axis["labels"] for axis in axes}
+    levels = {name: [_level(row.get(name), known) for row in rows] for name, known in labels.items()}
+    factors = {
+        TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
+        for names in moving_together(levels)
+    }
+    columns = [pl.Series(_AXIS + factor, joint.values, pl.String) for factor, joint in factors.items()]
+    wide = values.with_columns(columns)
+    found = main_effects(wide, [column.name for column in columns], scale=rules.scale, alpha=rules.alpha)
+    return _in_order(
+        found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)),
+        [(factor, level) for factor, joint in factors.items() for level in joint.order],
+    )
+
+
+def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
+    """The names of columns grouped by what they tell apart, whatever they call it; those that do not vary are left out.
+
+    Widths 32, 64 zipped with rates 0.1, 0.2 are one group: whenever one changes, so does the other.
+    """
+    found: dict[tuple[int, ...], list[str]] = {}
+    for name, values in columns.items():
+        if len({value for value in values if value is not None}) > 1:
+            codes: dict[str | None, int] = {}
+            partition = tuple(codes.setdefault(value, len(codes)) for value in values)
+            found.setdefault(partition, []).append(name)
+    return list(found.values())
+
+
+class _Joint(NamedTuple):
+    """The levels of axes that move together: one per run, and all of them in the grid's order."""
+
+    values: list[str | None]
+    order: list[str]
+
+
+def _joint(group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Sequence[str]]) -> _Joint:
+    """Levels called alike in all axes keep their name; others are joined."""
+    rows = list(zip(*group.values(), strict=True))
+    names = {row: BESIDE.join(dict.fromkeys(level for level in row if level is not None)) or None for row in rows}
+
+    def place(row: tuple[str | None, ...]) -> list[int]:
+        known = [labels[name] for name in group]
+        return [of.index(level) if level in of else len(of) for level, of in zip(row, known, strict=True)]
+
+    ordered = [names[row] for row in sorted(names, key=place)]
+    return _Joint([names[row] for row in rows], [name for name in ordered if name is not None])
+
+
+def _level(value: object, labels: Sequence[str]) -> str | None:
+    """The label of an axis's value; null is the value None if the axis has it, else an axis that does not apply."""
+    if value is None and label_of(None) not in labels:
+        return None
+    return label_of(value)
+
+
+def _in_order(found: pl.DataFrame, order: Sequence[tuple[str, str]]) -> pl.DataFrame:
+    place = {pair: i for i, pair in enumerate(order)}
+    rows = zip(found["factor"].to_list(), found["level"].to_list(), strict=True)
+    return found[sorted(range(found.height), key=[place.get(row, len(place)) for row in rows].__getitem__)]
