@@ -1,14 +1,14 @@
 """Averages and intervals over seeds, computed by the database.
 
 On the log scale the average is the geometric mean and the interval is that of the mean of logarithms: t, two-sided,
-95 %. Values that the scale cannot take (NaN, infinite, on the log scale also zero and negative ones) are left out and
-counted in `lost`.
+95 %. On the logit scale both are of log odds. Values that the scale cannot take (NaN, infinite, on the log scale also
+zero and negative ones, on the logit scale what is not between 0 and 1) are left out and counted in `lost`.
 """
 
 from collections.abc import Sequence
 from typing import Final, Literal
 
-Scale = Literal["log", "linear"]
+Scale = Literal["log", "linear", "logit"]
 
 _LARGEST: Final = 700.0  # exp of more leaves the doubles
 
@@ -18,12 +18,9 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
 
     `low` and `high` are null below two values. The result is ordered by `keys`.
     """
-    usable = "isfinite(value) AND value > 0" if scale == "log" else "isfinite(value)"
-    kept = f"CASE WHEN {usable} THEN value END"
-    scaled = f"ln({kept})" if scale == "log" else kept
     names = ", ".join(keys)
     return f"""
-    WITH per_seed AS (SELECT {names}, {scaled} AS scaled_ FROM ({source})),
+    WITH per_seed AS (SELECT {names}, {_scaled("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
         SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_) AS centre,
                CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_) END AS sd
@@ -39,18 +36,38 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
     """
 
 
+def paired_change(scale: Scale) -> str:
+    """SQL for the change of a row of `v_pair` in units of the scale; null where it cannot take a value."""
+    return f"{_scaled('value', scale)} - {_scaled('baseline_value', scale)}"
+
+
+def _scaled(column: str, scale: Scale) -> str:
+    kept = {"log": f"{column} > 0", "logit": f"{column} > 0 AND {column} < 1", "linear": "true"}[scale]
+    units = {"log": f"ln({column})", "logit": f"ln({column} / (1 - {column}))", "linear": column}[scale]
+    return f"CASE WHEN isfinite({column}) AND {kept} THEN {units} END"
+
+
 def _back(y: str, scale: Scale) -> str:
     if scale == "linear":
         return y
+    if scale == "logit":
+        return f"CASE WHEN {y} < -{_LARGEST} THEN 0.0 ELSE 1 / (1 + exp(-({y}))) END"
     # not least() and greatest(): they skip nulls, so an interval that does not exist would get ends
     return f"exp(CASE WHEN {y} > {_LARGEST} THEN {_LARGEST} WHEN {y} < -{_LARGEST} THEN -{_LARGEST} ELSE {y} END)"
 
 
 def average_words(scale: Scale) -> str:
     """What the lines of a figure are."""
-    return "geometric mean" if scale == "log" else "mean"
+    return {"log": "geometric mean", "logit": "mean of log odds", "linear": "mean"}[scale]
 
 
 def interval_words(scale: Scale) -> str:
     """What bars and bands are."""
-    return "95 % t interval over seeds" + (" (of logarithms)" if scale == "log" else "")
+    return "95 % t interval over seeds" + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
+
+
+def rope_words(rope: float, scale: Scale, unit: str) -> str:
+    """What counts as equal: '10 %', '10 % in odds', '0.005 nats'."""
+    if scale == "linear":
+        return f"{rope:g} {unit}".strip()
+    return f"{rope * 100:g} %" + (" in odds" if scale == "logit" else "")

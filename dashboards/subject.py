@@ -129,12 +129,18 @@ def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFr
 def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 
-    `value` is the geometric mean on the log scale, else the mean; null where the scale cannot take a value.
+    `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean;
+    null where the scale cannot take a value.
     """
     found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
     value = pl.col("value")
     positive = pl.when(value > 0).then(value).log().mean().exp()
-    mean = pl.when((value > 0).all()).then(positive) if measure.scale == "log" else value.mean()
+    odds = (value / (1 - value)).log().mean().exp()
+    mean = {
+        "log": pl.when((value > 0).all()).then(positive),
+        "logit": pl.when(((value > 0) & (value < 1)).all()).then(odds / (1 + odds)),
+        "linear": value.mean(),
+    }[measure.scale]
     return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), mean.alias("value"))
 
 

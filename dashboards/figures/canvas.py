@@ -59,16 +59,17 @@ def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     10 beyond the values, on the linear one the span of the values.
     """
     ends = _ends(found, scale)
+    kind = "log" if scale == "log" else "linear"
     if ends is None:
-        return {"type": scale}
+        return {"type": kind}
     low, high = ends
-    if scale == "linear":
+    if kind == "linear":
         pad = 0.05 * (high - low)
-        return {"type": scale, "range": [low - pad, high + pad]}
+        return {"type": kind, "range": [low - pad, high + pad]}
     pad = 0.04 * max(math.log10(high / low), 0.3)
     logs = [math.log10(low) - pad, math.log10(high) + pad]
     values = log_ticks(10 ** logs[0], 10 ** logs[1])
-    return {"type": scale, "range": logs, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
+    return {"type": kind, "range": logs, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
 
 
 def is_cut(found: pl.DataFrame, scale: Scale) -> bool:

@@ -59,7 +59,7 @@ def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
 
 
 def _log(measure: Measure) -> bool:
-    return measure.scale == "log"
+    return measure.scale != "linear"
 
 
 def _places(found: pl.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:

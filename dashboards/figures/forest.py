@@ -40,7 +40,7 @@ def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: M
     lines = max((tick.count("<br>") for tick in ticks), default=0)
     figure = canvas(rows_height(found.height, 28 + 18 * lines if lines else 24), x=_title(measure))
     limit = _limit(found, measure)
-    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     places = list(range(found.height))
@@ -54,7 +54,7 @@ def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: M
         tickfont={"color": INK},
         showgrid=False,
     )
-    figure.update_xaxes(range=[-limit, limit], **(ratio_ticks(limit) if measure.scale == "log" else {}))
+    figure.update_xaxes(range=[-limit, limit], **({} if measure.scale == "linear" else ratio_ticks(limit)))
     return figure
 
 
@@ -65,7 +65,9 @@ def is_cut(found: pl.DataFrame, measure: Measure) -> bool:
 
 
 def _title(measure: Measure) -> str:
-    return "difference" + (" (log axis)" if measure.scale == "log" else "")
+    return {"log": "difference (log axis)", "logit": "difference in odds (log axis)", "linear": "difference"}[
+        measure.scale
+    ]
 
 
 def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:
@@ -106,7 +108,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
 
 def _limit(found: pl.DataFrame, measure: Measure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
-    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     centres = [abs(value) for value in finite(found["difference"].to_list())]
     ends = [abs(value) for value in finite(found["low"].to_list() + found["high"].to_list())]
     widest = max([*centres, 2 * rope])

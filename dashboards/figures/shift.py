@@ -9,7 +9,7 @@ import polars as pl
 from dashboards.figures.canvas import band, broken, canvas, finite, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
-from dashboards.seeds import over_seeds
+from dashboards.seeds import over_seeds, paired_change
 from dashboards.subject import Look, in_order
 from dashboards.theme import MUTED, ROPE
 from dashboards.words import change, number
@@ -57,12 +57,13 @@ def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells
     """The paired change of `cells` from the baseline along one coordinate, averaged over seeds.
 
     Returns:
-        cell, x, n, lost, value, low, high: log ratios on the log scale, else differences; rows as `error_by_shift`.
+        cell, x, n, lost, value, low, high: in units of the scale (log ratios, of odds, or differences); rows as
+        `error_by_shift`.
     """
     condition, parameters = agrees({name: value for name, value in measure.point.items() if name != along})
-    paired = "log_ratio" if measure.scale == "log" else "difference"
     source = (
-        f"SELECT cell, point[$along] AS x, {paired} AS value FROM v_pair WHERE grid = $grid AND name = $name "
+        f"SELECT cell, point[$along] AS x, {paired_change(measure.scale)} AS value FROM v_pair "
+        "WHERE grid = $grid AND name = $name "
         f"AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition}"
     )
     given = {"grid": grid, "name": measure.name, "along": along, **parameters}
@@ -81,7 +82,7 @@ def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along
 def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str) -> go.Figure:
     """As `draw_error_by_shift`, with the region of practical equivalence, whole and always in sight, about zero."""
     figure = canvas(380, x=plain(along), y="change from the baseline")
-    rope = math.log1p(measure.rope) if measure.scale == "log" else measure.rope
+    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_hline(y=0, line={"color": ROPE, "width": 1})
     for (cell,), rows in found.group_by("cell", maintain_order=True):
@@ -90,7 +91,7 @@ def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, alon
     ends = [low, high, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
     span = [min(ends), max(ends)]
     if span[0] < span[1]:
-        ticks = ratio_ticks(max(map(abs, span)), each_side=6) if measure.scale == "log" else {}
+        ticks = {} if measure.scale == "linear" else ratio_ticks(max(map(abs, span)), each_side=6)
         figure.update_yaxes(range=span, **ticks)
     return _judged(figure, found, measure, along)
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from dashboards.figures.canvas import canvas, finite
 from dashboards.html import plain
-from dashboards.seeds import over_seeds
+from dashboards.seeds import over_seeds, paired_change
 from dashboards.subject import in_order
 from dashboards.theme import DIVERGING, SEQUENTIAL
 from dashboards.words import change, number
@@ -37,7 +37,7 @@ def shift_map(store: Store, grid: str, measure: Measure, axes: tuple[str, str], 
     )
     columns = "cell, point[$x] AS x, point[$y] AS y"
     values = store.sql(over_seeds(f"SELECT {columns}, value FROM v_final WHERE {where}", _KEYS, measure.scale), given)
-    paired = "log_ratio" if measure.scale == "log" else "difference"
+    paired = paired_change(measure.scale)
     changes = store.sql(
         f"SELECT {columns}, avg({paired}) AS change FROM v_pair WHERE {where} AND isfinite({paired}) GROUP BY ALL",
         given,
@@ -95,7 +95,7 @@ def _scale(column: str) -> list[list[float | str]]:
 def _shade(value: float | None, column: str, measure: Measure) -> float | None:
     if value is None or not math.isfinite(value):
         return None
-    if column == "change" or measure.scale == "linear":
+    if column == "change" or measure.scale != "log":
         return value
     return math.log10(value) if value > 0 else None
 

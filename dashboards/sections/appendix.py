@@ -5,6 +5,7 @@ from typing import Any
 
 from dashboards.html import details, plain_table, tag, text
 from dashboards.sections.verdict_table import measured
+from dashboards.seeds import rope_words
 from dashboards.subject import Subject
 from dashboards.words import count, duration, listed
 from store import Store
@@ -25,7 +26,7 @@ def definition(about: Subject) -> str:
     measure = about.measure
     if measure is not None:
         rows.insert(0, ("Measure", measured(measure, about.unit)))
-        equal = f"within {measure.rope * 100:g} %" if measure.scale == "log" else f"within {measure.rope:g}"
+        equal = f"within {rope_words(measure.rope, measure.scale, '')}"
         rows.append(("Counts as equal", equal))
         rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
     rows += [(f"Axis {axis['name']}", f"{axis['path']}: {listed(axis['labels'])}") for axis in header["axes"]]

@@ -14,7 +14,7 @@ from dashboards.figures.canvas import is_cut
 from dashboards.html import tag, text
 from dashboards.sections.guard import drawn
 from dashboards.sections.verdict_table import ICONS, marked
-from dashboards.seeds import Scale, average_words, interval_words
+from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
 from dashboards.words import count, point
 from store.verdicts import Measure
@@ -66,12 +66,12 @@ def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) 
     found = forest.differences(verdicts, measure)
     if found["difference"].is_null().all():
         return
-    rope = f"{measure.rope * 100:g} %" if measure.scale == "log" else f"{measure.rope:g} {about.unit}".strip()
+    rope = rope_words(measure.rope, measure.scale, about.unit)
     most = verdicts.height > found.height
     caption = (
         f"{measure.name} of each variant against {about.baseline_name}, paired by seed; "
         f"{measure.better} is better. Point: mean difference"
-        + (" of logarithms" if measure.scale == "log" else "")
+        + {"log": " of logarithms", "logit": " of log odds", "linear": ""}[measure.scale]
         + f". Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
         f"differences within {rope}, which count as equal."
         + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
@@ -110,7 +110,7 @@ def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str],
         return
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
-        f"Line: mean{' of log ratios' if measure.scale == 'log' else ' difference'}. Band: "
+        f"Line: mean{' difference' if measure.scale == 'linear' else ' of log ratios'}. Band: "
         f"{interval_words('linear')}, {_n(found)}.{_cut(found, 'linear')} Grey: what counts as equal. Away from the "
         "point at which the grid is judged this is for looking, not for claims."
     )

@@ -7,6 +7,7 @@ import polars as pl
 
 from dashboards.blocks import cell_name, csv
 from dashboards.html import Column, Entry, copy_button, details, sortable_table, tag, text
+from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, averages
 from dashboards.words import change, count, listed, number, p_value, point
 from store.verdicts import Measure
@@ -61,7 +62,7 @@ def measured(measure: Measure, unit: str) -> str:
 
 def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
     """The table, its caption and a button that copies all of its columns."""
-    average = "geometric mean" if measure.scale == "log" else "mean"
+    average = average_words(measure.scale)
     columns = [
         Column("Variant"),
         Column("Verdict"),
@@ -81,7 +82,7 @@ def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> s
 
 
 def _caption(about: Subject, measure: Measure, average: str) -> str:
-    rope = f"{measure.rope * 100:g} %" if measure.scale == "log" else f"{measure.rope:g} {about.unit}".strip()
+    rope = rope_words(measure.rope, measure.scale, about.unit)
     return (
         f"Judged by {measured(measure, about.unit)}, {average} over seeds, compared with {about.baseline_name} seed by "
         f"seed. Differences within {rope} count as equal. The interval is that of one comparison; the verdict is "
@@ -108,8 +109,8 @@ def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry
 
 
 def _value(value: float | None, measure: Measure) -> str:
-    """Small differences of a linear measure are in its last digits."""
-    return number(value, 4 if measure.scale == "linear" else 3, padded=True)
+    """Small differences of a measure that is not on the log scale are in its last digits."""
+    return number(value, 3 if measure.scale == "log" else 4, padded=True)
 
 
 def _sentence(row: Mapping[str, Any]) -> str:

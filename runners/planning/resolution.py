@@ -29,7 +29,7 @@ class Resolution(NamedTuple):
 
     grid: str
     measure: str
-    scale: Literal["log", "linear"]
+    scale: Literal["log", "linear", "logit"]
     seeds: int
     comparisons: int
     """Cells compared with the baseline, the family of the verdicts."""

@@ -3,7 +3,6 @@
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
-from store.statistics.arms import Scale
 from store.statistics.compare import compare
 from store.statistics.effects import main_effects
 from store.statistics.failures import failures, fisher_p, wilson_interval
@@ -21,6 +20,8 @@ from store.statistics.paired import (
     t_interval,
 )
 from store.statistics.power import detectable, power, seeds_needed
+from store.statistics.scales import Scale
+from store.statistics.welch import welch
 
 __all__ = [
     "MIN_PAIRS",
@@ -47,5 +48,6 @@ __all__ = [
     "summarise",
     "superiority",
     "t_interval",
+    "welch",
     "wilson_interval",
 ]

@@ -1,4 +1,8 @@
-"""The runs of a grid as pairs of arms: who can be compared with the baseline, on which seeds, and what forbids it."""
+"""The runs of a grid as pairs of arms: who can be compared with the baseline, on which seeds, and what forbids it.
+
+With three shared seeds or more the comparison is paired, and runs whose partner is missing are left out. With fewer it
+is Welch's, of all runs, if both arms have three. `docs/statistics.md` has the simulation that decided this.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,9 +14,11 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS
-from store.statistics.paired import Floats
+from store.statistics.paired import Floats, Paired, summarise
+from store.statistics.scales import Scale, fits, forward, misfit
+from store.statistics.welch import welch
 
-Scale = Literal["log", "linear"]
+Method = Literal["paired t", "Welch"]
 
 COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
@@ -50,11 +56,15 @@ class Arm(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """A cell against its baseline: values in analysis units on the shared seeds, and what stands in the way."""
+    """A cell against its baseline: values in analysis units, and what stands in the way."""
 
     arm: Arm
+    method: Method
     ours: Floats
     theirs: Floats
+    """Paired: on the shared seeds, in their order. Welch: of all runs."""
+    shared: int
+    """Seeds on which both arms have a value."""
     spread: bool
     problem: str | None
     note: str
@@ -63,8 +73,13 @@ class Pairing(NamedTuple):
 
     @property
     def differences(self) -> Floats:
-        """Cell minus baseline per shared seed, [pairs]."""
-        return self.ours - self.theirs
+        """Cell minus baseline per shared seed, [pairs]; empty without pairing."""
+        return self.ours - self.theirs if self.method == "paired t" else np.empty(0)
+
+    @property
+    def summary(self) -> Paired:
+        """What is judged."""
+        return summarise(self.differences) if self.method == "paired t" else welch(self.ours, self.theirs)
 
 
 def arms(values: pl.DataFrame) -> dict[str, Arm]:
@@ -98,43 +113,59 @@ def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
 
 
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
-    """Pairs of the seeds that both arms measured, in seed order, with the first reason against a verdict."""
-    seeds = sorted(seed for seed, run in arm.runs.items() if run.measured and _measured(base, seed))
-    ours, theirs = _values(arm, seeds), _values(base, seeds)
-    positive = bool((ours > 0).all() and (theirs > 0).all())
-    if scale == "log":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ours, theirs = (np.log(side) if positive else np.full(len(seeds), np.nan) for side in (ours, theirs))
-    spread = _has_spread(ours, theirs, scale)
+    """The values of the two arms that are compared, in seed order, with the first reason against a verdict."""
+    shared = _measured(arm) & _measured(base)
+    method: Method = "paired t"
+    if len(shared) < MIN_PAIRS <= min(len(_measured(arm)), len(_measured(base))):
+        method = "Welch"
+    seeds = (shared, shared) if method == "paired t" else (_measured(arm), _measured(base))
+    ours, theirs = _values(arm, seeds[0]), _values(base, seeds[1])
+    usable = fits(ours, scale) and fits(theirs, scale)
+    ours, theirs = (forward(side, scale) if usable else np.full(side.size, np.nan) for side in (ours, theirs))
+    spread = _has_spread(ours, theirs, scale, method)
+    used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     problem = (
-        _failures_differ(arm, base)
-        or (None if positive or scale == "linear" else "a value is zero or negative, so the log scale has no meaning")
-        or _budgets_differ(arm, base, seeds)
-        or _code_differs(arm, base, seeds)
-        or _too_few(arm, base, len(seeds))
-        or (None if spread else _no_spread(ours - theirs))
+        (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
+        or (None if usable else misfit(scale))
+        or (_budgets_differ(arm, base, sorted(shared)) if method == "paired t" else _budgets_vary(used))
+        or _code_differs(used)
+        or (_too_few(arm, base, len(shared)) if method == "paired t" else None)
+        or (None if spread else _no_spread(ours, theirs, method))
     )
     lost = _unreadable(arm, base)
     problem = f"{lost}; {problem}" if problem and lost else problem
-    note = "; ".join(filter(None, (_note(arm, base, len(seeds)), lost)))
-    return Pairing(arm, ours, theirs, spread, problem, note, _wall_s(arm, base))
+    note = "; ".join(filter(None, (_note(arm, base, len(shared)), _unpaired(method, arm, base, len(shared)), lost)))
+    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base))
 
 
-def _measured(arm: Arm, seed: int) -> bool:
-    return seed in arm.runs and arm.runs[seed].measured
+def _measured(arm: Arm) -> set[int]:
+    return {seed for seed, run in arm.runs.items() if run.measured}
 
 
 def _values(arm: Arm, seeds: Iterable[int]) -> Floats:
-    return np.array([arm.runs[seed].value for seed in seeds], dtype=np.float64)
+    return np.array([arm.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
 
 
 def _failures_differ(arm: Arm, base: Arm) -> str | None:
-    ours = sorted(s for s, run in arm.runs.items() if run.failed and _measured(base, s))
-    theirs = sorted(s for s, run in base.runs.items() if run.failed and _measured(arm, s))
+    ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _measured(base))
+    theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _measured(arm))
     if not ours and not theirs:
         return None
     parts = [f"{len(who)} failed only {where}" for who, where in ((ours, "here"), (theirs, "in the baseline")) if who]
     return f"failures differ between the arms ({', '.join(parts)}), so the survivors are not a fair sample"
+
+
+def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
+    ours, theirs = (sum(run.failed for run in side.runs.values()) for side in (arm, base))
+    if ours == theirs:
+        return None
+    counts = f"{ours} here, {theirs} in the baseline"
+    return f"failures differ between the arms ({counts}), so the survivors are not a fair sample"
+
+
+def _budgets_vary(used: Iterable[Run]) -> str | None:
+    found = sorted({_amount(run.budget) for run in used})
+    return f"unequal budgets: unpaired runs with {' and '.join(found)}" if len(found) > 1 else None
 
 
 def _budgets_differ(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
@@ -149,8 +180,8 @@ def _amount(budget: float | None) -> str:
     return "no recorded budget" if budget is None else f"{budget:g}"
 
 
-def _code_differs(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
-    codes = {side.runs[seed].code for seed in seeds for side in (arm, base)}
+def _code_differs(used: Iterable[Run]) -> str | None:
+    codes = {run.code for run in used}
     if len(codes) < 2:
         return None
     versions = f"the runs come from {len(codes)} versions of the code"
@@ -160,19 +191,27 @@ def _code_differs(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
     if pairs >= MIN_PAIRS:
         return None
+    if not planned(arm, base):
+        runs = f"{_counted(len(_measured(arm)), 'run')} here and {len(_measured(base))} in the baseline"
+        return f"the arms share no seed, and have {runs}; a verdict needs at least {MIN_PAIRS} of each"
     return f"{_counted(pairs, 'pair')} of {planned(arm, base)} planned; a verdict needs at least {MIN_PAIRS}"
 
 
-def _has_spread(ours: Floats, theirs: Floats, scale: Scale) -> bool:
+def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:
     """Whether the differences vary by more than rounding; otherwise there is no noise to judge by."""
-    if ours.size < 2:
+    if min(ours.size, theirs.size) < 2:
         return False
-    largest = max(float(np.abs(ours).max()), float(np.abs(theirs).max()), 1.0 if scale == "log" else 0.0)
-    return bool((ours - theirs).std(ddof=1) > 16 * np.finfo(np.float64).eps * largest)
+    sizes = float(np.abs(ours).max()), float(np.abs(theirs).max()), 0.0 if scale == "linear" else 1.0
+    sides = [ours - theirs] if method == "paired t" else [ours, theirs]
+    return any(bool(side.std(ddof=1) > 16 * np.finfo(np.float64).eps * max(sizes)) for side in sides)
 
 
-def _no_spread(differences: Floats) -> str:
-    if not differences.any():
+def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:
+    if method == "Welch":
+        return (
+            "each arm has one value on all of its seeds, so nothing is known about noise; does the seed reach the runs?"
+        )
+    if not (ours - theirs).any():
         return "the values equal the baseline's on every seed, so this change did not reach the measure"
     return (
         "the difference is the same on every seed, so nothing is known about its noise; does the seed reach the runs?"
@@ -190,6 +229,15 @@ def _note(arm: Arm, base: Arm, pairs: int) -> str:
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_counted(total, 'seed')}"
     return f"{_counted(lost, 'seed')} of {total} failed in both arms" if lost else ""
+
+
+def _unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
+    """What is said where runs cannot be paired, or some are left out because their partner will never come."""
+    ours, theirs = len(_measured(arm)), len(_measured(base))
+    if method == "Welch":
+        return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_counted(shared, 'seed')}"
+    left = sorted((_measured(arm) - base.runs.keys()) | (_measured(base) - arm.runs.keys()))
+    return f"{_counted(len(left), 'run')} on seeds of one arm only left out" if left and shared >= MIN_PAIRS else ""
 
 
 def _unreadable(arm: Arm, base: Arm) -> str:

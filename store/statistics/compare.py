@@ -1,4 +1,4 @@
-"""Every cell against the baseline: paired differences by seed, intervals, Holm over the family, a verdict in words."""
+"""Every cell against the baseline: differences by seed, intervals, Holm over the family, a verdict in words."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from store.statistics.arms import Pairing, Scale, arms, baseline_arm, pair, planned
+from store.statistics.arms import Pairing, arms, baseline_arm, pair, planned
 from store.statistics.family import Better, Judged, judge
 from store.statistics.paired import (
     Floats,
@@ -16,12 +16,13 @@ from store.statistics.paired import (
     hedges_g,
     pairing_correlation,
     sign_flip_p,
-    summarise,
     superiority,
     t_interval,
 )
 from store.statistics.power import detectable, seeds_needed
 from store.statistics.reasons import Finding, Rule, reason
+from store.statistics.scales import Scale, back, margin, percent
+from store.statistics.welch import chance_of_gain, spread
 
 SCHEMA: Final = {
     "cell": pl.String,
@@ -29,6 +30,9 @@ SCHEMA: Final = {
     "operator": pl.String,
     "planned": pl.Int64,
     "pairs": pl.Int64,
+    "runs": pl.Int64,
+    "baseline_runs": pl.Int64,
+    "method": pl.String,
     "value": pl.Float64,
     "baseline_value": pl.Float64,
     "difference": pl.Float64,
@@ -70,17 +74,17 @@ def compare(
     `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
     "pending") and optionally budget, code and wall_s (of a finished run); `baseline` is a cell. On the log scale
     differences and intervals are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a
-    factor of 1.05 either way); on the linear scale all are plain. `low`, `high` are the uncorrected 1 - alpha t
-    interval of one comparison; `p_holm` and `verdict` hold over the whole family; `detectable` is in the units of
-    `difference`.
+    factor of 1.05 either way); on the logit scale the same of odds; on the linear scale all are plain. `low`, `high`
+    are the uncorrected 1 - alpha t interval of one comparison; `p_holm` and `verdict` hold over the whole family;
+    `detectable` is in the units of `difference`. `method` is "paired t" over the `pairs` shared seeds, or "Welch" over
+    all `runs` and `baseline_runs` where fewer than three are shared.
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     found = arms(values)
     base = baseline_arm(found, baseline)
     pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
-    margin = math.log1p(rope) if scale == "log" else rope
-    family = _judged(pairings, Rule(scale, margin, alpha, len(pairings)), better)
+    family = _judged(pairings, Rule(scale, margin(rope, scale), alpha, len(pairings)), better)
     rows = [
         {
             **_identity(pairing),
@@ -105,13 +109,15 @@ def _check(scale: str, better: str, rope: float, alpha: float) -> None:
 
 
 def _judged(pairings: Sequence[Pairing], rule: Rule, better: Better) -> _Family:
-    parts = [summarise(pairing.differences) for pairing in pairings]
+    parts = [pairing.summary for pairing in pairings]
     n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
     summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))
     blocked = np.array([pairing.problem is not None for pairing in pairings], dtype=bool)
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
     hardest = rule.alpha / max(rule.family, 1)
     low, high = t_interval(summary, rule.alpha)
+    of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
+    of_a_pair = np.where(np.isfinite(known.sd), of_a_pair, np.nan)
     return _Family(
         rule,
         better,
@@ -119,10 +125,16 @@ def _judged(pairings: Sequence[Pairing], rule: Rule, better: Better) -> _Family:
         low,
         high,
         judge(known, rope=rule.rope, alpha=rule.alpha, better=better),
-        seeds_needed(rule.rope, known.sd, alpha=hardest),
-        seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), known.sd, alpha=hardest),
+        seeds_needed(rule.rope, of_a_pair, alpha=hardest),
+        seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), of_a_pair, alpha=hardest),
         detectable(known.sd, known.n, alpha=hardest),
     )
+
+
+def _sd_of_a_pair(pairing: Pairing) -> float:
+    if pairing.method == "Welch":
+        return spread(pairing.ours, pairing.theirs)
+    return float(pairing.summary.sd)
 
 
 def _identity(pairing: Pairing) -> dict[str, Any]:
@@ -130,28 +142,37 @@ def _identity(pairing: Pairing) -> dict[str, Any]:
 
 
 def _numbers(pairing: Pairing, family: _Family, i: int) -> dict[str, Any]:
-    ours, theirs, differences = pairing.ours, pairing.theirs, pairing.differences
-    value, base = _average(ours, family.rule.scale), _average(theirs, family.rule.scale)
+    scale, paired = family.rule.scale, pairing.method == "paired t"
+    value, base = (_average(side, scale) for side in (pairing.ours, pairing.theirs))
     one = Paired(*(part[i] for part in family.summary))
-    difference = float(one.mean)
+    effect = Paired(one.n, one.mean, np.asarray(_sd_of_a_pair(pairing) if pairing.spread else np.nan))
     return {
-        "pairs": differences.size,
+        "pairs": pairing.shared,
+        "runs": pairing.ours.size,
+        "baseline_runs": pairing.theirs.size,
+        "method": pairing.method,
         "value": _known(value),
         "baseline_value": _known(base),
-        "difference": _known(difference),
+        "difference": _known(one.mean),
         "low": _known(family.low[i]),
         "high": _known(family.high[i]),
-        "percent": _known(_percent(difference, base, family.rule.scale)),
+        "percent": _known(percent(float(one.mean), base, scale)),
         "p": _known(family.judged.p[i]),
         "p_holm": _known(family.judged.p_holm[i]),
         "family": family.rule.family,
-        "hedges_g": _known(hedges_g(one)),
-        "superiority": _known(superiority(differences, better=family.better)),
-        "sign_flip_p": _known(sign_flip_p(differences)),
-        "pairing": _known(pairing_correlation(ours, theirs)),
+        "hedges_g": _known(hedges_g(effect)),
+        "superiority": _known(_superiority(pairing, family.better)),
+        "sign_flip_p": _known(sign_flip_p(pairing.differences)),
+        "pairing": _known(pairing_correlation(pairing.ours, pairing.theirs) if paired else math.nan),
         "seeds_needed": _known(family.seeds[i]),
         "detectable": _known(family.detectable[i]),
     }
+
+
+def _superiority(pairing: Pairing, better: Better) -> float:
+    if pairing.method == "Welch":
+        return chance_of_gain(pairing.ours, pairing.theirs, better=better)
+    return superiority(pairing.differences, better=better)
 
 
 def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
@@ -163,7 +184,8 @@ def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
         float(family.summary.mean[i]),
         float(family.low[i]),
         float(family.high[i]),
-        pairing.differences.size,
+        (pairing.ours.size, pairing.theirs.size),
+        pairing.method,
         float(family.judged.p_holm[i]),
         sign_flip_p(pairing.differences),
         float(family.seeds_seen[i]),
@@ -174,16 +196,7 @@ def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
 
 
 def _average(side: Floats, scale: Scale) -> float:
-    if side.size == 0:
-        return math.nan
-    mean = float(side.mean())
-    return float(np.exp(mean)) if scale == "log" else mean
-
-
-def _percent(difference: float, base: float, scale: Scale) -> float:
-    if scale == "log":
-        return float(np.expm1(min(difference, 700.0))) * 100
-    return difference / abs(base) * 100 if base else math.nan
+    return back(float(side.mean()), scale) if side.size else math.nan
 
 
 def _known(value: float | Floats) -> float | None:

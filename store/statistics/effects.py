@@ -17,8 +17,8 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.spec import did_you_mean
-from store.statistics.arms import Scale
 from store.statistics.paired import Floats
+from store.statistics.scales import Scale, back, fits, forward, percent
 
 SCHEMA: Final = {
     "factor": pl.String,
@@ -62,7 +62,7 @@ def main_effects(values: pl.DataFrame, factors: list[str], *, scale: Scale, alph
     design, levels = _design(kept, factors)
     fit = _fit(design, y)
     centre = float(y.mean()) if y.size else math.nan
-    rows = [_row(level, fit, alpha, None if scale == "log" else centre) for level in levels]
+    rows = [_row(level, fit, alpha, centre, scale) for level in levels]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
@@ -75,11 +75,12 @@ def _check(values: pl.DataFrame, factors: Sequence[str]) -> None:
 
 
 def _response(y: Floats, scale: Scale) -> Floats:
-    if scale == "linear":
-        return y
-    if (y <= 0).any():
+    if scale == "log" and not fits(y, scale):
         raise SpecError(f"the log scale needs values above 0; got {y.min():g}; give the measure scale='linear'")
-    return np.asarray(np.log(y))
+    if not fits(y, scale):
+        wrong = y[(y <= 0) | (y >= 1)][0]
+        raise SpecError(f"the logit scale needs values between 0 and 1; got {wrong:g}; give the measure scale='linear'")
+    return forward(y, scale)
 
 
 def _names(column: pl.Series) -> list[str | None]:
@@ -132,18 +133,12 @@ def _fit(design: Floats, y: Floats) -> _Fit:
     return _Fit(coefficients, inverse @ inverse.T, row_space, variance, freedom)
 
 
-def _row(level: _Level, fit: _Fit, alpha: float, centre: float | None) -> tuple[Any, ...]:
+def _row(level: _Level, fit: _Fit, alpha: float, centre: float, scale: Scale) -> tuple[Any, ...]:
     name = (level.factor, level.level, level.n)
     if np.abs(level.contrast @ fit.row_space - level.contrast).max() > 1e-8:
         return (*name, None, None, None, None)
     effect = float(level.contrast @ fit.coefficients)
     error = math.sqrt(fit.variance * float(level.contrast @ fit.covariance @ level.contrast))
     half = float(special.stdtrit(fit.freedom, 1 - alpha / 2)) * error if fit.freedom > 0 else math.nan
-    numbers = (effect, effect - half, effect + half, _percent(effect, centre))
+    numbers = (effect, effect - half, effect + half, percent(effect, back(centre, scale), scale))
     return (*name, *(number if math.isfinite(number) else None for number in numbers))
-
-
-def _percent(effect: float, centre: float | None) -> float:
-    if centre is None:
-        return math.expm1(min(effect, 700.0)) * 100
-    return effect / abs(centre) * 100 if centre else math.nan

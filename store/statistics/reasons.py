@@ -3,7 +3,8 @@
 import math
 from typing import Final, NamedTuple
 
-from store.statistics.arms import Scale
+from store.statistics.arms import Method
+from store.statistics.scales import Scale
 
 ROBUST_PAIRS: Final = 5
 """From here on, noise that is far from normal keeps the promised error rate; see `docs/statistics.md`."""
@@ -16,7 +17,9 @@ class Finding(NamedTuple):
     difference: float
     low: float
     high: float
-    pairs: int
+    runs: tuple[int, int]
+    """Of the cell and of the baseline; paired, both are the number of pairs."""
+    method: Method
     p_holm: float
     sign_flip_p: float
     seeds: float
@@ -35,7 +38,7 @@ class Rule(NamedTuple):
 
 
 def size(difference: float, scale: Scale) -> str:
-    """A difference in words: '12 % lower', 'higher by a factor of 5.2', '0.013 higher'."""
+    """A difference in words: '12 % lower', 'higher by a factor of 5.2', '0.013 higher'; of odds on the logit scale."""
     if difference == 0:
         return "no different"
     direction = "lower" if difference < 0 else "higher"
@@ -52,8 +55,10 @@ def _rounded(factor: float) -> str:
 
 
 def margin(rope: float, scale: Scale) -> str:
-    """The ROPE in words: '5 %' or '0.005'."""
-    return f"{math.expm1(rope) * 100:.2g} %" if scale == "log" else f"{rope:g}"
+    """The ROPE in words: '5 %', '5 % in odds' or '0.005'."""
+    if scale == "linear":
+        return f"{rope:g}"
+    return f"{math.expm1(rope) * 100:.2g} %{' in odds' if scale == 'logit' else ''}"
 
 
 def span(low: float, high: float, scale: Scale) -> str:
@@ -70,8 +75,8 @@ def span(low: float, high: float, scale: Scale) -> str:
 def reason(found: Finding, rule: Rule) -> str:
     """The sentence of a verdict that is not "no verdict"."""
     level = f"{(1 - rule.alpha) * 100:g} %"
-    interval = f"{level} interval {span(found.low, found.high, rule.scale)}, {found.pairs} pairs"
-    amount = f"{size(found.difference, rule.scale)} ({interval})"
+    interval = f"{level} interval {span(found.low, found.high, rule.scale)}, {_basis(found)}"
+    amount = f"{'odds ' if rule.scale == 'logit' else ''}{size(found.difference, rule.scale)} ({interval})"
     equal = f"the {margin(rule.rope, rule.scale)} that counts as equal"
     if found.word in ("better", "worse"):
         beyond = f"beyond {equal}" if rule.rope else "not zero"
@@ -83,13 +88,20 @@ def reason(found: Finding, rule: Rule) -> str:
     return f"{amount}; Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found)}"
 
 
+def _basis(found: Finding) -> str:
+    if found.method == "Welch":
+        return f"{found.runs[0]} and {found.runs[1]} unpaired runs"
+    return f"{found.runs[0]} pairs"
+
+
 def _family(rule: Rule) -> str:
     return "" if rule.family == 1 else f", over all {rule.family} comparisons"
 
 
 def _caution(found: Finding, rule: Rule) -> str:
-    if found.pairs < ROBUST_PAIRS:
-        return f"; caution: with fewer than {ROBUST_PAIRS} pairs this leans on normal noise"
+    if min(found.runs) < ROBUST_PAIRS:
+        what = "pairs" if found.method == "paired t" else "runs in an arm"
+        return f"; caution: with fewer than {ROBUST_PAIRS} {what} this leans on normal noise"
     if found.sign_flip_p > rule.alpha:
         return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this leans on normal noise"
     return ""
@@ -99,7 +111,7 @@ def _decide(found: Finding) -> str:
     """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
     if math.isnan(found.seeds):
         return "no affordable number of seeds would decide"
-    more = found.seeds - found.pairs
+    more = found.seeds - min(found.runs)
     if more <= 0:
         return "these seeds could have decided if the true difference is the one seen; a few more may"
     cost = "" if found.wall_s is None else f", {_time(more * found.wall_s)}"

@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from dashboards.seeds import over_seeds
+from dashboards.seeds import over_seeds, paired_change
 from store import Store
 from store.queries import agrees
 
@@ -35,6 +35,24 @@ def test_the_linear_scale_has_the_mean_and_its_interval(known: Store) -> None:
     assert found["value"] == pytest.approx(0)
     assert found["high"] == pytest.approx(T_2 / math.sqrt(3), rel=1e-5)
     assert found["low"] == pytest.approx(-found["high"])
+
+
+def test_the_logit_scale_has_the_rate_of_the_mean_odds_and_leaves_none_and_all_out(known: Store) -> None:
+    found = one(known, "logit", "0.2", "0.5", "0.8", "0", "1", "1.5")
+    half = T_2 * math.log(4) / math.sqrt(3)
+    assert found["value"] == pytest.approx(0.5)
+    assert found["high"] == pytest.approx(1 / (1 + math.exp(-half)), rel=1e-5)
+    assert found["low"] == pytest.approx(1 - found["high"])
+    assert (found["n"], found["lost"]) == (3, 3)
+
+
+@pytest.mark.parametrize(("scale", "change"), [("linear", 0.3), ("log", math.log(1.6)), ("logit", math.log(4))])
+def test_a_paired_change_is_in_units_of_the_scale_and_null_where_it_has_none(
+    known: Store, scale: str, change: float
+) -> None:
+    pairs = "(VALUES (0.8::DOUBLE, 0.5::DOUBLE), (1.0, 0.0)) AS t(value, baseline_value)"
+    found = known.sql(f"SELECT {paired_change(scale)} AS change FROM {pairs}")["change"].to_list()
+    assert found == [pytest.approx(change), 1.0 if scale == "linear" else None]
 
 
 def test_values_that_the_scale_cannot_take_are_counted_and_left_out(known: Store) -> None:

@@ -265,7 +265,7 @@ def test_the_order_of_the_rows_does_not_matter(frame) -> None:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"scale": "ln"}, r"scale is one of \['log', 'linear'\]; got 'ln'"),
+        ({"scale": "ln"}, r"scale is one of \['log', 'linear', 'logit'\]; got 'ln'"),
         ({"better": "up"}, r"better is one of \['lower', 'higher'\]; got 'up'"),
         ({"rope": -1.0}, "rope is a finite number >= 0; got -1.0"),
         ({"rope": math.nan}, "rope is a finite number >= 0; got nan"),

@@ -1,3 +1,4 @@
+import math
 from itertools import product
 
 import numpy as np
@@ -118,3 +119,16 @@ def test_a_zero_on_the_log_scale_and_an_unknown_factor_are_named() -> None:
         main_effects(runs().with_columns(value=pl.lit(0.0)), ["gate"], scale="log")
     with pytest.raises(SpecError, match=r"need the column 'gat'.*did you mean 'gate'"):
         main_effects(runs(), ["gat"], scale="linear")
+
+
+def test_the_logit_scale_gives_log_odds_ratios_and_refuses_what_has_no_odds() -> None:
+    rows = [
+        {"seed": seed, "gate": gate, "value": 1 / (1 + math.exp(-(0.2 * seed + shift)))}
+        for seed in range(3)
+        for gate, shift in (("on", 0.4), ("off", -0.4))
+    ]
+    found = main_effects(pl.DataFrame(rows), ["gate"], scale="logit")
+    assert found["effect"].to_list() == pytest.approx([0.4, -0.4])
+    assert found["percent"][0] == pytest.approx(100 * ((1 / (1 + math.exp(-0.6))) / (1 / (1 + math.exp(-0.2))) - 1))
+    with pytest.raises(SpecError, match=r"the logit scale needs values between 0 and 1; got 1; give"):
+        main_effects(pl.DataFrame([*rows, {"seed": 0, "gate": "on", "value": 1.0}]), ["gate"], scale="logit")

@@ -1,0 +1,60 @@
+"""The scales that values are analysed on: as they are, by ratios, or by ratios of odds.
+
+On the log scale values are positive and differences are logarithms of ratios. On the logit scale values are rates
+between 0 and 1 and differences are logarithms of odds ratios: from 98 to 99 % is as far as from 67 to 80 %.
+A value that a scale cannot take (0 and 1 are no odds) is not moved inside: the comparison has no verdict.
+"""
+
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from store.statistics.paired import Floats
+
+Scale = Literal["log", "linear", "logit"]
+
+
+def fits(values: Floats, scale: Scale) -> bool:
+    """Whether the scale can take all of `values`."""
+    if scale == "linear":
+        return True
+    return bool((values > 0).all() and (scale == "log" or (values < 1).all()))
+
+
+def misfit(scale: Scale) -> str:
+    """Why a comparison whose values do not fit has no verdict."""
+    if scale == "logit":
+        return "a value is not between 0 and 1, where the logit scale has a meaning; judge it on the linear scale"
+    return "a value is zero or negative, so the log scale has no meaning"
+
+
+def forward(values: Floats, scale: Scale) -> Floats:
+    """`values` in analysis units, of the same shape; NaN where the scale cannot take one."""
+    if scale == "linear":
+        return values
+    inside = values > 0 if scale == "log" else (values > 0) & (values < 1)
+    kept = np.where(inside, values, np.nan)
+    return np.asarray(np.log(kept) if scale == "log" else special.logit(kept))
+
+
+def back(units: float, scale: Scale) -> float:
+    """The value that lies at `units` on the scale."""
+    if scale == "linear":
+        return units
+    return float(np.exp(units) if scale == "log" else special.expit(units))
+
+
+def margin(rope: float, scale: Scale) -> float:
+    """The region of practical equivalence in analysis units: 0.05 is a factor of 1.05 of values, or of odds."""
+    return rope if scale == "linear" else float(np.log1p(rope))
+
+
+def percent(difference: float, base: float, scale: Scale) -> float:
+    """A difference from the average `base` in per cent of it; NaN where that is zero. `base` is a plain value."""
+    if scale == "log":
+        return float(np.expm1(min(difference, 700.0))) * 100
+    if not base:
+        return float("nan")
+    change = difference if scale == "linear" else back(difference + float(special.logit(base)), scale) - base
+    return change / abs(base) * 100
