@@ -2,7 +2,6 @@
 
 import json
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +14,13 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries
 from store.content import content_hash
-from store.database import check_version, engine_errors, with_suggestion
+from store.database import with_suggestion
 from store.ingest import ingest
 from store.layout import Layout
+from store.locked import check_reads, locked_connection
 from store.plans import require_version
 
 _NOT_IN_FRAMES = re.compile(r"\b(INTERVAL|UNION)\b")
-_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
 @final
@@ -55,7 +54,7 @@ class Store:
         stale = _refresh(layout) if refresh else "it was opened as it is"
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
-        return cls(layout, _connect(layout.snapshot), stale)
+        return cls(layout, locked_connection(layout.snapshot), stale)
 
     def close(self) -> None:
         """Let go of the snapshot."""
@@ -69,34 +68,29 @@ class Store:
     ) -> None:
         self.close()
 
-    def sql(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> pl.DataFrame:
-        """The result of one reading SQL statement over the tables and views of the store.
+    def sql(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None, *, most: int | None = None
+    ) -> pl.DataFrame:
+        """The result of one reading SQL statement over the tables and views of the store; `most` rows of it.
 
         Raises:
             SpecError: the statement has an error (the engine's own words), or would change something.
+            EnvironmentProblem: it needs more memory or disk than there is.
         """
         try:
-            self._check_reads(query)
+            check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
             _check_types(relation)
-            found: pl.DataFrame = relation.pl()
+            found: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
+        except duckdb.OutOfMemoryException as error:
+            raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
         except duckdb.Error as error:
             raise SpecError(f"SQL: {with_suggestion(error)}") from error
         return found
 
-    def _check_reads(self, query: str) -> None:
-        statements = self._connection.extract_statements(query)
-        if not statements:
-            raise SpecError("there is no SQL statement in the query; write SELECT ...")
-        if len(statements) != 1:
-            raise SpecError(f"one SQL statement at a time; got {len(statements)}")
-        if statements[0].type == duckdb.StatementType.MULTI:
-            raise SpecError(
-                "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
-                "list them, as in PIVOT ... ON column IN ('a', 'b')"
-            )
-        if statements[0].type not in _READING:
-            raise SpecError(f"the store is read-only: write SELECT ...; got a {statements[0].type.name} statement")
+    def interrupt(self) -> None:
+        """Cancel the query that another thread runs; it raises SpecError there."""
+        self._connection.interrupt()
 
     def grids(self) -> list[str]:
         """Names of the campaign's grids, sorted."""
@@ -205,22 +199,3 @@ def _refresh(layout: Layout) -> str | None:
             raise
         return f"the newest files are not in ({problem})"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None
-
-
-def _connect(snapshot: Path) -> duckdb.DuckDBPyConnection:
-    """A locked, read-only connection to this very file.
-
-    It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
-    the file it opened first, even when another has been renamed over it.
-    """
-    with engine_errors(snapshot):
-        connection = duckdb.connect(":memory:", config={"temp_directory": tempfile.gettempdir()})
-        quoted = str(snapshot).replace("'", "''")
-        connection.execute(f"ATTACH '{quoted}' AS store (READ_ONLY)")
-        connection.execute("USE store")
-        check_version(connection, snapshot)
-        # without this a query could read the caller's variables by name, and a misspelt table would be one of them
-        connection.execute("SET python_enable_replacements = false")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-    return connection

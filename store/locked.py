@@ -1,0 +1,92 @@
+"""A connection through which nobody can write, reach a file or the network, or change a setting."""
+
+import tempfile
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import duckdb
+
+from grid.errors import SpecError
+from store import quoting
+from store.database import check_version, engine_errors
+
+_READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_EXPLAINING: Final = ("explain", "analyze", "verbose")
+_CONFIG: Final = {
+    # the engine would otherwise fetch an extension from the network when a query names one of its functions
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # keys to other people's data that lie in the home directory stay there
+    "allow_persistent_secrets": False,
+}
+
+
+def locked_connection(snapshot: Path) -> duckdb.DuckDBPyConnection:
+    """A locked, read-only connection to this very file.
+
+    It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
+    the file it opened first, even when another has been renamed over it. What does not fit into memory is spilled to a
+    directory of this connection alone, the only one it may touch; the engine makes it when it is needed, removes it
+    when the connection is closed, and keeps to its own limits, 80 % of memory and 90 % of the free disk.
+    """
+    spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
+    with engine_errors(snapshot):
+        connection = duckdb.connect(":memory:", config={**_CONFIG, "temp_directory": str(spill)})
+        connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
+        connection.execute("USE store")
+        check_version(connection, snapshot)
+        # without this a query could read the caller's variables by name, and a misspelt table would be one of them
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Refuse all but one statement that reads.
+
+    Raises:
+        SpecError: there is none, there are several, or it would change something.
+    """
+    statements = connection.extract_statements(query)
+    if not statements:
+        raise SpecError("there is no SQL statement in the query; write SELECT ...")
+    if len(statements) != 1:
+        raise SpecError(f"one SQL statement at a time; got {len(statements)}")
+    kind = statements[0].type
+    if kind == duckdb.StatementType.MULTI:
+        raise SpecError(
+            "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
+            "list them, as in PIVOT ... ON column IN ('a', 'b')"
+        )
+    if kind not in _READING:
+        raise SpecError(f"the store is read-only: write SELECT ...; got a {kind.name} statement")
+    if kind == duckdb.StatementType.EXPLAIN:
+        _check_explained(connection, statements[0].query)
+
+
+def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """EXPLAIN ANALYZE runs what it explains."""
+    inner = connection.extract_statements(explained(query))
+    if [each.type for each in inner] != [duckdb.StatementType.SELECT]:
+        found = f"; got one of a {inner[0].type.name} statement" if inner else ", without brackets around it"
+        raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
+
+
+def explained(query: str) -> str:
+    """What follows EXPLAIN, ANALYZE and options in brackets; told apart by the engine's own tokens."""
+    text = query.encode()
+    tokens = duckdb.tokenize(query)
+    ends = [*(start for start, _ in tokens[1:]), len(text)]
+    words = [
+        (start, text[start:end].decode().strip().lower())
+        for (start, kind), end in zip(tokens, ends, strict=True)
+        if kind != duckdb.token_type.comment
+    ]
+    depth = 0
+    for start, word in words:
+        if depth == 0 and word != "(" and word not in _EXPLAINING:
+            return text[start:].decode()
+        depth += (word == "(") - (word == ")")
+    return ""
