@@ -10,6 +10,7 @@ import duckdb
 from grid.errors import AblateError, EnvironmentProblem, StoreError
 from store.files import make_directory, temporary_name
 from store.layout import STORE_SCHEMA
+from store.published.filling import fill
 
 
 @contextmanager
@@ -37,6 +38,7 @@ def _create(path: Path) -> None:
             connection.execute(files("store").joinpath("schema.sql").read_text())
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             connection.execute(files("store").joinpath("views.sql").read_text())
+            fill(connection)
         temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -207,3 +207,62 @@ INSERT INTO t_quantile VALUES
     (25, 2.059539), (26, 2.055529), (27, 2.051831), (28, 2.048407), (29, 2.045230), (30, 2.042272),
     (40, 2.021075), (50, 2.008559), (60, 2.000298), (80, 1.990063), (100, 1.983972), (120, 1.979930),
     (200, 1.971896), (500, 1.964720), (1000, 1.962339), (1000000, 1.959966);
+
+-- What the papers published ----------------------------------------------------------------------------------------
+
+-- Cell of a table of the papers, from data of this package. Nothing of it is measured here.
+CREATE TABLE published (
+    id INTEGER NOT NULL,            -- from 0, table by table, row by row
+    paper VARCHAR NOT NULL,         -- 000 to 004
+    paper_table VARCHAR NOT NULL,   -- T1; T5-left and T5-right are the halves of one
+    row_label VARCHAR NOT NULL,     -- as printed; heads of several levels are joined by ' · '
+    column_label VARCHAR NOT NULL,  -- as printed
+    printed VARCHAR NOT NULL,       -- the text of the cell; * marks proxy scores
+    value DOUBLE,                   -- null where the paper prints a dash; `mark` says why
+    unit VARCHAR NOT NULL,          -- of value, uncertainty and binomial_se
+    better VARCHAR,                 -- lower or higher; null where neither is
+    scale VARCHAR NOT NULL,         -- how cells are compared: log by ratios, linear by differences
+    uncertainty DOUBLE,             -- as printed; null where none is
+    uncertainty_is VARCHAR,         -- what that is: se over items
+    n_seeds INTEGER,                -- null: the paper does not say
+    items BIGINT,                   -- in the usual test set of that name; null where no number is known
+    binomial_se DOUBLE,             -- sqrt(p (1 - p) / (n - 1)) of those items; the paper does not print it
+    metric VARCHAR NOT NULL,        -- what the paper measured
+    measurement VARCHAR,            -- the name of the evaluation, metric or probe that is the same here; null: none is
+    point MAP(VARCHAR, DOUBLE) NOT NULL,        -- where it is measured, as far as the paper says
+    factor DOUBLE NOT NULL,         -- value times factor is in the unit of the measurement
+    operator VARCHAR,               -- as `ablate operators` lists it; null: none of these
+    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- of the operator, where the paper gives them
+    baseline BOOLEAN NOT NULL,      -- what the table compares others with, in the same model, setup and metric
+    placement VARCHAR,              -- layers that have the operator, where the paper says
+    model VARCHAR NOT NULL,
+    parameters DOUBLE,              -- of the model
+    data VARCHAR,                   -- it was trained on
+    tokens DOUBLE,                  -- of these data, as the paper says
+    steps BIGINT,                   -- of training
+    task VARCHAR,                   -- the kind of task here that is nearest to what it was trained for
+    setup MAP(VARCHAR, VARCHAR) NOT NULL,       -- what else tells rows apart
+    caption VARCHAR NOT NULL,       -- what the table is about, in short
+    mark VARCHAR,                   -- what the paper says of this cell: why a dash, what a star, quoted from whom
+    notes INTEGER[] NOT NULL,       -- rows of published_note that concern the cell
+    trust VARCHAR,                  -- their words; null: nothing is known against it
+    unusable BOOLEAN NOT NULL       -- one of them forbids to compare with it
+);
+
+-- Inconsistency within a paper.
+CREATE TABLE published_note (
+    note INTEGER NOT NULL,          -- from 1
+    paper VARCHAR NOT NULL,
+    place VARCHAR NOT NULL,         -- where in the paper
+    text VARCHAR NOT NULL,
+    unusable BOOLEAN NOT NULL,      -- nothing can be compared with the cells that it concerns
+    cells BIGINT NOT NULL           -- that it concerns; 0 where it is about a figure
+);
+
+-- Operator that a published table names, with its arguments: what the spec of such an operator holds.
+CREATE TABLE published_operator (
+    operator VARCHAR NOT NULL,
+    arguments MAP(VARCHAR, VARCHAR) NOT NULL,
+    kinds MAP(VARCHAR, VARCHAR) NOT NULL,       -- JSON path -> JSON text: which operator it is
+    numbers MAP(VARCHAR, VARCHAR) NOT NULL      -- JSON path -> JSON text: that it has these arguments
+);

@@ -189,3 +189,29 @@ SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.missi
        s.probe_s / nullif(s.train_s + s.evaluate_s + s.probe_s, 0) AS probe_share,
        CASE WHEN s.missing = 0 THEN s.compile_s END AS compile_s
 FROM grid_trial g JOIN summed s USING (trial);
+
+-- cell of a plan whose operator is one that the papers ran, whatever it is called here; arguments are those that the
+-- paper gives
+CREATE OR REPLACE VIEW v_published_operator AS
+WITH planned AS (
+    SELECT cell, any_value(spec->'$.operator') AS made FROM trial WHERE spec IS NOT NULL GROUP BY cell
+),
+named AS (
+    SELECT d.made, o.operator, o.arguments
+    FROM (SELECT DISTINCT made FROM planned) d JOIN published_operator o
+        ON len(list_filter(map_entries(map_concat(o.kinds, o.numbers)),
+                           lambda e: json_extract(d.made, e.key)::VARCHAR IS DISTINCT FROM e.value)) = 0
+)
+SELECT p.cell, n.operator, n.arguments FROM planned p JOIN named n USING (made);
+
+-- published cell, own cell of the same operator and measurement: the value that was printed beside the own mean over
+-- seeds, with its 95 % t interval, in the printed unit. The two are of other models, data and budgets.
+CREATE OR REPLACE VIEW v_published AS
+SELECT p.id, p.paper, p.paper_table, p.row_label, p.column_label, p.metric, p.operator, p.arguments, p.baseline,
+       p.placement, p.model, p.setup, p.unit, p.better, p.value, p.uncertainty, p.uncertainty_is, p.binomial_se, p.trust,
+       s.grid, s.cell, s.label, s.name, s.point, s.n, s.mean / p.factor AS own_mean, s.low / p.factor AS own_low,
+       s.high / p.factor AS own_high
+FROM published p
+JOIN v_published_operator o ON o.operator = p.operator AND o.arguments = p.arguments
+JOIN v_cell_stats s ON s.cell = o.cell AND s.name = p.measurement
+    AND len(list_filter(map_entries(p.point), lambda e: s.point[e.key] IS DISTINCT FROM e.value)) = 0;

@@ -1,0 +1,195 @@
+"""The cells of the papers' tables, read from the package's own file.
+
+`tables.json` is laid out like the papers: tables of rows of printed texts. What is known of a cell stands at its table,
+its row, its column or, where neither can tell, at itself; the nearer one counts.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any, Literal, final
+
+Fact = Mapping[str, Any]
+
+_PROXY = "*"
+_NO_NUMBER = "-"
+_SPREAD = " ± "
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a table; the fields are the columns of the table `published`."""
+
+    id: int
+    paper: str
+    paper_table: str
+    row_label: str
+    column_label: str
+    printed: str
+    value: float | None
+    unit: str
+    better: Literal["lower", "higher"] | None = None
+    scale: Literal["log", "linear"]
+    uncertainty: float | None = None
+    uncertainty_is: str | None = None
+    n_seeds: int | None = None
+    items: int | None = None
+    binomial_se: float | None = None
+    metric: str
+    measurement: str | None = None
+    point: Mapping[str, float] = field(default_factory=dict)
+    factor: float = 1.0
+    operator: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    baseline: bool = False
+    placement: str | None = None
+    model: str
+    parameters: float | None = None
+    data: str | None = None
+    tokens: float | None = None
+    steps: int | None = None
+    task: str | None = None
+    setup: Mapping[str, str] = field(default_factory=dict)
+    caption: str
+    mark: str | None = None
+    notes: tuple[int, ...] = ()
+    trust: str | None = None
+    unusable: bool = False
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """An inconsistency of a paper; the fields are the columns of the table `published_note`."""
+
+    note: int
+    paper: str
+    place: str
+    text: str
+    unusable: bool
+    cells: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What the spec of an operator holds that the papers ran; the fields are those of `published_operator`.
+
+    Both mappings are from a JSON path to the JSON text found there: `kinds` say which operator it is, `numbers` that it
+    has these arguments.
+    """
+
+    operator: str
+    arguments: Mapping[str, str]
+    kinds: Mapping[str, str]
+    numbers: Mapping[str, str]
+
+
+def _text() -> str:
+    return files("store.published").joinpath("tables.json").read_text(encoding="utf-8")
+
+
+@cache
+def _file() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_text())
+    return found
+
+
+def version() -> int:
+    """Raised with every change of a cell or of what is said of it."""
+    return int(_file()["version"])
+
+
+def file_hash() -> str:
+    """blake2b-128 of the file, 32 hexadecimal digits."""
+    return blake2b(_text().encode(), digest_size=16).hexdigest()
+
+
+def papers() -> Mapping[str, str]:
+    """Titles by number."""
+    titles: Mapping[str, str] = _file()["papers"]
+    return titles
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """Every cell, table by table, row by row."""
+    found = list(_unnumbered())
+    return tuple(Cell(id=number, **facts, **_trust(facts)) for number, facts in enumerate(found))
+
+
+@cache
+def notes() -> tuple[Note, ...]:
+    """What is inconsistent in the papers, and how many cells it concerns."""
+    told = [each.notes for each in cells()]
+    return tuple(
+        Note(
+            note=number,
+            **{name: each[name] for name in ("paper", "place", "text", "unusable")},
+            cells=sum(number in of_cell for of_cell in told),
+        )
+        for number, each in enumerate(_file()["notes"], start=1)
+    )
+
+
+@cache
+def operators() -> tuple[Made, ...]:
+    """Every operator that a table names, with the arguments it is run with."""
+    plain: dict[str, str] = _file()["softmax"]
+    return tuple(
+        Made(
+            operator=each["operator"],
+            arguments=each["arguments"],
+            kinds={path: text for path, text in {**plain, **each["kinds"]}.items() if path not in each["numbers"]},
+            numbers=each["numbers"],
+        )
+        for each in _file()["operators"]
+    )
+
+
+def _unnumbered() -> Iterator[dict[str, Any]]:
+    for table in _file()["tables"]:
+        place = {"paper": table["paper"], "paper_table": table["table"], "caption": table["caption"]}
+        for row in table["rows"]:
+            for column, entry in zip(table["columns"], row["cells"], strict=True):
+                printed, own = (entry, {}) if isinstance(entry, str) else entry
+                known = {**table["of"], **row["of"], **column["of"], **own}
+                labels = {"row_label": row["label"], "column_label": column["label"]}
+                yield {**place, **labels, **known, **_numbers(printed, known)}
+
+
+def _numbers(printed: str, known: Fact) -> dict[str, Any]:
+    """What is printed as numbers; a binomial error where it is a percentage of a known number of items."""
+    text, _, error = printed.partition(_SPREAD)
+    value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
+    found = {"printed": printed, "value": value, "uncertainty": float(error) if error else None}
+    return found | {"binomial_se": None if value is None else _binomial_se(value, known.get("items"))}
+
+
+def _binomial_se(percent: float, items: int | None) -> float | None:
+    """sqrt(p (1 - p) / (n - 1)) in points, the error of a share of `items` right answers."""
+    return None if items is None else 100 * math.sqrt(percent / 100 * (1 - percent / 100) / (items - 1))
+
+
+def _trust(facts: Fact) -> dict[str, Any]:
+    """Which notes concern a cell, and their words."""
+    told = [(number, each) for number, each in enumerate(_file()["notes"], start=1) if _concerns(each, facts)]
+    return {
+        "notes": tuple(number for number, _ in told),
+        "trust": "; ".join(f"{each['place']}: {each['text']}" for _, each in told) or None,
+        "unusable": any(each["unusable"] for _, each in told),
+    }
+
+
+def _concerns(note: Fact, facts: Fact) -> bool:
+    return note["paper"] == facts["paper"] and any(
+        part["table"] == facts["paper_table"]
+        and facts["row_label"] in part.get("rows", [facts["row_label"]])
+        and facts["column_label"] in part.get("columns", [facts["column_label"]])
+        for part in note["cells"]
+    )

@@ -1,0 +1,240 @@
+"""The cells of the papers' tables as data: none lost, none altered, doubts on the cells that they concern."""
+
+import json
+import math
+from collections import Counter
+
+import pytest
+
+from store.layout import STORE_SCHEMA
+from store.published.reading import Cell, cells, file_hash, notes, operators, version
+from store.store import Store
+from variants.papers.named import catalogue
+
+# Rows times columns as they are printed, counted in the papers.
+SHAPES = {
+    ("000", "T1"): 9 * 10,
+    ("000", "T2"): 6 * 10,
+    ("000", "T3"): 1 * 2,
+    ("000", "T4"): 6 * 4,
+    ("000", "T5"): 6 * 2,
+    ("002", "T1"): 11 * 9,
+    ("002", "T2"): 3 * 5,
+    ("002", "T3"): 3 * 6,
+    ("002", "T4"): 3 * 6,
+    ("002", "T5"): 3 * 6,
+    ("002", "T6"): 16 * 3,
+    ("002", "T7"): 3 * 9,
+    ("002", "T8"): 2 * 9,
+    ("002", "T9"): 5 * 9,
+    ("002", "T10"): 6 * 9,
+    ("002", "T11"): 4 * 9,
+    ("002", "T12"): 4 * 9,
+    ("003", "T1"): 14 * 10,
+    ("003", "T2"): 11 * 6,
+    ("003", "T3"): 12 * 3,
+    ("003", "T4"): 11 * 4,
+    ("003", "T5"): 1 * 11,
+    ("003", "T6"): 14 * 10,
+    ("004", "T1"): 2 * 8,
+    ("004", "T2"): 2 * 6,
+    ("004", "T3"): 5 * 3,
+    ("004", "T4"): 8 * 2,
+    ("004", "T5-left"): 4 * 3,
+    ("004", "T5-right"): 4 * 2,
+    ("004", "T6"): 2 * 4,
+    ("004", "T7"): 4 * 3,
+    ("004", "T8"): 6 * 2,
+    ("004", "T9"): 2 * 5,
+    ("004", "T10"): 3 * 7,
+    ("004", "T11"): 3 * 4,
+    ("004", "T12"): 2 * 5,
+    ("004", "T13"): 11 * 2,
+    ("004", "T14"): 2 * 6,
+}
+
+# Typed from the papers' pages: paper, table, row, column, value.
+READ = [
+    ("000", "T1", "3B · Affine-Scaled", "C4 PPL", 40.8),
+    ("000", "T1", "0.5B · Sink", "Wino", 54.9),
+    ("000", "T2", "1B · Gated", "Δ Params (M)", 67.1),
+    ("000", "T2", "3B · Affine-Scaled + Gated", "BoolQ", 66.4),
+    ("000", "T3", "CSR Avg.", "Linear clipping", 58.0),
+    ("000", "T4", "1B · Affine-Scaled", "Variance", 2.897),
+    ("000", "T5", "LLaMA-1B · Sink", "#Spikes (k = 6)", 67.0),
+    ("002", "T1", "1.2B parameters and 128B tokens · INTG", "OBQA", 29.8),
+    ("002", "T1", "125M parameters and 28B tokens · COG, all layers", "BoolQ", 61.8),
+    ("002", "T2", "Klg.", "-50%", 39.2),
+    ("002", "T3", "Rsn.", "heads=16 · 8", 37.7),
+    ("002", "T4", "Avg.", "Qwen2 · INTG", 41.0),
+    ("002", "T5", "DIFF", "1.2B · -2", 71.0),
+    ("002", "T6", "Few-shot Learning · SAMSum", "INTG", 13.71),
+    ("002", "T7", "cosmo · 1.8B · 180B", "MMLU", 32.4),
+    ("002", "T8", "softmax output", "ARCe", 27.5),
+    ("002", "T9", "INTG · bottom 50%", "BoolQ", 54.7),
+    ("002", "T10", "INTG with 16 heads · signal=2", "ARCe", 43.9),
+    ("002", "T11", "Llama2 · heads=32", "Winogrd", 48.2),
+    ("002", "T12", "Pythia · INTG", "BoolQ", 55.4),
+    ("003", "T1", "SSA", "1", 4e-5),
+    ("003", "T1", "Softmax", "10", 45.35),
+    ("003", "T1", "τ = 20", "1", 5.2e-5),
+    ("003", "T1", "Llama 3.3 70b", "2", 5.50),
+    ("003", "T2", "SuperGLUE · CB", "Zero-shot · SSA, gain", 160.0),
+    ("003", "T2", "LM-Eval · LAMBADA", "Few-shot (3-shot) · Softmax", 15.44),
+    ("003", "T3", "arg_str-swapped_args", "SSA 1.5", 92.0),
+    ("003", "T4", "SuperGLUE · WIC", "Few-shot (3-shot) · SSA", 47.74),
+    ("003", "T5", "12L8AH", "100", 2.20),
+    ("003", "T6", "2AI32AH", "1", 1.17),
+    ("003", "T6", "12L8AH", "10", 73.5),
+    ("004", "T1", "Sinkϵ1(%)", "0.5", 41.08),
+    ("004", "T2", "valid loss", "Relative PE", 5.45),
+    ("004", "T3", "KV biases", "Sinkϵ∗(%)", 72.76),
+    ("004", "T4", "sigmoid(q·k/√d) · Z = 1", "Sinkϵ1(%)", 0.44),
+    ("004", "T5-left", "GPT2-XL", "repeat", 62.28),
+    ("004", "T5-right", "LLaMA2-13B", "Chat", 90.94),
+    ("004", "T6", "valid loss", "0.25M", 3.92),
+    ("004", "T7", "Sinkϵ2 (%)", "x2 = xfix", 69.03),
+    ("004", "T8", "ReGLU", "Sinkϵ1(%)", 13.88),
+    ("004", "T9", "Sinkϵ1(%)", "multi-head addition", 21.76),
+    ("004", "T10", "Sinkϵ1(%)", "20v′", 25.88),
+    ("004", "T11", "Sinkϵ1(%)", "KV, shared", 12.44),
+    ("004", "T12", "Sinkϵ1(%)", "0.1", 3.59),
+    ("004", "T13", "mlp(q)·mlp(k)/√d · Z = 1", "Valid loss", 3.91),
+    ("004", "T14", "Valid loss", "1e-4, 0.1", 4.08),
+]
+
+
+def at(paper: str, table: str, row: str, column: str) -> Cell:
+    found = [c for c in cells() if (c.paper, c.paper_table, c.row_label, c.column_label) == (paper, table, row, column)]
+    assert len(found) == 1, (paper, table, row, column, len(found))
+    return found[0]
+
+
+def of(paper: str, table: str) -> list[Cell]:
+    return [c for c in cells() if (c.paper, c.paper_table) == (paper, table)]
+
+
+def test_every_cell_of_every_table_is_there_once() -> None:
+    assert Counter((c.paper, c.paper_table) for c in cells()) == SHAPES
+    assert sum(SHAPES.values()) == 1255
+    assert [c.id for c in cells()] == list(range(1255))
+    assert len({(c.paper, c.paper_table, c.row_label, c.column_label) for c in cells()}) == 1255
+
+
+@pytest.mark.parametrize(("paper", "table", "row", "column", "value"), READ)
+def test_a_cell_is_what_the_page_says(paper: str, table: str, row: str, column: str, value: float) -> None:
+    assert at(paper, table, row, column).value == value
+
+
+def test_a_cell_without_a_number_is_a_dash_with_its_reason() -> None:
+    dashes = [c for c in cells() if c.value is None]
+    assert {c.printed for c in dashes} == {"-"}
+    assert Counter((c.paper, c.paper_table, c.mark) for c in dashes) == {
+        ("002", "T5", "not evaluated"): 3,
+        ("004", "T3", "not applicable"): 2,
+        ("004", "T13", "training failed"): 6,
+    }
+
+
+def test_errors_are_those_that_are_printed_and_no_seeds_are_made_up() -> None:
+    told = [c for c in cells() if c.uncertainty is not None]
+    assert told == of("003", "T4")
+    assert {c.uncertainty_is for c in told} == {"se over items"}
+    assert at("003", "T4", "SuperGLUE · CB", "Zero-shot · SSA").uncertainty == 6.74
+    assert all(c.uncertainty_is is None for c in cells() if c.uncertainty is None)
+    assert {c.n_seeds for c in cells()} == {None}
+
+
+def test_errors_over_items_are_binomial() -> None:
+    cell = at("000", "T1", "0.5B · Baseline", "ARC-c")
+    assert cell.binomial_se == pytest.approx(100 * math.sqrt(0.276 * 0.724 / 1171))
+    for each in of("003", "T4"):
+        assert each.binomial_se is not None
+        assert each.uncertainty is not None
+        assert 0.93 <= each.uncertainty / each.binomial_se <= 1.17, each  # of the rounded score
+    assert all(c.binomial_se is None for c in cells() if c.items is None)
+    assert all(c.items is None for c in cells() if "mean" in c.metric or "accuracy" not in c.unit)
+
+
+def test_all_inconsistencies_stand_at_the_cells_they_concern() -> None:
+    assert [note.cells for note in notes()] == [1, 1, 188, 2, 48, 9, 36, 0, 20, 6, 44, 291, 20, 12, 12, 12, 2]
+    assert Counter(note.paper for note in notes()) == {"000": 3, "002": 5, "003": 5, "004": 4}
+    assert at("000", "T1", "0.5B · Baseline", "Avg.").notes == (1, 3)
+    assert at("000", "T1", "0.5B · Baseline", "Wino").notes == (3,)
+    assert at("000", "T3", "CSR Avg.", "Linear clipping").notes == (2, 3)
+    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG", "Avg.").notes == (4,)
+    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG, all layers", "Avg.").notes == ()
+    assert all(c.notes == (5,) for c in of("002", "T6"))
+    assert all(c.notes == ((6,) if c.row_label == "logits (our)" else ()) for c in of("002", "T8"))
+    assert all(c.notes == (7,) for c in of("002", "T12"))
+    assert all(c.notes == ((9, 12) if c.row_label == "Softmax" else (12,)) for c in of("003", "T1"))
+    assert {c.row_label: c.notes for c in of("003", "T6") if c.notes != (12,)} == {
+        "12L8AH": (9, 12),
+        "2AI32AH": (12, 13),
+        "12AI8AH": (12, 13),
+    }
+    assert {(c.row_label, c.column_label.partition(" · ")[0]) for c in of("003", "T2") if c.notes} == {
+        ("LM-Eval · LAMBADA", "Zero-shot"),
+        ("SuperGLUE · WiC", "Few-shot (3-shot)"),
+    }
+    assert all(c.notes == (11,) for c in of("003", "T4"))
+    assert [{n for c in of("004", t) for n in c.notes} for t in ("T11", "T14", "T7")] == [{14}, {15}, {16}]
+    assert {c.column_label for c in of("004", "T2") if c.notes == (17,)} == {"Relative PE"}
+    assert {c.paper_table for c in cells() if c.unusable} == {"T4", "T2"}
+
+
+def test_the_notes_on_sums_are_true() -> None:
+    tasks = [c for c in of("000", "T1") if c.row_label == "0.5B · Baseline" and c.items]
+    assert sum(c.value or 0 for c in tasks) / 6 == pytest.approx(50.67, abs=0.005)
+    softmax, gain = (
+        at("003", "T2", "LM-Eval · LAMBADA", f"Zero-shot · {x}").value or 0 for x in ("Softmax", "SSA, gain")
+    )
+    assert ((at("003", "T2", "LM-Eval · LAMBADA", "Zero-shot · SSA").value or 0) / softmax - 1) * 100 < gain - 4
+    best = Counter(
+        max((c.value or 0, c.operator) for c in of("002", "T6") if c.row_label == row)[1]
+        for row in dict.fromkeys(c.row_label for c in of("002", "T6"))
+    )
+    assert best["integral"] == 11
+
+
+def test_operators_are_those_of_the_catalogue_whatever_they_are_called() -> None:
+    named = catalogue()
+    assert {c.operator for c in cells() if c.operator} <= set(named)
+    plain = [made for made in operators() if not made.arguments]
+    assert len(plain) == 23
+    for made in plain:
+        spec = json.loads(named[made.operator].make().changed(name="mine").model_dump_json())
+        for path, text in {**made.kinds, **made.numbers}.items():
+            found = spec
+            for part in path.removeprefix("$.").split("."):
+                found = found[part]
+            assert found == json.loads(text), (made.operator, path)
+
+
+def test_every_cell_has_its_operator_and_one_baseline_per_comparison() -> None:
+    known = {(made.operator, tuple(sorted(made.arguments.items()))) for made in operators()}
+    assert {(c.operator, tuple(sorted(c.arguments.items()))) for c in cells() if c.operator} == known
+    bases = Counter(
+        (c.paper, c.paper_table, c.metric, tuple(c.point.items()), c.model, tuple(c.setup.items()))
+        for c in cells()
+        if c.baseline
+    )
+    assert set(bases.values()) == {1}
+
+
+def test_the_file_changes_with_its_version() -> None:
+    assert (version(), file_hash()) == (1, "a0a27923120629866b1b784b61c280ee"), (
+        "raise the version in tables.json and put both here"
+    )
+
+
+def test_the_store_holds_all_of_it(reading: Store) -> None:
+    assert reading.sql("SELECT count(*) AS n, count(value) AS told FROM published").rows() == [(1255, 1244)]
+    assert dict(reading.sql("FROM meta").iter_rows()) == {
+        "store_schema": str(STORE_SCHEMA),
+        "published_version": str(version()),
+        "published_hash": file_hash(),
+    }
+    rows = reading.sql("SELECT id, printed, value, point['sigma_f'] AS f, notes FROM published ORDER BY id").rows()
+    assert rows == [(c.id, c.printed, c.value, c.point.get("sigma_f"), list(c.notes)) for c in cells()]
+    assert reading.sql("SELECT sum(cells)::BIGINT AS n FROM published_note").item() == sum(n.cells for n in notes())
