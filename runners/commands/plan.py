@@ -87,6 +87,8 @@ class PlanOptions:
     states: Mapping[str, State] = field(default_factory=dict)
     """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
     parameters: Callable[[Any], tuple[int, int]] | None = None
+    noise_from: Layout | None = None
+    """A campaign whose noise counts where this one has none."""
     seconds: Callable[[Any], float | None] | None = None
     """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell.
 
@@ -110,10 +112,13 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
     else:
         means = Means(options.workers, seconds=options.seconds)
+    times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))
+    by_name = {plan.name: plan for plan in plans}
+    told = resolutions(layout, grids, options.noise_from)
     states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
     return Plan(
         root=layout.root,
-        grids=tuple(map(_grid_plan, grids)),
+        grids=plans,
         operators=tuple(_operators(found, options)),
         trials=found.trials,
         ok=states["done"],
@@ -125,9 +130,16 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         unknown=states["unknown"],
         pending=states["pending"],
         to_do=len(found.to_do),
-        estimate=estimate(found, grids, means),
-        resolutions=resolutions(layout, grids),
+        estimate=times,
+        resolutions=tuple(_timed(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
+
+
+def _timed(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -> Resolution:
+    """With the hours of a further seed as estimated, where no finished trial has said them."""
+    if found.hours is not None or times.hours is None or not to_do:
+        return found
+    return found._replace(hours=times.hours.median / to_do * grid.cells, unit=times.unit)
 
 
 def _grid_plan(grid: Grid) -> GridPlan:

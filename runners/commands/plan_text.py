@@ -7,7 +7,7 @@ from typing import Any
 from runners.commands.plan import OperatorPlan, Plan
 from runners.output import counted
 from runners.planning.estimate import Estimate, Interval
-from runners.planning.forecast_text import resolution_line, time_line
+from runners.planning.forecast_text import resolution_lines, time_line
 
 SHOWN_TRIALS = 3
 
@@ -23,7 +23,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         for each in operators:
             trials = "trial " if each.trials == 1 else "trials"
             yield f"  {each.operator:<{widest}}  {each.trials:>6} {trials}{_parameters(each)}"
-        yield from (f"  {resolution_line(each)}" for each in plan.resolutions if each.grid == grid.name)
+        found = [each for each in plan.resolutions if each.grid == grid.name]
+        yield from (f"  {line}" for each in found for line in resolution_lines(each))
     yield f"campaign {plan.root}"
     counts = {
         "done": plan.ok,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class PlannedFor:
-    """Where time is estimated for.
+    """Where time is estimated for, and by which noise seeds are counted.
 
     Parameters
     ----------
@@ -30,11 +30,14 @@ class PlannedFor:
         local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked for them.
     workers
         How many of them; default one per core, on slurm as many as have work for half of their time limit.
+    noise_from
+        Another campaign, to know the noise of seeds by, where this one has no finished trials that tell it.
     """
 
     on: Literal["local", "slurm"] = "local"
     workers: int | None = None
     cluster: Clusters = NO_CLUSTER
+    noise_from: Path | None = None
 
     def check(self) -> None:
         """Refuse flags that say nothing to a plan.
@@ -77,15 +80,17 @@ def plan(
     as_json
         Print JSON.
     """
-    from runners.commands.finding import campaign_for, choose_grids
+    from runners.commands.finding import campaign_for, choose_grids, find_campaign
     from runners.commands.plan import plan_campaign
     from runners.commands.plan_text import plan_data, plan_lines
     from runners.provenance.specfile import load_spec_file
+    from store.layout import Layout
 
     where.check()
     grids = choose_grids(load_spec_file(spec), grid, one=False)
     root = campaign_for(spec, campaign)
-    options = replace(_plan_options(spec, where, repeat), states=_states(root))
+    other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
+    options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
     found = plan_campaign(root, grids, options)
     if as_json:
         write_json("plan", plan_data(found))

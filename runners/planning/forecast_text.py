@@ -1,9 +1,11 @@
 """How long it takes and what seeds can tell apart, in a line each."""
 
 import math
+from collections.abc import Iterator
 
 from runners.output import counted, duration
 from runners.planning.estimate import Estimate, Interval
+from runners.planning.noise import Noise
 from runners.planning.resolution import Resolution
 
 
@@ -28,8 +30,19 @@ def _figures(hours: Interval) -> list[str]:
     return [f"{each:,.{min(digits, 6)}f}" for each in hours]
 
 
-def resolution_line(found: Resolution) -> str:
-    """What the seeds of a grid can tell apart, in one line."""
+BASELINE_SEEDS = 5
+"""Seeds of the baseline that a plan asks for where no noise is known."""
+
+
+def resolution_lines(found: Resolution) -> Iterator[str]:
+    """What the seeds of a grid can tell apart, by which noise, and what would tell as little as counts as equal."""
+    yield _resolution_line(found)
+    yield _noise_line(found)
+    if found.sd:
+        yield _rope_line(found)
+
+
+def _resolution_line(found: Resolution) -> str:
     said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
     more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
     if found.in_sd is None:
@@ -38,24 +51,73 @@ def resolution_line(found: Resolution) -> str:
     return f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
 
 
+def _noise_line(found: Resolution) -> str:
+    noise = found.noise
+    place = f" of {noise.source}" if noise.source else ""
+    if noise.remark:
+        return f"no noise known: {noise.remark}"
+    if noise.sd is None:
+        have = f"{counted(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
+        asked = "`--noise-from CAMPAIGN` takes that of another campaign"
+        return f"no noise known yet: {have}{BASELINE_SEEDS} baseline seeds will tell; {asked}"
+    if noise.seed_sd is None:
+        return f"noise floor from {counted(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
+    seeds = f"{counted(noise.seeds, 'seed')} of the baseline{place}"
+    return f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}{_pairing(noise)}"
+
+
+def _pairing(noise: Noise) -> str:
+    """What pairing is known to gain: a pair of unrelated seeds would have sqrt(2) times the noise of one."""
+    if noise.basis != "pairs":
+        return "; no pairs yet, so seeds count as having nothing in common"
+    if not noise.seed_sd or not noise.sd:
+        return ""
+    share = noise.sd / (math.sqrt(2) * noise.seed_sd)
+    return f"; pairing leaves {share:.0%} of the noise of unpaired runs".replace("%", " %")
+
+
+def _rope_line(found: Resolution) -> str:
+    size = _amount(found, found.rope)
+    if found.seeds_for_rope is None:
+        return f"a difference of {size}, which counts as equal, is beyond any affordable number of seeds"
+    needed = f"80 % needs {found.seeds_for_rope:,} seeds"
+    more = found.seeds_for_rope - found.seeds
+    if more > 0:
+        needed += f", {more:,} more" + ("" if found.hours is None else f" ({_hours(more * found.hours)} {found.unit})")
+    chance = "nothing tells" if found.power_at_rope is None else f"power {100 * found.power_at_rope:.0f} % for"
+    return f"{chance} a true difference of {size}, the most that counts as equal; {needed}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+
+
+def _amount(found: Resolution, size: float) -> str:
+    if found.scale == "linear":
+        return f"{size:.2g}"
+    return _percent(size) + (" in odds" if found.scale == "logit" else "")
+
+
 def _size(found: Resolution, size: float) -> str:
-    if not found.sd:
-        return f"{size:.2g} SD"
-    return _percent(size * found.sd) if found.scale == "log" else f"{size * found.sd:.2g}"
+    return _amount(found, size * found.sd) if found.sd else f"{size:.2g} SD"
 
 
 def _percent(log_ratio: float) -> str:
-    percent = 100 * math.expm1(log_ratio)
+    percent = 100 * math.expm1(min(log_ratio, 700.0))
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def _spread(found: Resolution) -> str:
-    if found.sd == 0:
-        return f"SD of a pair 0: the {found.pairs} pairs differ alike in every seed, as if seeds changed nothing"
-    if found.sd is not None:
-        return f"SD of a pair {found.sd:.2g} from {found.pairs} pairs"
-    if found.remark:
-        return f"SD of a pair unknown: {found.remark}"
-    if found.scale == "log" and found.in_sd is not None:
+    noise = found.noise
+    if noise.sd == 0 and noise.basis == "pairs":
+        return f"SD of a pair 0: the {noise.pairs} pairs differ alike in every seed, as if seeds changed nothing"
+    if noise.sd == 0:
+        return f"SD of a pair 0: the {noise.seeds} seeds of the baseline agree, as if seeds changed nothing"
+    if noise.sd is not None:
+        whence = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
+        return f"SD of a pair {noise.sd:.2g} from {whence}"
+    if noise.remark:
+        return f"SD of a pair unknown: {noise.remark}"
+    if found.scale != "linear" and found.in_sd is not None:
         return f"SD of a pair unknown: were it 10 %, above {_percent(0.1 * found.in_sd)}"
     return "SD of a pair unknown"

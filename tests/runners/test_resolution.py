@@ -12,10 +12,11 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.commands.plan import plan_campaign
+from runners.commands.plan import PlanOptions, plan_campaign
 from runners.commands.plan_text import plan_data, plan_lines
-from runners.planning.forecast_text import resolution_line
-from runners.planning.resolution import Resolution, _differences, _spread, resolutions
+from runners.planning.forecast_text import resolution_lines
+from runners.planning.noise import Noise, differences, noise_among, pooled
+from runners.planning.resolution import Resolution, _resolution, resolutions
 from store.ingest import ingest
 from store.layout import Layout
 from store.statistics.family import judge
@@ -70,12 +71,12 @@ def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> N
 def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_example(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid()])
     (found,) = plan.resolutions
-    assert (found.sd, found.pairs, found.remark) == (None, 0, "")
+    assert (found.sd, found.noise.pairs, found.noise.remark) == (None, 0, "")
     assert found.in_sd == pytest.approx(3.45, abs=0.01)
     assert [seeds for seeds, _ in found.by_seeds] == [3, 5, 8, 12]
     sizes = [size for _, size in found.by_seeds]
     assert sizes == sorted(sizes, reverse=True)
-    (line,) = [line for line in plan_lines(plan) if "seeds of" in line]
+    (line,) = [line for line in plan_lines(plan) if " apart" in line]
     assert line.startswith(
         "  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons, "
     )
@@ -98,13 +99,13 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
     labels = sorted({label for label, _ in values})
     base = next(label for label in labels if json.loads(label.partition("=")[2] or label) == 0.5)
     each = [[values[label, seed] - values[base, seed] for seed in range(4)] for label in labels if label != base]
-    pooled = math.sqrt(statistics.mean(statistics.variance(found) for found in each))
+    expected = math.sqrt(statistics.mean(statistics.variance(found) for found in each))
     (found,) = plan.resolutions
-    assert found.pairs == 16
-    assert found.sd == pytest.approx(pooled)
+    assert found.noise.pairs == 16
+    assert found.sd == pytest.approx(expected)
     data = plan_data(plan)["resolutions"][0]
-    assert data["detectable"] == pytest.approx(pooled * data["in_sd"])
-    (line,) = [line for line in plan_lines(plan) if "seeds of" in line]
+    assert data["detectable"] == pytest.approx(expected * data["in_sd"])
+    (line,) = [line for line in plan_lines(plan) if " apart" in line]
     assert "from 16 pairs" in line
     assert ("%" in line.partition(" apart")[0]) == (scale == "log")
 
@@ -113,23 +114,23 @@ def test_too_few_pairs_say_nothing_of_the_spread(tmp_path: Path) -> None:
     run_quietly(tmp_path, judged_grid(seeds=2))
     ingest(tmp_path, threads=1)
     found = resolution(tmp_path, judged_grid(seeds=6))
-    assert (found.pairs, found.sd) == (8, None)
+    assert (found.noise.pairs, found.sd) == (8, None)
 
 
-def test_a_grid_that_is_new_to_the_campaign_has_no_pairs(tmp_path: Path) -> None:
+def test_a_grid_that_is_new_to_the_campaign_takes_the_noise_of_one_with_its_baseline(tmp_path: Path) -> None:
     run_quietly(tmp_path, judged_grid(seeds=3))
     ingest(tmp_path, threads=1)
-    grid = judged_grid(seeds=3)
-    other = Grid(
-        name="other", base=grid.base, axes=grid.axes, seeds=grid.seeds, baseline={"rate": 0.5}, measure=grid.measure
-    )
-    assert resolution(tmp_path, other).pairs == 0
+    found = resolution(tmp_path, judged_grid(seeds=3).named("other"))
+    assert found.noise == resolution(tmp_path, judged_grid(seeds=3)).noise._replace(source="grid judged")
+    stranger = Grid("strange", ToyTrial(), [over("operator.rate", [0.01, 0.02], name="rate")], seeds=range(3),
+                    baseline={"rate": 0.01}, measure=judged_grid().measure)  # fmt: skip
+    assert resolution(tmp_path, stranger).noise == Noise()
 
 
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
-    (line,) = [line for line in plan_lines(plan) if "seeds of" in line]
+    (line,) = [line for line in plan_lines(plan) if " apart" in line]
     assert line.startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     assert plan_campaign(tmp_path, [alone]).resolutions == ()
@@ -141,8 +142,8 @@ def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     Layout(tmp_path).snapshot.write_bytes(random.Random(0).randbytes(4096))
     found = resolution(tmp_path, judged_grid(seeds=3))
     assert found.sd is None
-    assert found.remark
-    assert any(found.remark in line for line in plan_lines(plan_campaign(tmp_path, [judged_grid(seeds=3)])))
+    assert found.noise.remark
+    assert any(found.noise.remark in line for line in plan_lines(plan_campaign(tmp_path, [judged_grid(seeds=3)])))
 
 
 def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:
@@ -152,10 +153,91 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
         cell: {seed: math.exp(base * (1 + seed) + 0.1 * at) for seed in range(4)} for at, cell in enumerate("abc")
     }
     rows = [(cell, seed, value) for cell, found in values.items() for seed, value in found.items()]
-    assert _spread(_differences(rows, "a", "log")) == (8, 0.0)
-    assert _spread([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
-    assert _spread([[0.5] * 2, [0.25] * 2]) == (4, None)
+    assert pooled(differences(rows, "a", "log")) == (8, 0.0)
+    assert pooled([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
+    assert pooled([[0.5] * 2, [0.25] * 2]) == (4, None)
     plan = plan_campaign(tmp_path, [judged_grid()])
-    line = resolution_line(plan.resolutions[0]._replace(sd=0.0, pairs=8))
+    found = plan.resolutions[0]
+    line = next(iter(resolution_lines(found._replace(noise=found.noise._replace(sd=0.0, pairs=8, basis="pairs")))))
     assert "SD of a pair 0: the 8 pairs" in line
     assert "unknown" not in line
+
+
+# -- noise from elsewhere, power at what counts as equal ------------------------------------------------------------
+
+
+def lines_of(root: Path, grid: Grid, **options: Any) -> list[str]:
+    return list(plan_lines(plan_campaign(root, [grid], PlanOptions(**options))))
+
+
+def test_without_noise_a_plan_says_what_will_tell(tmp_path: Path) -> None:
+    (line,) = [line for line in lines_of(tmp_path, judged_grid()) if "  no noise" in line]
+    assert (
+        line
+        == "  no noise known yet: 5 baseline seeds will tell; `--noise-from CAMPAIGN` takes that of another campaign"
+    )
+
+
+def test_baseline_seeds_alone_give_a_noise_that_counts_seeds_as_unrelated() -> None:
+    values = [0.3, 0.5, 0.35, 0.8]
+    rows = [*(("base", seed, value) for seed, value in enumerate(values)), ("cell", 0, 0.4), ("cell", 1, None)]
+    found = noise_among(rows, "base", "log")
+    assert (found.basis, found.seeds, found.pairs) == ("baseline", 4, 0)
+    assert found.seed_sd == pytest.approx(statistics.stdev(map(math.log, values)))
+    assert found.sd == pytest.approx(math.sqrt(2) * found.seed_sd)
+    assert noise_among(rows[:2], "base", "log").sd is None
+    logit = noise_among(rows, "base", "logit")
+    assert logit.seed_sd == pytest.approx(statistics.stdev(math.log(v / (1 - v)) for v in values))
+    assert noise_among([("base", 0, 1.0), ("base", 1, 0.0), ("base", 2, 0.5)], "base", "logit").seeds == 1
+
+
+def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_quietly(there, judged_grid(seeds=4))
+    ingest(there, threads=1)
+    named = judged_grid(seeds=6).named("new")
+    (found,) = plan_campaign(here, [named], PlanOptions(noise_from=Layout(there))).resolutions
+    known = resolution(there, judged_grid(seeds=6))
+    assert found.noise == known.noise._replace(source=f"grid judged of {there}")
+    assert (found.sd, found.noise.pairs) == (known.sd, 16)
+    assert found.hours == known.hours
+    assert any(f"of grid judged of {there}" in line for line in lines_of(here, named, noise_from=Layout(there)))
+    empty = lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
+    assert any("no noise known: " in line and "has no results" in line for line in empty)
+
+
+def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_path: Path) -> None:
+    import numpy as np
+
+    found = resolution(tmp_path, judged_grid(2, 6, rope=0.1))
+    known = _resolution(
+        judged_grid(2, 6, rope=0.1).header(), Noise(0.08, 20, 0.07, 5, "pairs", seed_s=7200.0, on_gpu=True)
+    )
+    assert (found.power_at_rope, found.seeds_for_rope) == (None, None)
+    assert known.rope == pytest.approx(math.log(1.1))
+    differences = np.random.default_rng(0).normal(known.rope, 0.08, size=(4000, 1, 6))
+    claimed = (judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
+    assert known.power_at_rope == pytest.approx(claimed, abs=4 * math.sqrt(0.25 / 4000))
+    assert known.seeds_for_rope is not None
+    assert known.seeds_for_rope > 6
+    noise, rope = list(resolution_lines(known))[1:]
+    assert noise == (
+        "noise floor: mse at sigma=1 varies by 7.3 % (SD) over 5 seeds of the baseline; "
+        "pairing leaves 81 % of the noise of unpaired runs"
+    )
+    assert known.power_at_rope is not None
+    more = known.seeds_for_rope - 6
+    assert rope == (
+        f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %, the most that counts as equal; "
+        f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)"
+    )
+
+
+def test_hours_of_a_further_seed_are_those_of_finished_trials(tmp_path: Path) -> None:
+    run_quietly(tmp_path, judged_grid(seeds=3))
+    ingest(tmp_path, threads=1)
+    with Store.open(tmp_path, refresh=False) as store:
+        walls = store.sql("SELECT cell, median(wall_s) AS s FROM trial GROUP BY cell")["s"]
+    found = resolution(tmp_path, judged_grid(seeds=6))
+    assert found.hours == pytest.approx(walls.sum() / 3600)
+    assert found.unit == "CPU-h"

@@ -68,7 +68,7 @@ def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
 
 def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: Slurm) -> Iterator[str]:
     """What a submission would take and show, for people: hours, wall time, the differences that its seeds resolve."""
-    from runners.planning.forecast_text import resolution_line, time_line
+    from runners.planning.forecast_text import resolution_lines, time_line
     from runners.planning.resolution import resolutions
 
     queued = [trial for group in draft.groups for trial in group.trials]
@@ -78,7 +78,8 @@ def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: 
     estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, means)
     yield f"estimate: {time_line(estimated)}"
     yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
-    yield from (f"  {each.grid}: {resolution_line(each)}" for each in resolutions(found.layout, grids))
+    for each in resolutions(found.layout, grids):
+        yield from (f"  {each.grid}: {line}" for line in resolution_lines(each))
 
 
 def _pool(group: Group, workers: int) -> Pool:
