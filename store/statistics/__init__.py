@@ -1,12 +1,16 @@
-"""Statistics of seeds: paired comparisons with a verdict in words, failure rates, main effects, power.
+"""Statistics of seeds: paired comparisons with a verdict in words, failure rates, power; what the axes of a grid do;
+learning curves at equal cost, Pareto sets.
 
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
 from store.statistics.compare import compare
+from store.statistics.curves import Rule, compare_curves
 from store.statistics.effects import main_effects
+from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.family import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
+from store.statistics.half_normal import HalfNormal, half_normal, lenth
 from store.statistics.paired import (
     Paired,
     hedges_g,
@@ -19,29 +23,40 @@ from store.statistics.paired import (
     superiority,
     t_interval,
 )
+from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable, power, seeds_needed
 from store.statistics.scales import Scale
 from store.statistics.welch import welch
 
 __all__ = [
     "MIN_PAIRS",
+    "STANDINGS",
     "VERDICTS",
     "Better",
+    "Factorial",
+    "HalfNormal",
     "Judged",
+    "Objective",
     "Paired",
+    "Rule",
     "Scale",
     "compare",
+    "compare_curves",
     "detectable",
+    "factorial",
     "failures",
     "fisher_p",
+    "half_normal",
     "hedges_g",
     "holm",
     "judge",
+    "lenth",
     "main_effects",
     "p_beyond",
     "p_within",
     "p_zero",
     "pairing_correlation",
+    "pareto",
     "power",
     "seeds_needed",
     "sign_flip_p",

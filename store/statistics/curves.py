@@ -1,0 +1,228 @@
+"""Learning curves at equal cost: what runs have reached after the same steps, tokens or seconds, paired by seed.
+
+Between two recorded values nothing is interpolated: at cost x a run has the last value recorded at or before x. Three
+questions are asked: the value at a common budget, the mean value up to it (the area under the curve over its width),
+and the cost at which a level is first reached. A run that has not reached the level when its curve ends is censored:
+it is known to need more, not how much more.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.spec import did_you_mean
+from store.statistics.family import MIN_PAIRS, Better, holm
+from store.statistics.paired import Floats, p_zero, summarise, t_interval
+from store.statistics.response import response
+from store.statistics.scales import Scale, back, percent
+
+COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
+
+SCHEMA: Final = {
+    "cell": pl.String,
+    "label": pl.String,
+    "question": pl.String,
+    "at": pl.Float64,
+    "pairs": pl.Int64,
+    "value": pl.Float64,
+    "baseline_value": pl.Float64,
+    "difference": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "percent": pl.Float64,
+    "p": pl.Float64,
+    "p_holm": pl.Float64,
+    "ahead": pl.Int64,
+    "behind": pl.Int64,
+    "note": pl.String,
+}
+"""Columns of `compare_curves`, in order."""
+
+
+class Curve(NamedTuple):
+    """One run: costs, rising, and the value recorded at each."""
+
+    cost: Floats
+    value: Floats
+    whole: bool = True
+    """False for a run that broke off: it failed, or its values stopped being finite."""
+
+
+class Reached(NamedTuple):
+    """The cost at which a run first was at a level, or, censored, at which its curve ended without."""
+
+    cost: float
+    censored: bool
+
+
+def value_at(curve: Curve, x: float) -> float:
+    """The last value recorded at or before `x`; NaN before the first and after the last."""
+    if not curve.cost.size or x > curve.cost[-1]:
+        return math.nan
+    place = int(np.searchsorted(curve.cost, x, side="right")) - 1
+    return float(curve.value[place]) if place >= 0 else math.nan
+
+
+def mean_until(curve: Curve, start: float, stop: float) -> float:
+    """Area under the steps of the curve between two costs over their distance; NaN where the curve does not reach."""
+    if math.isnan(value_at(curve, start)) or math.isnan(value_at(curve, stop)) or stop <= start:
+        return math.nan
+    inside = (curve.cost > start) & (curve.cost < stop)
+    edges = np.concatenate([[start], curve.cost[inside], [stop]])
+    heights = np.concatenate([[value_at(curve, start)], curve.value[inside]])
+    return float(heights @ np.diff(edges)) / (stop - start)
+
+
+def cost_to_reach(curve: Curve, level: float, better: Better) -> Reached:
+    """The first recorded cost at which the value is at `level` or better."""
+    there = curve.value <= level if better == "lower" else curve.value >= level
+    if there.any():
+        return Reached(float(curve.cost[int(there.argmax())]), censored=False)
+    return Reached(float(curve.cost[-1]) if curve.cost.size else 0.0, censored=True)
+
+
+def read_curves(points: pl.DataFrame) -> dict[str, tuple[str, dict[int, Curve]]]:
+    """Cell -> (label, seed -> curve) of `points`, one row per run and recorded value.
+
+    A curve ends where it stops being finite: what comes after a diverged step is no learning.
+    """
+    missing = [name for name in COLUMNS if name not in points.columns]
+    if missing:
+        raise SpecError(f"curves need the columns {list(COLUMNS)}; {missing} are missing from {points.columns}")
+    found: dict[str, tuple[str, dict[int, Curve]]] = {}
+    for (cell, label, seed), rows in points.sort("cost", maintain_order=True).group_by(
+        "cell", "label", "seed", maintain_order=True
+    ):
+        cost, value = (rows[name].cast(pl.Float64).to_numpy() for name in ("cost", "value"))
+        bad = ~np.isfinite(value)
+        end = int(bad.argmax()) if bad.any() else len(value)
+        whole = end == len(value) and not ("status" in rows.columns and rows["status"][0] == "failed")
+        found.setdefault(str(cell), (str(label), {}))[1][int(str(seed))] = Curve(cost[:end], value[:end], whole)
+    order = points["cell"].unique(maintain_order=True).to_list()
+    return {str(cell): found[str(cell)] for cell in order}
+
+
+class Rule(NamedTuple):
+    """How values are compared: on which scale, in which direction, with intervals of level 1 - alpha."""
+
+    scale: Scale
+    better: Better = "lower"
+    alpha: float = 0.05
+
+
+def compare_curves(
+    points: pl.DataFrame, rule: Rule, *, baseline: str, budget: float | None = None, level: float | None = None
+) -> pl.DataFrame:
+    """Each cell against `baseline` (a cell key), one row per question: `value at`, `mean until`, `cost to`.
+
+    `points` has the columns cell, label, seed, cost, value, and status if runs may have failed. `budget` is by default
+    the largest cost that every run has reached that did not break off; `level` asks for the cost to reach it.
+    `difference` and its t interval are in units of the scale (costs: log ratios); `ahead` and `behind` count seeds on
+    which the cell is known to be better or worse. With a censored run among the pairs there is no difference, only
+    these counts. Holm is over the cells of one question. Raises NotFoundError without a curve of the baseline.
+    """
+    cells = read_curves(points)
+    if baseline not in cells:
+        raise NotFoundError(f"the baseline {baseline!r} has no curve{did_you_mean(baseline, list(cells))}")
+    first, common = _common(cells)
+    budget = common if budget is None else budget
+    asked: list[tuple[str, float]] = [("value at", budget), ("mean until", budget)]
+    asked += [("cost to", level)] if level is not None else []
+    rows = []
+    for question, at in asked:
+        of = [_row(cells, cell, baseline, _Question(question, at, first, rule)) for cell in cells if cell != baseline]
+        adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
+        rows += [{**row, "p_holm": _known(float(p))} for row, p in zip(of, adjusted, strict=True)]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+class _Question(NamedTuple):
+    name: str
+    at: float
+    start: float
+    rule: Rule
+
+
+def _common(cells: Mapping[str, tuple[str, Mapping[int, Curve]]]) -> tuple[float, float]:
+    """The first cost from which, and the last up to which, all runs that did not break off have values."""
+    every = [curve for _, of in cells.values() for curve in of.values() if curve.cost.size]
+    if not every:
+        raise NotFoundError("no run has a curve with a finite value")
+    curves = [curve for curve in every if curve.whole] or every
+    return max(float(curve.cost[0]) for curve in curves), min(float(curve.cost[-1]) for curve in curves)
+
+
+def _row(
+    cells: Mapping[str, tuple[str, Mapping[int, Curve]]], cell: str, baseline: str, asked: _Question
+) -> dict[str, object]:
+    label, ours = cells[cell]
+    theirs = cells[baseline][1]
+    seeds = sorted(ours.keys() & theirs.keys())
+    both = [(_answer(ours[seed], asked), _answer(theirs[seed], asked)) for seed in seeds]
+    both = [pair for pair in both if not any(math.isnan(each.cost) for each in pair)]
+    censored = any(each.censored for pair in both for each in pair)
+    ahead, behind = _order(both, "lower" if asked.name == "cost to" else asked.rule.better)
+    row: dict[str, object] = {"cell": cell, "label": label, "question": asked.name, "at": asked.at}
+    row |= {"pairs": len(both), "ahead": ahead, "behind": behind, "note": _note(label, both, len(seeds), asked)}
+    if not both or censored:
+        return {**dict.fromkeys(SCHEMA), **row}
+    scale: Scale = "log" if asked.name == "cost to" else asked.rule.scale
+    x, y = (response(np.array([pair[side].cost for pair in both]), scale) for side in (0, 1))
+    pairs = summarise(x - y)
+    low, high = t_interval(pairs, asked.rule.alpha)
+    enough = len(both) >= MIN_PAIRS
+    numbers = {
+        "difference": float(pairs.mean),
+        "low": float(low) if enough else math.nan,
+        "high": float(high) if enough else math.nan,
+        "p": float(p_zero(pairs)) if enough else math.nan,
+        **_plain(x, y, scale),
+    }
+    return {**dict.fromkeys(SCHEMA), **row, **{name: _known(number) for name, number in numbers.items()}}
+
+
+def _answer(curve: Curve, asked: _Question) -> Reached:
+    if asked.name == "cost to":
+        return (
+            cost_to_reach(curve, asked.at, asked.rule.better) if curve.cost.size else Reached(math.nan, censored=True)
+        )
+    if asked.name == "value at":
+        return Reached(value_at(curve, asked.at), censored=False)
+    return Reached(mean_until(curve, asked.start, asked.at), censored=False)
+
+
+def _order(both: list[tuple[Reached, Reached]], better: Better) -> tuple[int, int]:
+    """On how many seeds ours is known to be better, and worse; a censored cost is only known to be larger."""
+    sign = 1 if better == "lower" else -1
+    ahead = sum(sign * x.cost < sign * y.cost and not x.censored for x, y in both)
+    ahead += sum(x.cost == y.cost and y.censored and not x.censored for x, y in both)
+    behind = sum(sign * y.cost < sign * x.cost and not y.censored for x, y in both)
+    behind += sum(x.cost == y.cost and x.censored and not y.censored for x, y in both)
+    return ahead, behind
+
+
+def _plain(x: Floats, y: Floats, scale: Scale) -> dict[str, float]:
+    value, base = (back(float(side.mean()), scale) for side in (x, y))
+    change = percent(float((x - y).mean()), base, scale)
+    return {"value": value, "baseline_value": base, "percent": change}
+
+
+def _note(label: str, both: list[tuple[Reached, Reached]], shared: int, asked: _Question) -> str:
+    told = []
+    if len(both) < shared:
+        told.append(f"{shared - len(both)} of {shared} shared seeds have no value there")
+    for name, side in ((label, 0), ("the baseline", 1)):
+        never = sum(pair[side].censored for pair in both)
+        if never:
+            told.append(f"{never} of {len(both)} runs of {name} end before they reach {asked.at:g}")
+    if both and len(both) < MIN_PAIRS:
+        told.append(f"fewer than {MIN_PAIRS} pairs")
+    return "; ".join(told)
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,166 @@
+"""The design matrix of a grid: seeds as blocks, axes and their two-way interactions in effect coding.
+
+    y(seed, cell) = mean + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
+
+The effects of a term sum to zero over each of its axes. Where an axis does not apply to a cell (its level is null) it
+adds nothing. What the runs at hand cannot tell apart is found in the null space of the matrix.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from grid.errors import SpecError
+from grid.spec import did_you_mean
+from store.statistics.paired import Floats
+
+CROSS: Final = " × "
+"""Joins the names of the axes of an interaction, and their levels."""
+SEED: Final = "seed"
+_MEAN: Final = "mean"
+
+Codes = NDArray[np.int64]
+
+
+class Factor(NamedTuple):
+    """An axis: its levels that have a run with a value, and for each such run the place of its level, -1 for null."""
+
+    name: str
+    levels: list[str]
+    codes: Codes
+    lost: list[str]
+    """Planned levels without any run that has a value."""
+
+
+class Term(NamedTuple):
+    """Columns of the matrix that belong together; no factors for the mean and the seeds."""
+
+    name: str
+    factors: tuple[Factor, ...]
+    columns: slice
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """Names of its factors."""
+        return frozenset(factor.name for factor in self.factors)
+
+
+class Design(NamedTuple):
+    """The matrix [runs, columns], its terms, the mean and the seeds first, and sentences on what is left out of it."""
+
+    matrix: Floats
+    terms: list[Term]
+    notes: list[str]
+
+    @property
+    def tested(self) -> list[Term]:
+        """Main effects and interactions."""
+        return [term for term in self.terms if term.factors]
+
+
+def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
+    """Raise SpecError unless `values` has a column for the seed, the value and each of `factors`."""
+    for name in (*factors, SEED, "value"):
+        if name not in values.columns:
+            raise SpecError(
+                f"effects need the column {name!r}; there are {values.columns}{did_you_mean(name, values.columns)}"
+            )
+
+
+def usable(values: pl.DataFrame) -> pl.DataFrame:
+    """The runs with a finite value."""
+    return values.filter(pl.col("value").is_not_null() & pl.col("value").is_finite())
+
+
+def contrasts(levels: int) -> Floats:
+    """What each level's effect is in coefficients of effect coding, [levels, levels - 1]: the last is minus the sum."""
+    return np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))]) if levels else np.zeros((0, 0))
+
+
+def coded(codes: Codes, levels: int) -> Floats:
+    """Effect coding [runs, levels - 1] of level numbers; null codes as zeros."""
+    return np.vstack([contrasts(levels), np.zeros((1, max(levels - 1, 0)))])[codes]
+
+
+def read_factors(values: pl.DataFrame, factors: Mapping[str, Sequence[str]]) -> list[Factor]:
+    """The axes among `factors` (name -> levels in order) that are planned with two levels or more."""
+    kept = usable(values)
+    found = []
+    for name, order in factors.items():
+        column = kept[name].cast(pl.String)
+        planned = set(values[name].cast(pl.String).drop_nulls().unique())
+        present = set(column.drop_nulls().unique())
+        known = [level for level in order if level in present]
+        at = {level: place for place, level in enumerate(known)}
+        if len(planned) > 1:
+            codes = np.array([at.get(level, -1) for level in column.to_list()], dtype=np.int64)
+            found.append(Factor(name, known, codes, [level for level in order if level in planned - present]))
+    return found
+
+
+def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Design:
+    """The design of the runs of `values` that have a value; interactions of two axes with `order` 2."""
+    kept = usable(values)
+    seeds = kept[SEED].unique(maintain_order=True).to_list()
+    at = {seed: place for place, seed in enumerate(seeds)}
+    blocks = coded(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
+    parts: list[tuple[str, tuple[Factor, ...], Floats]] = [(_MEAN, (), np.ones((kept.height, 1))), (SEED, (), blocks)]
+    mains = {factor.name: coded(factor.codes, len(factor.levels)) for factor in factors}
+    parts += [(factor.name, (factor,), mains[factor.name]) for factor in factors]
+    notes = []
+    for a, b in combinations(factors, 2) if order > 1 else ():
+        reason = _uncrossed(values, a.name, b.name)
+        if reason is not None:
+            notes.append(reason)
+            continue
+        product = mains[a.name][:, :, None] * mains[b.name][:, None, :]
+        parts.append((f"{a.name}{CROSS}{b.name}", (a, b), product.reshape(kept.height, -1)))
+    ends = np.cumsum([0, *(columns.shape[1] for _, _, columns in parts)]).tolist()
+    terms = [
+        Term(name, of, slice(low, high)) for (name, of, _), low, high in zip(parts, ends[:-1], ends[1:], strict=True)
+    ]
+    return Design(np.hstack([columns for _, _, columns in parts]), terms, notes)
+
+
+def _uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
+    """Why the plan has nothing to say about the interaction of two axes; None if it has.
+
+    Levels as nodes and planned combinations as edges: interactions are the cycles of this graph.
+    """
+    both = values.select(a, b).drop_nulls().unique()
+    if both.is_empty():
+        return f"{a} and {b} never apply together, so they have no interaction"
+    for one, other in ((a, b), (b, a)):
+        if both[one].n_unique() == 1:
+            return f"{other} applies only where {one} is {both[one][0]}, so they have no interaction"
+    edges = both.rows()
+    if len(edges) - both[a].n_unique() - both[b].n_unique() + _components(edges) == 0:
+        return f"the plan varies {a} and {b} one at a time, so their interaction is not in it"
+    return None
+
+
+def _components(edges: Sequence[tuple[str, str]]) -> int:
+    groups: list[set[tuple[int, str]]] = []
+    for a, b in edges:
+        touched = [group for group in groups if (0, a) in group or (1, b) in group]
+        groups = [group for group in groups if group not in touched]
+        groups.append({(0, a), (1, b)}.union(*touched))
+    return len(groups)
+
+
+def without_runs(term: Term) -> list[str]:
+    """Combinations of levels of an interaction's axes that no run with a value has, as `gate head with sink on`."""
+    if len(term.factors) < 2:
+        return []
+    a, b = term.factors
+    present = set(zip(a.codes.tolist(), b.codes.tolist(), strict=True))
+    return [
+        f"{a.name} {one} with {b.name} {other}"
+        for i, one in enumerate(a.levels)
+        for j, other in enumerate(b.levels)
+        if (i, j) not in present
+    ]

@@ -1,0 +1,175 @@
+"""Half-normal plot data of a grid with one seed: which effects stand out when nothing tells the size of the noise.
+
+Contrasts of main effects and of interactions of up to three axes, all with one standard error: if none has an effect,
+their sizes lie on a straight line against half-normal quantiles. Lenth's pseudo standard error takes the smaller ones
+as noise. This is a picture to look at: where many effects are real, or noise is not normal, its margins mislead.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+from scipy import special
+from scipy.linalg import solve_triangular
+
+from grid.errors import SpecError
+from store.statistics.design import CROSS, SEED, Factor, check, read_factors, usable
+from store.statistics.paired import Floats
+from store.statistics.response import response
+from store.statistics.scales import Scale
+
+CONTRASTS: Final[dict[str, Any]] = {
+    "contrast": pl.String,
+    "order": pl.Int64,
+    "effect": pl.Float64,
+    "size": pl.Float64,
+    "quantile": pl.Float64,
+    "beyond": pl.String,
+    "aliased_with": pl.List(pl.String),
+}
+"""Columns of `HalfNormal.contrasts`, in order."""
+
+_HIGHEST_ORDER: Final = 3
+_DEPENDENT: Final = 1e-8
+
+
+class HalfNormal(NamedTuple):
+    """Contrasts by size, the largest first, those that are aliased last."""
+
+    contrasts: pl.DataFrame
+    pseudo_error: float | None
+    """Lenth's estimate of the standard error of every effect; null below three effects."""
+    margin: float | None
+    """An effect without truth is larger with probability alpha."""
+    simultaneous: float | None
+    """Any of all effects without truth is larger with probability alpha."""
+    runs: int
+
+
+class Lenth(NamedTuple):
+    """Pseudo standard error, margin and simultaneous margin of effects; NaN below three effects."""
+
+    pseudo_error: float
+    margin: float
+    simultaneous: float
+
+
+def lenth(effects: Floats, alpha: float = 0.05) -> Lenth:
+    """Lenth's (1989) pseudo standard error of contrasts of one variance, [m], with m / 3 degrees of freedom."""
+    m = effects.size
+    if m < 3:
+        return Lenth(math.nan, math.nan, math.nan)
+    sizes = np.abs(effects)
+    first = 1.5 * float(np.median(sizes))
+    error = 1.5 * float(np.median(sizes[sizes < 2.5 * first])) if first > 0 else 0.0
+    single = float(special.stdtrit(m / 3, 1 - alpha / 2))
+    every = float(special.stdtrit(m / 3, (1 + (1 - alpha) ** (1 / m)) / 2))
+    return Lenth(error, single * error, every * error)
+
+
+def half_normal(
+    values: pl.DataFrame, factors: Mapping[str, Sequence[str]], *, scale: Scale, alpha: float = 0.05
+) -> HalfNormal:
+    """The contrasts of a grid whose cells ran once; `values` and `factors` as `factorial` takes them.
+
+    `gate[head]` compares a level with the mean of those before it. `effect` is in analysis units, the root mean square
+    of what the contrast changes over the runs (half of the difference between two levels). In a grid without gaps the
+    contrasts are orthogonal; otherwise each is adjusted for those of lower order and those before it, and one that is
+    made up of them is listed with their names. Raises SpecError when cells have several seeds.
+    """
+    check(values, list(factors))
+    kept = usable(values)
+    if kept[SEED].n_unique() > 1:
+        raise SpecError(
+            f"a half-normal plot is for one seed; there are {kept[SEED].n_unique()}, which tell the noise: use F tests"
+        )
+    y = response(kept["value"].cast(pl.Float64).to_numpy(), scale)
+    contrasts = _orthogonal(read_factors(values, factors), y)
+    known = np.array([each.effect for each in contrasts if each.effect is not None])
+    found = lenth(known, alpha)
+    ranked = np.sort(np.abs(known))
+    rows: list[tuple[object, ...]] = []
+    for name, order, effect, of in contrasts:
+        if effect is None:
+            rows.append((name, order, None, None, None, None, of))
+            continue
+        place = (np.searchsorted(ranked, abs(effect)) + 0.5) / len(known)
+        quantile = float(special.ndtri(0.5 + 0.5 * place))
+        rows.append((name, order, effect, abs(effect), quantile, _beyond(abs(effect), found), of))
+    frame = pl.DataFrame(rows, schema=CONTRASTS, orient="row").sort("size", descending=True, nulls_last=True)
+    error, margin, simultaneous = (x if math.isfinite(x) else None for x in found)
+    return HalfNormal(frame, error, margin, simultaneous, len(y))
+
+
+def _beyond(size: float, found: Lenth) -> str | None:
+    if not math.isfinite(found.margin):
+        return None
+    if size > found.simultaneous:
+        return "simultaneous margin"
+    return "margin" if size > found.margin else ""
+
+
+class _Contrast(NamedTuple):
+    name: str
+    order: int
+    effect: float | None
+    aliased: list[str]
+
+
+def _orthogonal(axes: Sequence[Factor], y: Floats) -> list[_Contrast]:
+    """Contrasts made orthogonal in turn; one that those before it span has no effect, and their names."""
+    n = len(y)
+    basis, triangle = np.zeros((n, n)), np.zeros((n, n))
+    basis[:, :1], triangle[:1, :1] = 1 / math.sqrt(max(n, 1)), math.sqrt(n)
+    rank = min(n, 1)
+    found: list[_Contrast] = []
+    taken: list[str] = []
+    for name, order, column in _columns(axes, n):
+        inside, rest = _split(column, basis[:, :rank])
+        length = float(np.linalg.norm(rest))
+        if length <= _DEPENDENT * float(np.linalg.norm(column)):
+            made_of = solve_triangular(triangle[:rank, :rank], inside)[1:]
+            aliased = [of for of, share in zip(taken, made_of, strict=True) if abs(share) > _DEPENDENT]
+            found.append(_Contrast(name, order, None, aliased))
+            continue
+        basis[:, rank], triangle[:rank, rank], triangle[rank, rank] = rest / length, inside, length
+        found.append(_Contrast(name, order, float(basis[:, rank] @ y) / math.sqrt(n), []))
+        taken.append(name)
+        rank += 1
+    return found
+
+
+def _split(column: Floats, basis: Floats) -> tuple[Floats, Floats]:
+    """Coordinates of `column` in the orthonormal `basis`, and what is left of it; twice, for the digits."""
+    inside = basis.T @ column
+    rest = column - basis @ inside
+    again = basis.T @ rest
+    return inside + again, rest - basis @ again
+
+
+def _columns(axes: Sequence[Factor], runs: int) -> Iterator[tuple[str, int, Floats]]:
+    """Name, order and column [runs] of every contrast, those of low order first."""
+    singles = [[(f"{axis.name}[{level}]", column) for level, column in _helmert(axis)] for axis in axes]
+    for order in range(1, _HIGHEST_ORDER + 1):
+        for group in combinations(singles, order):
+            parts: list[tuple[str, Floats]] = [("", np.ones(runs))]
+            for axis in group:
+                parts = [
+                    (f"{name}{CROSS}{own}" if name else own, column * values)
+                    for name, column in parts
+                    for own, values in axis
+                ]
+            yield from ((name, order, column) for name, column in parts)
+
+
+def _helmert(axis: Factor) -> list[tuple[str, Floats]]:
+    """Each level against the mean of the levels before it; null codes as zero."""
+    found = []
+    for place in range(1, len(axis.levels)):
+        weights = np.zeros(len(axis.levels) + 1)
+        weights[:place], weights[place] = -1 / place, 1.0
+        found.append((axis.levels[place], weights[axis.codes]))
+    return found
