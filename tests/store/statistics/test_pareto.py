@@ -1,0 +1,121 @@
+"""Pareto sets with noise: the planted front is found, ties are not broken by luck, false claims are as rare as said."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from grid.errors import SpecError
+from store.statistics.pareto import Objective, pareto
+
+TWO = [Objective("loss", "lower", "linear"), Objective("seconds", "lower", "linear")]
+
+
+def runs(cells: dict[str, tuple[float, float]], *, noise: float, seeds: int, rng: np.random.Generator) -> pl.DataFrame:
+    shared = rng.normal(0, 1, (seeds, 2))
+    rows = [
+        {"cell": f"key of {name}", "label": name, "seed": seed, "loss": at[0], "seconds": at[1]}
+        for name, centre in cells.items()
+        for seed in range(seeds)
+        for at in [np.array(centre) + shared[seed] + noise * rng.normal(size=2)]
+    ]
+    return pl.DataFrame(rows)
+
+
+def standing(found: pl.DataFrame) -> dict[str, str]:
+    return dict(found.select("label", "standing").iter_rows())
+
+
+CELLS = {"good": (1.0, 5.0), "cheap": (5.0, 1.0), "bad": (6.0, 6.0), "middle": (3.0, 3.0)}
+
+
+def test_without_much_noise_it_is_the_pareto_set_by_definition() -> None:
+    rng = np.random.default_rng(0)
+    cells = {f"c{i}": tuple(rng.uniform(0, 10, 2)) for i in range(12)}
+    found = standing(pareto(runs(cells, noise=1e-6, seeds=4, rng=rng), TWO))
+    for name, at in cells.items():
+        beaten = any(all(x < y for x, y in zip(other, at, strict=True)) for other in cells.values())
+        assert found[name] == ("dominated" if beaten else "on the front")
+
+
+def test_who_dominates_is_named_and_means_are_those_of_the_seeds() -> None:
+    values = runs(CELLS, noise=0.01, seeds=5, rng=np.random.default_rng(1))
+    found = pareto(values, TWO)
+    bad = found.row(by_predicate=pl.col("label") == "bad", named=True)
+    assert (bad["standing"], bad["dominated_by"], bad["untold"]) == ("dominated", ["good", "cheap", "middle"], [])
+    assert bad["loss"] == pytest.approx(values.filter(label="bad")["loss"].mean())
+
+
+def test_what_noise_hides_is_not_told_apart_although_the_means_differ() -> None:
+    values = runs({"a": (1.0, 1.0), "b": (1.3, 1.3)}, noise=2.0, seeds=4, rng=np.random.default_rng(2))
+    found = pareto(values, TWO)
+    assert set(found["standing"]) == {"not told apart"}
+    assert found["untold"].to_list() == [["b"], ["a"]]
+
+
+def test_two_seeds_show_nothing_however_far_apart() -> None:
+    values = runs(CELLS, noise=1e-6, seeds=2, rng=np.random.default_rng(3))
+    assert set(pareto(values, TWO)["standing"]) == {"not told apart"}
+
+
+def test_what_is_the_same_on_every_seed_needs_no_test() -> None:
+    """Parameters have no noise: equal ones leave it to the other objective, unequal ones show at once."""
+    values = runs(
+        {"a": (1.0, 0.0), "b": (2.0, 0.0), "c": (9.0, 0.0)}, noise=0.01, seeds=4, rng=np.random.default_rng(4)
+    )
+    values = values.with_columns(parameters=pl.when(label="c").then(100).otherwise(200))
+    found = pareto(values, [TWO[0], Objective("parameters", "lower", "log")])
+    assert standing(found) == {"a": "on the front", "b": "dominated", "c": "on the front"}
+    assert found["parameters"].to_list() == pytest.approx([200, 200, 100])
+    twins = pareto(values.with_columns(loss=pl.lit(1.0), parameters=pl.lit(5)), [TWO[0], Objective("parameters")])
+    assert set(twins["standing"]) == {"not told apart"}, "equal in everything is no domination"
+
+
+def test_higher_can_be_better_and_the_scale_is_the_objectives_own() -> None:
+    values = runs(CELLS, noise=0.01, seeds=5, rng=np.random.default_rng(5)).with_columns(
+        speed=(-pl.col("seconds")).exp()
+    )
+    found = pareto(values, [TWO[0], Objective("speed", "higher", "log")])
+    assert standing(found) == standing(pareto(values, TWO))
+    mean = values.filter(label="good")["speed"].log().mean()
+    assert found["speed"][0] == pytest.approx(np.exp(mean))
+
+
+def test_pairs_are_those_seeds_that_both_have() -> None:
+    values = runs({"a": (1.0, 1.0), "b": (2.0, 2.0)}, noise=0.01, seeds=6, rng=np.random.default_rng(6))
+    apart = values.filter(
+        ((pl.col("label") == "a") & (pl.col("seed") < 4)) | ((pl.col("label") == "b") & (pl.col("seed") > 1))
+    )
+    assert set(pareto(apart, TWO)["standing"]) == {"not told apart"}, "two shared seeds"
+    assert standing(pareto(values, TWO))["b"] == "dominated"
+
+
+def test_equal_cells_are_called_dominated_or_on_the_front_at_most_five_times_in_a_hundred() -> None:
+    rng, reps = np.random.default_rng(7), 300
+    cells = {f"c{i}": (0.0, 0.0) for i in range(4)}
+    found = [pareto(runs(cells, noise=1.0, seeds=5, rng=rng), TWO)["standing"] for _ in range(reps)]
+    most = stats.binom.ppf(0.999, reps, 0.05)
+    for word in ("dominated", "on the front"):
+        assert sum((each == word).any() for each in found) <= most
+
+
+def test_a_cell_better_in_one_respect_only_is_rarely_called_dominating() -> None:
+    """The hardest case for "dominated": far better in loss, equal in seconds. Half of the means would say so."""
+    rng, reps = np.random.default_rng(8), 400
+    cells = {"a": (0.0, 0.0), "b": (50.0, 0.0)}
+    frames = [runs(cells, noise=1.0, seeds=5, rng=rng) for _ in range(reps)]
+    wrong = sum(standing(pareto(each, TWO))["b"] == "dominated" for each in frames)
+    assert wrong <= stats.binom.ppf(0.999, reps, 0.05)
+    by_means = sum(
+        each.filter(label="a")["seconds"].mean() < each.filter(label="b")["seconds"].mean() for each in frames
+    )
+    assert by_means > 0.4 * reps
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    values = runs(CELLS, noise=0.1, seeds=3, rng=np.random.default_rng(9))
+    with pytest.raises(SpecError, match=r"two objectives or more.*got \['loss'\]"):
+        pareto(values, [TWO[0]])
+    with pytest.raises(SpecError, match="no column 'second'; did you mean 'seconds'"):
+        pareto(values, [TWO[0], Objective("second")])
+    assert pareto(values.clear(), TWO).is_empty()
