@@ -21,6 +21,7 @@ import torch
 from torch.nn import functional as F
 
 from grid.errors import SpecError
+from runners.evaluations.harness_documents import require_answers, unaskable
 from runners.evaluations.likelihood import pair
 from runners.tasks.encoder import Encoder
 from runners.tasks.optional import needed
@@ -242,8 +243,8 @@ def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
             try:
                 task.build_all_requests()
             except Exception as error:
-                raise _unaskable(task, error) from error
-            _require_answers(task)
+                raise unaskable(task, error) from error
+            require_answers(task)
             for request in task.instances:
                 if request.request_type == "loglikelihood":
                     asked.continuation(request)
@@ -252,36 +253,6 @@ def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
                 else:
                     asked.prompt(request, generation(request)[0])
     asked.truncated.clear()
-
-
-def _require_answers(task: Any) -> None:
-    """The harness counts an answer beside all choices as wrong, whatever the model says."""
-    if task.OUTPUT_TYPE != "multiple_choice" or not task.config.doc_to_choice:
-        return
-    for number, document in enumerate(task.eval_docs):
-        answer, choices = task.doc_to_target(document), task.doc_to_choice(document)
-        if type(answer) is int and not 0 <= answer < len(choices):
-            raise SpecError(
-                f"the right answer is one of the choices; document {number} of the lm-eval task {task.config.task!r} "
-                f"has number {answer}, from 0, of {len(choices)}: mend it"
-            )
-
-
-def _unaskable(task: Any, error: Exception) -> SpecError:
-    """What a task's templates fail on: its first document of which one cannot be filled in."""
-    said, where = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", "a document"
-    parts = (task.doc_to_text, task.doc_to_target, *([task.doc_to_choice] if task.config.doc_to_choice else []))
-    for number, document in enumerate(task.eval_docs):
-        try:
-            for part in parts:
-                part(document)
-        except Exception:  # noqa: BLE001  (templates are the user's)
-            where = f"document {number}"
-            break
-    return SpecError(
-        f"each document of a task is a question; {where} of the lm-eval task {task.config.task!r} is none ({said}): "
-        "mend it, or the templates in the YAML file"
-    )
 
 
 @contextmanager

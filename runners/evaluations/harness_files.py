@@ -11,6 +11,7 @@ from typing import Any
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import did_you_mean
 from runners.evaluations.harness import offline, quietly
+from runners.evaluations.harness_documents import require_metrics, said, unmade
 from runners.tasks.optional import needed
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
@@ -72,22 +73,23 @@ def _require_sound(path: Path) -> None:
 
 
 def _unloadable(names: Sequence[str], include: Path | None, error: Exception) -> SpecError | EnvironmentProblem:
-    said = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"the lm-eval {'task' if len(names) == 1 else 'tasks'} {', '.join(names)}"
     if include is None:
         return EnvironmentProblem(
-            f"{what} cannot be loaded without network ({type(error).__name__}: {said}); load the data once where there "
+            f"{what} cannot be loaded without network ({said(error)}); load the data once where there "
             "is one, into the cache of Hugging Face datasets, or write a task of your own over local files"
         )
     return SpecError(
-        f"{what} in {include} cannot be loaded ({type(error).__name__}: {said}); mend the YAML or its data, of which "
-        "the first document has been tried"
+        f"{what} in {include} cannot be loaded ({said(error)}); mend the YAML or its data, of which the first document "
+        "has been tried"
     )
 
 
 def _factory(include: Path, scratch: Path) -> Any:
     """Makes tasks whose data lie in the folder `include`, whose content is part of the key."""
     made = needed("lm_eval.tasks._factory", by="the evaluation lm_eval", extra="lm-eval")
+    needed("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval")  # which fills the registry
+    registry = needed("lm_eval.api.registry", by="the evaluation lm_eval", extra="lm-eval")
 
     class Local(made.TaskFactory):  # type: ignore[misc, name-defined]
         """Tasks with whole paths."""
@@ -96,14 +98,21 @@ def _factory(include: Path, scratch: Path) -> Any:
             if entry.yaml_path is not None:
                 _require_counted(Path(entry.yaml_path), include, entry.name)
             found: dict[str, Any] = super()._load_full_config(entry, overrides)
-            options = dict(found.get("dataset_kwargs") or {})
+            require_metrics(found, registry)
             home = include if entry.yaml_path is None else Path(entry.yaml_path).parent
-            for name in ("data_files", "data_dir"):
-                if options.get(name):
-                    options[name] = _placed(options[name], home, include, str(found.get("task")))
-            if "data_files" in options:
-                options["cache_dir"] = str(scratch)
+            options = _options(found, home, include, scratch)
             return {**found, "dataset_kwargs": options} if options else found
+
+        def _build_task(self, entry: Any, overrides: Any) -> Any:
+            try:
+                return super()._build_task(entry, overrides)
+            except SpecError:
+                raise
+            except Exception as error:
+                config = self._load_full_config(entry, overrides)
+                if "class" not in config and (why := _why_unmade(made.ConfigurableTask, config)) is not None:
+                    raise why from error
+                raise
 
         def _build_group_members(self, members: Any, group: str, overrides: Any, registry: Any) -> Any:
             for each in members:
@@ -116,6 +125,26 @@ def _factory(include: Path, scratch: Path) -> Any:
             return super()._build_group_members(members, group, overrides, registry)
 
     return Local(meta=None)
+
+
+def _options(config: Mapping[str, Any], home: Path, include: Path, scratch: Path) -> dict[str, Any]:
+    """Where the data of a task are read, with whole paths."""
+    options = dict(config.get("dataset_kwargs") or {})
+    for name in ("data_files", "data_dir"):
+        if options.get(name):
+            options[name] = _placed(options[name], home, include, str(config.get("task")))
+    if "data_files" in options:
+        options["cache_dir"] = str(scratch)
+    return options
+
+
+def _why_unmade(kind: Any, config: Mapping[str, Any]) -> SpecError | None:
+    task = kind.__new__(kind)
+    try:
+        task.__init__(config={name: each for name, each in config.items() if name not in ("tag", "group", "task_list")})
+    except Exception as error:  # noqa: BLE001  (the harness's, of which there are many)
+        return unmade(task, error)
+    return None
 
 
 def _placed(value: Any, home: Path, include: Path, task: str) -> Any:

@@ -38,6 +38,7 @@ from runners.evaluations.harness import (
     offline,
     quietly,
 )
+from runners.evaluations.harness_documents import right_answers
 from runners.evaluations.harness_files import counts, load_tasks
 from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
@@ -241,7 +242,8 @@ class LmEvalJudge(Judge):
         documents = sorted({int(each["doc_id"]) for each in samples})
         cut = {str(each): float(each in lost) for each in documents}
         yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)
-        costs = _costs(samples) if task.OUTPUT_TYPE == "multiple_choice" else {}
+        chosen = task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice
+        costs = _costs(task, samples) if chosen else {}
         if costs:
             yield from _mean(f"lm_eval.{_slug(name)}.loss", costs, point)
 
@@ -255,13 +257,13 @@ def _single(task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, 
     return {name: float(value) for name, value in found.items()}
 
 
-def _costs(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _costs(task: Any, samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Nats of the right answer by document, where exactly one is right."""
     found = {}
     for each in samples:
-        answers = each["filtered_resps"]
-        if each["filter"] == "none" and isinstance(each["target"], int) and 0 <= each["target"] < len(answers):
-            found[str(each["doc_id"])] = -float(answers[each["target"]][0])
+        right = right_answers(task, each["doc"]) if each["filter"] == "none" else None
+        if right is not None and len(right) == 1:
+            found[str(each["doc_id"])] = -float(each["filtered_resps"][right[0]][0])
     return found
 
 

@@ -160,23 +160,3 @@ def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:
     assert asked.prompt(request("abcdefgh"), 2) == list(b"fgh")
     assert asked.truncated == {"t": {7}}
     assert [bytes(each.tokens) for each in asked.windows(request("abcdefghij"))] == [b"\0abcde", b"efghij"]
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_document_without_its_answer_is_named(at: int, tmp_path: Path) -> None:
-    place = folder(tmp_path / "t")
-    lines = ITEMS.splitlines()
-    lines[at] = '{"question": "b", "choices": ["a", "c"], "answer": 5}'
-    (place / "items.jsonl").write_text("\n".join(lines))
-    late = "document 1 of the lm-eval task 'mine' has number 5, from 0, of 2: mend it"
-    where = late if at else "mine in .* cannot be loaded .IndexError: .*the first document has been tried"
-    with pytest.raises(SpecError, match=where):
-        LmEval(tasks=("mine",), include=str(place)).open(TASK)
-
-
-def test_a_document_that_a_template_fails_on_is_named(tmp_path: Path) -> None:
-    text = "{{choices[answer].upper()}}"
-    place = folder(tmp_path / "t", mine="task: mine" + MINE.replace("{{question}}", text))
-    (place / "items.jsonl").write_text(ITEMS.replace('"answer": 1', '"answer": 4'))
-    with pytest.raises(SpecError, match=r"document 1 of the lm-eval task 'mine' is none .UndefinedError"):
-        LmEval(tasks=("mine",), include=str(place)).open(TASK)
