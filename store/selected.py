@@ -1,0 +1,93 @@
+"""Verdicts of cells that were chosen as the best over some axes, such as the learning rate."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from grid.axis import label_of
+from grid.errors import SpecError
+from grid.spec import did_you_mean
+from store.statistics import compare
+from store.statistics.selection import Selected, Split, expected_optimism, select_then_report
+from store.verdicts import baseline_of, measure_of, runs
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_AXIS: Final = "axis: "
+"""Keeps an axis that is called like a column of the runs apart from it."""
+
+
+def selected_verdicts(
+    store: "Store",
+    grid: str,
+    over: Sequence[str],
+    *,
+    split: Split = "apart",
+    baseline: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+) -> pl.DataFrame:
+    """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
+
+    Every setting, the baseline's too, is represented by its best cell on the seeds that select; it is compared on the
+    others ("apart"), or on all ("same"), which each reason then warns of. The columns besides those of `compare`:
+    selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
+    of the best of so many equal cells on all reported seeds, in standard deviations of a run; 0 apart).
+    Raises as `verdicts` does, and SpecError for an axis that does not vary or too few seeds.
+    """
+    rules = measure_of(store, grid, measure)
+    names = [axis["name"] for axis in store.grid(grid)["axes"]]
+    for name in over:
+        if name not in names:
+            raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{did_you_mean(name, names)}")
+    values = runs(store, grid, rules)
+    axes = [json.loads(text) for text in values["axes"]]
+    columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
+    wide = values.with_columns(columns)
+    within = [_AXIS + name for name in names if name not in over]
+    chosen = select_then_report(
+        wide,
+        over=[_AXIS + name for name in over],
+        within=within,
+        scale=rules.scale,
+        better=rules.better,
+        split=split,
+    )
+    base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))
+    found = compare(
+        chosen.values, baseline=base, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+    )
+    return _with_choices(found, chosen)
+
+
+def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: str) -> str:
+    """The chosen cell of the setting that the baseline belongs to."""
+    settings = {row[0]: row[1:] for row in values.select("cell", *within).iter_rows()}
+    return next(cell for cell in chosen.choices if settings[cell] == settings[baseline])
+
+
+def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
+    picks = [chosen.choices[cell] for cell in found["cell"]]
+    told = "; ".join(
+        [
+            f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}",
+            *filter(None, [chosen.warning.replace(_AXIS, "")]),
+        ]
+    )
+    reasons = [f"{reason}; {told}" for reason in found["reason"]]
+    optimism = [expected_optimism(pick.among, len(chosen.reported_on)) if chosen.warning else 0.0 for pick in picks]
+    levels = [", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) for pick in picks]
+    return found.with_columns(
+        pl.Series("reason", reasons, pl.String),
+        pl.Series("selected", levels, pl.String),
+        pl.Series("among", [pick.among for pick in picks], pl.Int64),
+        pl.Series("selected_on", [list(chosen.selected_on)] * found.height, pl.List(pl.Int64)),
+        pl.Series("reported_on", [list(chosen.reported_on)] * found.height, pl.List(pl.Int64)),
+        pl.Series("optimism", optimism, pl.Float64),
+    )
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"

@@ -1,0 +1,131 @@
+"""The winner's curse: the best of several equal variants looks better than it is, on the seeds that chose it.
+
+So the choice is made on some seeds and reported on the others. The split is by rank: of the sorted seeds that any run
+has, every other one selects, beginning with the first, whatever their values are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from grid.errors import SpecError
+from grid.spec import did_you_mean
+from store.statistics.family import Better
+from store.statistics.paired import Floats
+from store.statistics.scales import Scale, forward
+
+Split = Literal["apart", "same"]
+"""apart: one half of the seeds selects, the other is reported; same: all seeds do both, with a warning."""
+
+
+class Choice(NamedTuple):
+    """What was chosen for one setting of everything but the axes selected over."""
+
+    cell: str
+    label: str
+    among: int
+    """Cells that had a value to be chosen by."""
+    levels: Mapping[str, object]
+    """Of the chosen cell on the axes selected over."""
+
+
+class Selected(NamedTuple):
+    """Runs to report, and how they were chosen."""
+
+    values: pl.DataFrame
+    """The rows of the chosen cells on the seeds that are reported."""
+    choices: Mapping[str, Choice]
+    """By the cell that was chosen."""
+    selected_on: tuple[int, ...]
+    reported_on: tuple[int, ...]
+    warning: str
+    """Empty where the seeds that are reported had no part in the choice."""
+
+
+def select_then_report(
+    values: pl.DataFrame,
+    *,
+    over: Sequence[str],
+    within: Sequence[str],
+    scale: Scale,
+    better: Better,
+    split: Split = "apart",
+) -> Selected:
+    """The best levels of the axes `over` for every setting of the axes `within`, chosen on half of the seeds.
+
+    `values` has the columns that `compare` takes and one for every axis named. The best is the cell with the best mean
+    on the scale over the seeds that select; a cell with fewer usable values than another of its setting is not chosen.
+    Baseline and variants are chosen alike, so their tuning budgets are equal. Raises SpecError for an axis that is no
+    column, and where there are too few seeds to split.
+    """
+    for name in (*over, *within):
+        if name not in values.columns:
+            known = values.columns
+            raise SpecError(f"a selection is over columns of the runs; got {name!r}{did_you_mean(name, known)}")
+    seeds = sorted(values["seed"].unique().to_list())
+    if split == "apart" and len(seeds) < 2:
+        raise SpecError(f"a selection needs seeds to report on beside those that select; there is {len(seeds)}")
+    selecting, reported = (tuple(seeds[::2]), tuple(seeds[1::2])) if split == "apart" else (tuple(seeds),) * 2
+    selected = _in_units(values.filter(pl.col("seed").is_in(selecting)), scale)
+    choices = _choices(selected, over, within, better)
+    found = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
+    return Selected(found, choices, selecting, reported, _warning(choices, over, len(seeds)) if split == "same" else "")
+
+
+def _in_units(values: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+    numbers = values["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    usable = (values["status"] == "ok").to_numpy() & np.isfinite(numbers)
+    units = forward(np.where(usable, numbers, np.nan), scale)
+    return values.with_columns(pl.Series("units_", units).fill_nan(None))
+
+
+def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], better: Better) -> dict[str, Choice]:
+    cells = values.group_by("cell", maintain_order=True).agg(
+        *(pl.col(name).first() for name in ("label", *over, *within)),
+        pl.col("units_").count().alias("n_"),
+        pl.col("units_").mean().alias("mean_"),
+    )
+    settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in cells.iter_rows(named=True):
+        settings.setdefault(tuple(str(row[name]) for name in within), []).append(row)
+    found: dict[str, Choice] = {}
+    for group in settings.values():
+        best = min(group, key=lambda row: _rank(row, better))
+        among = sum(row["n_"] > 0 for row in group)
+        found[best["cell"]] = Choice(best["cell"], best["label"], among, {name: best[name] for name in over})
+    return found
+
+
+def _rank(row: Mapping[str, Any], better: Better) -> tuple[int, float]:
+    """The complete ones first, then the best; a cell without a value is last."""
+    if row["mean_"] is None:
+        return 0, np.inf
+    return -row["n_"], row["mean_"] if better == "lower" else -row["mean_"]
+
+
+def _warning(choices: Mapping[str, Choice], over: Sequence[str], seeds: int) -> str:
+    most = max((choice.among for choice in choices.values()), default=0)
+    if most < 2:
+        return ""
+    flattery = expected_optimism(most, seeds)
+    return (
+        f"selected over {', '.join(over)} on the seeds that are reported: the best of {most} equal cells looks "
+        f"{flattery:.2g} standard deviations of a run better than it is"
+    )
+
+
+def expected_optimism(variants: int, seeds: int | Floats) -> float:
+    """How much better the best of equal `variants` looks on average over `seeds`, in standard deviations of a run.
+
+    The expectation of the largest of as many standard normals, by quadrature, over the square root of the seeds.
+    """
+    if variants < 2:
+        return 0.0
+    from scipy import special
+
+    x = np.linspace(-12.0, 12.0, 4801)
+    below = special.ndtr(x) ** variants
+    positive, negative = np.trapezoid((1 - below)[x >= 0], x[x >= 0]), np.trapezoid(below[x <= 0], x[x <= 0])
+    return float((positive - negative) / np.sqrt(seeds))

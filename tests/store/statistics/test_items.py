@@ -1,0 +1,47 @@
+"""Error bars over items, over seeds, and over both."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from store.statistics.items import item_bars
+
+
+def crossed(reps: int, seeds: int, items: int, *, sd_seed: float, sd_item: float) -> np.ndarray:
+    """Differences [reps, seeds, items] about zero: a part of the seed, a part of the item, the rest 1."""
+    rng = np.random.default_rng([seeds, items])
+    of_seed, of_item = rng.normal(0, sd_seed, (reps, seeds, 1)), rng.normal(0, sd_item, (reps, 1, items))
+    return of_seed + of_item + rng.normal(size=(reps, seeds, items))
+
+
+def test_each_bar_is_the_t_interval_of_its_averages() -> None:
+    differences = crossed(1, 4, 30, sd_seed=0.3, sd_item=1.0)[0]
+    found = item_bars(differences)
+    seeds, items = stats.ttest_1samp(differences.mean(1), 0), stats.ttest_1samp(differences.mean(0), 0)
+    assert found.interval_seeds == pytest.approx(tuple(seeds.confidence_interval(0.95)))
+    assert found.interval_items == pytest.approx(tuple(items.confidence_interval(0.95)))
+    assert (found.seeds, found.items, found.difference) == (4, 30, pytest.approx(differences.mean()))
+    assert found.se_both >= max(found.se_seeds, found.se_items)
+
+
+def test_one_seed_has_a_bar_over_items_only() -> None:
+    differences = crossed(1, 1, 30, sd_seed=0.3, sd_item=1.0)[0]
+    found = item_bars(differences)
+    assert found.se_items == pytest.approx(stats.sem(differences[0]))
+    assert np.isnan([found.se_seeds, found.se_both, *found.interval_both]).all()
+
+
+@pytest.mark.parametrize(("sd_seed", "sd_item"), [(0.5, 2.0), (0.0, 2.0), (0.5, 0.0), (0.2, 1.0)])
+def test_the_joint_interval_covers_where_each_bar_alone_does_not(sd_seed: float, sd_item: float) -> None:
+    """For other seeds and other items: at least nearly as often as it says, whichever of the two is noisier."""
+    reps = 1200
+    covers = np.zeros((reps, 3), dtype=bool)
+    for at, differences in enumerate(crossed(reps, 5, 40, sd_seed=sd_seed, sd_item=sd_item)):
+        found = item_bars(differences)
+        bars = (found.interval_seeds, found.interval_items, found.interval_both)
+        covers[at] = [low <= 0 <= high for low, high in bars]
+    by_seeds, by_items, both = covers.mean(0)
+    assert both > 0.93
+    if sd_seed == 0.5 and sd_item == 2.0:
+        assert by_seeds < both - 0.02
+        assert by_items < both - 0.02

@@ -1,0 +1,113 @@
+"""Why a cell of a campaign has its verdict, and verdicts of cells that were chosen as the best over an axis."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import SUBMISSION, Campaign, write_campaign
+
+from grid.errors import NotFoundError, SpecError
+from store.selected import selected_verdicts
+from store.shards import write_shard
+from store.statistics.items import item_bars
+from store.store import Store
+from store.verdicts import verdicts
+from store.why import why, why_text
+
+
+def asked(campaign: Campaign, cell: str = "SSA", **how: Any) -> dict[str, Any]:
+    with Store.open(campaign.root) as store:
+        return why(store, "quickstart", cell, **how)
+
+
+def test_it_is_the_row_of_the_table_and_what_the_row_rests_on(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, noise=0.01, failed={("Integral", 1): "diverged"})
+    with Store.open(tmp_path) as store:
+        table = {row["label"]: row for row in verdicts(store, "quickstart").iter_rows(named=True)}
+    found = asked(campaign)
+    shared = [name for name in table["SSA"] if name in found]
+    assert {name: found[name] for name in shared} == {name: table["SSA"][name] for name in shared}
+    assert (found["budgets"], len(found["codes"]), found["items"]) == ([60.0], 1, None)
+    assert asked(campaign, campaign.line("SSA", 0)["cell"]) == found
+    lost = asked(campaign, "Integral")
+    assert (lost["failed_here"], lost["verdict"]) == (1, "no verdict")
+    assert any(line == "failures: 1 only here, 0 only in the baseline, 0 in both" for line in why_text(lost))
+
+
+def with_items(campaign: Campaign, labels: tuple[str, ...], seeds: range) -> dict[str, np.ndarray]:
+    """Record values of 12 items at the measure's point; returns them by label, [seeds, items]."""
+    rng, point = np.random.default_rng(0), {"sigma_f": 5.0, "sigma_x": 1.0}
+    values = {label: rng.normal(size=(len(seeds), 12)) for label in labels}
+    rows: dict[str, list[Any]] = {name: [] for name in ("trial", "attempt", "step", "name", "point", "item", "value")}
+    for label, numbers in values.items():
+        for seed, row in zip(seeds, numbers, strict=True):
+            for item, value in enumerate(row):
+                whole = (campaign.line(label, seed)["trial"], 1, 60, "mse", point, f"item {item}", float(value))
+                for name, each in zip(rows, whole, strict=True):
+                    rows[name].append(each)
+    write_shard(campaign.layout, "item", rows, submission=SUBMISSION, worker=7, sequence=0)
+    return values
+
+
+@pytest.mark.parametrize("seeds", [range(4), range(1)])
+def test_items_that_both_arms_recorded_give_both_error_bars(tmp_path: Path, seeds: range) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), noise=0.01)
+    values = with_items(campaign, ("softmax", "SSA"), seeds)
+    expected = item_bars(values["SSA"] - values["softmax"])
+    found = asked(campaign)["items"]
+    assert (found["seeds"], found["items"]) == (len(seeds), 12)
+    assert found["difference"] == pytest.approx(expected.difference)
+    assert (found["se_items"], found["se_seeds"]) == pytest.approx((expected.se_items, expected.se_seeds), nan_ok=True)
+    text = why_text(asked(campaign))[-1]
+    assert ("which ignores seeds" in text) == (len(seeds) == 1)
+
+
+def test_items_of_one_arm_are_no_pairs(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
+    with_items(campaign, ("SSA",), range(3))
+    assert asked(campaign)["items"] is None
+
+
+def test_what_has_no_verdict_to_explain_is_named(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
+    with pytest.raises(SpecError, match="'softmax' is the baseline, which has no verdict"):
+        asked(campaign, "softmax")
+    with pytest.raises(NotFoundError, match=r"no cell 'SA'; .*did you mean 'SSA'"):
+        asked(campaign, "SA")
+
+
+def rates(root: Path, seeds: range = range(8)) -> Campaign:
+    effect = {"SSA": -0.5, "softmax": 0.0}
+    return write_campaign(
+        root,
+        operators=("softmax", "SSA"),
+        factors={"rate": (0.1, 0.2, 0.3)},
+        seeds=seeds,
+        noise=0.02,
+        effect=lambda axes: effect[axes["operator"]] + abs(axes["rate"] - 0.2),
+    )
+
+
+def test_the_best_rate_of_each_operator_is_chosen_on_even_seeds_and_compared_on_odd_ones(tmp_path: Path) -> None:
+    campaign = rates(tmp_path)
+    with Store.open(campaign.root) as store:
+        found = selected_verdicts(store, "quickstart", ["rate"])
+        same = selected_verdicts(store, "quickstart", ["rate"], split="same")
+        plain = {row["label"]: row for row in verdicts(store, "quickstart").iter_rows(named=True)}
+    (row,) = found.iter_rows(named=True)
+    assert (row["label"], row["selected"], row["among"]) == ("SSA · 0.2", "rate=0.2", 3)
+    assert (row["selected_on"], row["reported_on"], row["pairs"], row["optimism"]) == ([0, 2, 4, 6], [1, 3, 5, 7], 4, 0)
+    assert (row["verdict"], row["family"]) == ("better", 1)
+    assert row["difference"] == pytest.approx(-0.5, abs=0.05)  # against softmax at its own best rate
+    assert row["reason"].endswith("selected on seeds 0 2 4 6, reported on seeds 1 3 5 7")
+    (row,) = same.iter_rows(named=True)
+    assert "selected over rate on the seeds that are reported: the best of 3 equal cells" in row["reason"]
+    assert row["optimism"] == pytest.approx(0.846 / np.sqrt(8), abs=0.001)
+    assert plain["SSA · 0.2"]["difference"] < row["difference"] - 0.05  # the grid's baseline has another rate
+
+
+def test_an_axis_that_is_not_there_is_named(tmp_path: Path) -> None:
+    campaign = rates(tmp_path, range(2))
+    with Store.open(campaign.root) as store, pytest.raises(SpecError, match=r"axes of the grid: .*did you mean 'rate'"):
+        selected_verdicts(store, "quickstart", ["rates"])
