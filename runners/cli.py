@@ -11,6 +11,7 @@ from pathlib import Path
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
+from runners.commands.effects import effects
 from runners.commands.evaluating import evaluate
 from runners.commands.explaining import operators, probes, prove, tasks
 from runners.commands.reading import compare, sql, status, table
@@ -44,6 +45,7 @@ for _command in (
     run,
     status,
     table,
+    effects,
     sql,
     compare,
     rebuild,

@@ -1,4 +1,4 @@
-"""The main effects of a grid's axes, read from its store: the grid's own measure, unless another is named."""
+"""What the axes of a grid do, read from its store: the grid's own measure, unless another is named."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 
 from grid.axis import label_of
-from store.statistics import main_effects
-from store.verdicts import measure_of, runs
+from store.statistics import Factorial, HalfNormal, factorial, half_normal, main_effects
+from store.verdicts import Measure, measure_of, runs
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -29,22 +29,65 @@ def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = No
     scale is not positive.
     """
     rules = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, rules)
+    found = main_effects(values, [_AXIS + factor for factor in factors], scale=rules.scale, alpha=rules.alpha)
+    return _in_order(
+        found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)),
+        [(factor, level) for factor, levels in factors.items() for level in levels],
+    )
+
+
+def analysis(
+    store: "Store", grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
+) -> Factorial:
+    """F tests and marginal means of the axes of the grid, and of their interactions by two; factors as in `effects`.
+
+    Raises as `effects` does.
+    """
+    rules = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, rules)
+    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
+    found = factorial(values, planned, scale=rules.scale, order=2 if interactions else 1, alpha=rules.alpha)
+    return found._replace(
+        terms=found.terms.with_columns(
+            _unmarked(pl.col("term", "note")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+        ),
+        means=found.means.with_columns(_unmarked(pl.col("term", "note"))),
+        notes=[note.replace(_AXIS, "") for note in found.notes],
+    )
+
+
+def unreplicated(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
+    """Half-normal plot data of a grid with one seed; factors as in `effects`.
+
+    Raises as `effects` does, and SpecError when runs of several seeds have values.
+    """
+    rules = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, rules)
+    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
+    found = half_normal(values, planned, scale=rules.scale, alpha=rules.alpha)
+    names = found.contrasts.with_columns(
+        _unmarked(pl.col("contrast")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+    )
+    return found._replace(contrasts=names)
+
+
+def _unmarked(names: pl.Expr) -> pl.Expr:
+    return names.str.replace_all(_AXIS, "", literal=True)
+
+
+def _factors(store: "Store", grid: str, rules: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
     values = runs(store, grid, rules)
-    axes = store.grid(grid)["axes"]
     rows = [json.loads(text) for text in values["axes"]]
-    labels = {axis["name"]: axis["labels"] for axis in axes}
+    labels = {axis["name"]: axis["labels"] for axis in store.grid(grid)["axes"]}
     levels = {name: [_level(row.get(name), known) for row in rows] for name, known in labels.items()}
     factors = {
         TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
         for names in moving_together(levels)
     }
     columns = [pl.Series(_AXIS + factor, joint.values, pl.String) for factor, joint in factors.items()]
-    wide = values.with_columns(columns)
-    found = main_effects(wide, [column.name for column in columns], scale=rules.scale, alpha=rules.alpha)
-    return _in_order(
-        found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)),
-        [(factor, level) for factor, joint in factors.items() for level in joint.order],
-    )
+    return values.with_columns(columns), {factor: joint.order for factor, joint in factors.items()}
 
 
 def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:

@@ -168,7 +168,7 @@ def _left_out(values: pl.DataFrame) -> list[str]:
     if "status" in values.columns:
         lost = values.filter(~(pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False))
         lost = lost.with_columns(pl.when(status="ok").then(pl.lit("without a finite value")).otherwise("status"))
-        counts = lost["literal"].value_counts(sort=True).rows()
+        counts = sorted(lost["literal"].value_counts().rows(), key=lambda row: (-row[1], row[0]))
         told = ": " + ", ".join(f"{n} {status}" for status, n in counts)
     return [f"{values.height - kept} of {values.height} planned runs are left out{told}"]
 

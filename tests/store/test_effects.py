@@ -1,15 +1,17 @@
-"""Main effects of campaigns on disk whose truth is planted (tests/synthetic.py)."""
+"""What axes do in campaigns on disk whose truth is planted (tests/synthetic.py)."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from synthetic import write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
-from store.effects import effects, moving_together
+from grid.errors import SpecError
+from store.effects import analysis, effects, moving_together, unreplicated
 from store.store import Store
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
@@ -92,3 +94,60 @@ def test_a_grid_of_one_cell_has_no_main_effects(tmp_path: Path) -> None:
     write_campaign(tmp_path, operators=("softmax",), seeds=range(3))
     with Store.open(tmp_path) as store:
         assert effects(store, store.grids()[0]).is_empty()
+
+
+def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_path: Path) -> None:
+    write_campaign(
+        tmp_path,
+        operators=("softmax", "SSA"),
+        factors={"seed": ("head", "constant", "layer")},
+        effect=lambda axes: with_gate(axes) + (0.3 if tuple(axes.values()) == ("SSA", "layer") else 0.0),
+        noise=0.01,
+        pending=[("SSA · head", 0)],
+        failed={("softmax · layer", 3): "diverged"},
+    )
+    with Store.open(tmp_path) as store:
+        plain, both = analysis(store, "quickstart"), analysis(store, "quickstart", interactions=True)
+    assert plain.terms["term"].to_list() == ["operator", "seed"]
+    assert both.terms["term"].to_list() == ["operator", "seed", "operator × seed"]
+    assert both.terms["p_holm"].max() < 1e-6
+    assert both.noise == pytest.approx(0.01, rel=0.5)
+    assert both.notes == ["2 of 30 planned runs are left out: 1 failed, 1 pending"]
+    assert both.means.filter(term="seed")["level"].to_list() == ["head", "constant", "layer"]
+    means = dict(both.means.filter(term="operator × seed").select("level", "mean").iter_rows())
+    assert math.log(means["SSA × layer"] / means["softmax × layer"]) == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_pair_of_levels_that_was_lost_is_named_by_the_grids_own_words(tmp_path: Path) -> None:
+    gone = [("SSA · head", seed) for seed in range(5)]
+    write_campaign(
+        tmp_path, operators=("softmax", "SSA"), factors={"gate": ("head", "constant", "layer")}, pending=gone
+    )
+    with Store.open(tmp_path) as store:
+        found = analysis(store, "quickstart", interactions=True)
+    both = found.terms.row(by_predicate=pl.col("term") == "operator × gate", named=True)
+    assert both["note"] == "no run has operator SSA with gate head; 1 of 2 degrees of freedom are tested"
+    assert set(both["aliased_with"]) == {"operator", "gate"}
+
+
+def test_one_seed_has_half_normal_data_and_several_have_not(tmp_path: Path) -> None:
+    factors = {"gate": ("head", "constant", "layer"), "sink": ("off", "on")}
+    write_campaign(tmp_path / "one", operators=("softmax", "SSA"), factors=factors, seeds=range(1), noise=0.01)
+    write_campaign(tmp_path / "two", operators=("softmax", "SSA"), factors=factors, seeds=range(2), noise=0.01)
+    with Store.open(tmp_path / "one") as store:
+        found = unreplicated(store, "quickstart")
+        assert found.contrasts["contrast"][0].startswith("operator[SSA]")
+        assert found.contrasts["beyond"][0] == "simultaneous margin"
+        assert found.contrasts.height == 11
+    with Store.open(tmp_path / "two") as store, pytest.raises(SpecError, match="is for one seed; there are 2"):
+        unreplicated(store, "quickstart")
+
+
+def test_before_any_run_has_ended_there_is_nothing_to_test(tmp_path: Path) -> None:
+    every = [(operator, seed) for operator in ("softmax", "SSA") for seed in range(3)]
+    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), pending=every)
+    with Store.open(tmp_path) as store:
+        found = analysis(store, "quickstart", interactions=True)
+    assert (found.runs, found.noise, found.terms["f"].to_list()) == (0, None, [None])
+    assert found.notes == ["6 of 6 planned runs are left out: 6 pending"]
+    assert found.means.is_empty()

@@ -1,0 +1,60 @@
+"""`ablate effects` on campaigns that no training made."""
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic import write_campaign
+
+from runners.cli import execute
+
+FACTORS = {"gate": ("head", "constant", "layer")}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("campaign")
+    write_campaign(root, operators=("softmax", "SSA"), factors=FACTORS, failed={("SSA · head", 1): "diverged"})
+    return root
+
+
+def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["effects", "--campaign", str(campaign)]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()[2:4]] == ["operator", "gate"]
+    assert "operator × gate" not in said.out
+    assert said.err == "ablate: 1 of 30 planned runs are left out: 1 failed\n"
+    assert execute(["effects", "--interactions", "--campaign", str(campaign)]) == 0
+    assert "SSA × constant" in capsys.readouterr().out
+
+
+def test_programs_get_json_with_all_digits_and_csv(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["effects", "--json", "--interactions", "--campaign", str(campaign)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "ablate/effects/1"
+    assert [row["term"] for row in found["data"]["terms"]] == ["operator", "gate", "operator × gate"]
+    assert found["data"]["half_normal"] is None
+    assert found["warnings"] == ["1 of 30 planned runs are left out: 1 failed"]
+    assert execute(["effects", "--csv", "--campaign", str(campaign)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("term,order,df,df_error,f,p,p_holm,omega_squared")
+    assert len(lines) == 3
+
+
+def test_one_seed_gets_a_ranking_without_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, seeds=range(1))
+    assert execute(["effects", "--campaign", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "no verdict is drawn" in out
+    assert "Lenth's pseudo standard error" in out
+    assert "p (Holm)" not in out
+    assert execute(["effects", "--json", "--campaign", str(tmp_path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["data"]["half_normal"]["contrasts"]) == 5
+
+
+def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=range(2))
+    assert execute(["effects", "--campaign", str(tmp_path)]) == 0
+    assert "no axis of this grid varies" in capsys.readouterr().out
+    assert execute(["effects", "--campaign", str(tmp_path), "--grid", "quikstart"]) == 3
+    assert "did you mean 'quickstart'" in capsys.readouterr().err
