@@ -1,9 +1,14 @@
 """Commands that answer from the store of a campaign."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runners.commands.options import Csv, Json
 from runners.output import say, write, write_frame, write_json, write_table
+
+if TYPE_CHECKING:
+    from store.store import Store
 
 
 def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
@@ -34,7 +39,15 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     return 0
 
 
-def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
+def table(
+    *,
+    campaign: Path | None = None,
+    grid: str | None = None,
+    why: str | None = None,
+    best_over: Sequence[str] = (),
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
     """The verdict table: every cell against the grid's baseline, paired by seed.
 
     Parameters
@@ -43,20 +56,33 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
         The campaign directory; default the only one below campaigns/.
     grid
         One of its grids, when it has several.
+    why
+        A cell, by its label or key: all that its verdict rests on, instead of the table.
+    best_over
+        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
+        chosen on half of the seeds and compared on the other half.
     as_json
         Print JSON.
     as_csv
         Print CSV.
     """
+    from grid.errors import SpecError
     from runners.commands.finding import choose_grid, find_campaign
     from runners.provenance.mixed import warn_of_mixtures
+    from store.selected import selected_verdicts
     from store.store import Store
     from store.verdicts import verdicts
 
+    if why is not None and (best_over or as_csv):
+        raise SpecError(
+            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
+        )
     with Store.open(find_campaign(campaign)) as store:
         name = choose_grid(store, grid)
+        if why is not None:
+            return _write_why(store, name, why, as_json=as_json)
         header = store.grid(name)
-        found = verdicts(store, name)
+        found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
         warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
         measure = header["measure"]
@@ -78,9 +104,20 @@ def table(*, campaign: Path | None = None, grid: str | None = None, as_json: Jso
     return 0
 
 
+def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
+    from store.why import why, why_text
+
+    found = why(store, grid, cell)
+    if as_json:
+        write_json("why", found)
+    else:
+        write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
+    return 0
+
+
 def measure_heading(header: dict[str, dict[str, str]]) -> str:
     """How the values of a grid's measure are averaged over seeds, as a column's heading."""
-    return "geometric mean" if header["measure"]["scale"] == "log" else "mean"
+    return {"log": "geometric mean", "logit": "mean of log odds"}.get(header["measure"]["scale"], "mean")
 
 
 def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
