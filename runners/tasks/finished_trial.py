@@ -18,6 +18,7 @@ from grid.spec import OutsideKey, Spec
 from grid.validation import spec_error
 from runners.attempts.checkpoint import Saved, read_checkpoint
 from runners.tasks.encoder import Encodes
+from runners.tasks.places import absolute
 from runners.tasks.task import Task
 from runners.tasks.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
 from store.layout import Layout
@@ -73,7 +74,7 @@ class FinishedTrial(Teacher):
             )
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
-                object.__setattr__(self, name, str(Path(path).expanduser().resolve()))
+                object.__setattr__(self, name, absolute(name, path))
         if self.content_hash is not None and self.architecture is not None and not self._is_there():
             return self
         try:

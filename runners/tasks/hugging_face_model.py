@@ -21,6 +21,7 @@ from grid.spec import OutsideKey
 from runners.tasks.corpus import content_hash
 from runners.tasks.optional import needed
 from runners.tasks.per_file import per_file
+from runners.tasks.places import absolute
 from runners.tasks.task import Task
 from runners.tasks.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
 
@@ -47,7 +48,7 @@ class HuggingFaceModel(Teacher):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the model is not; one that does not, looks."""
-        object.__setattr__(self, "directory", str(Path(self.directory).expanduser().resolve()))
+        object.__setattr__(self, "directory", absolute("directory", self.directory))
         filled = self.content_hash is not None and self.vocabulary is not None
         if filled and not Path(self.directory).exists():
             return self

@@ -19,7 +19,7 @@ from runners.tasks.task import Batch, Task
 from variants import Tokens
 
 _TRIED = 8
-"""Tokens of the sequence that a teacher is tried on."""
+"""Tokens that a teacher is tried on, from the first on that is predicted; those before it are given to it, too."""
 
 _ROUNDING = 1e-3
 """Of the spread of logits: two passes over the same tokens differ by less."""
@@ -131,13 +131,14 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
 
 
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
-    """Try a teacher on the first tokens of an example.
+    """Try a teacher on the beginning of an example, as far as some of its predictions are learned from.
 
     Raises:
         SpecError: its logits are not those of the task's tokens, no finite numbers, or know what comes after them.
     """
-    inputs = example.inputs[:1, :_TRIED]
-    visible = None if example.visible is None else example.visible[:1, :_TRIED, :_TRIED]
+    tried = task.unscored + _TRIED
+    inputs = example.inputs[:1, :tried]
+    visible = None if example.visible is None else example.visible[:1, :tried, :tried]
     logits = teaching.logits(inputs, visible)
     wanted = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if logits.shape != (*inputs.shape, wanted):

@@ -143,6 +143,17 @@ def test_a_teacher_is_named_in_one_way(root: Path, trial: Trial) -> None:
         FinishedTrial(weights=str(path.with_name("model.pt")))
 
 
+@pytest.mark.parametrize("field", ["campaign", "weights"])
+def test_a_place_without_a_name_is_not_the_folder_one_is_in(
+    root: Path, trial: Trial, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(root, trial)
+    monkeypatch.chdir(root)
+    with pytest.raises(ValueError, match=rf"{field} names a file or a folder; got ''; '.' is the folder you are in"):
+        FinishedTrial.model_validate({field: "", "trial": trial.key})
+    assert teacher(Path(), trial).campaign == str(root)
+
+
 def test_altered_weights_are_found_before_they_are_used(root: Path, trial: Trial) -> None:
     path = finished(root, trial)
     planned = teacher(root, trial)

@@ -253,12 +253,26 @@ def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "short")))
 
 
-def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text) -> None:
+@pytest.mark.parametrize("prefix", [1, 8, 15])
+def test_a_model_that_reads_ahead_is_no_teacher_however_long_the_prefix(
+    tmp_path: Path, task: Text, prefix: int
+) -> None:
     """BERT's language modelling head is loaded as well as any, over layers that see everything."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     saved(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))
+    given = task.changed(context=16, prefix=prefix)
     with pytest.raises(SpecError, match=r"predicts what comes next without having seen it; the teacher .* reads ahead"):
-        Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
+        Distillation(task=given, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
+
+
+def test_a_directory_without_a_name_is_not_the_folder_one_is_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for name in ("", " "):
+        with pytest.raises(
+            ValueError, match=r"directory names a file or a folder; got '.*'; '.' is the folder you are"
+        ):
+            HuggingFaceModel(directory=name)
+    assert HuggingFaceModel(directory=".").directory == str(folder)
 
 
 def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
