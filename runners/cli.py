@@ -14,10 +14,11 @@ from cyclopts.exceptions import CycloptsError
 from runners.commands.effects import effects
 from runners.commands.evaluating import evaluate
 from runners.commands.explaining import operators, probes, prove, tasks
-from runners.commands.reading import compare, sql, status, table
+from runners.commands.reading import compare, status, table
 from runners.commands.reproducing import repro
 from runners.commands.retrying import retry
 from runners.commands.running import plan, run
+from runners.commands.sql import sql
 from runners.commands.tending import cancel, failures, logs, watch
 from runners.commands.upkeep import doctor, rebuild
 from runners.output import say, write

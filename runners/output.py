@@ -5,7 +5,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from store.export.plain import plain
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +51,7 @@ def age(since: float) -> str:
 
 def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None:
     """`{"schema": "ablate/<command>/1", "data": ..., "warnings": [...]}`; NaN and infinity become null."""
-    envelope = {"schema": f"ablate/{command}/{SCHEMA}", "data": _plain(data), "warnings": list(warnings)}
+    envelope = {"schema": f"ablate/{command}/{SCHEMA}", "data": plain(data), "warnings": list(warnings)}
     write(json.dumps(envelope, ensure_ascii=False, allow_nan=False))
 
 
@@ -60,7 +62,9 @@ def write_frame(
     if as_json:
         write_json(command, frame.rows(named=True))
     elif as_csv:
-        sys.stdout.write(_flat(frame).write_csv())
+        from store.export.formats import flat
+
+        sys.stdout.write(flat(frame).write_csv())
     else:
         headings = dict(shown) if shown is not None else {name: name for name in frame.columns}
         write_table(list(headings.values()), frame.select(list(headings)).rows())
@@ -91,7 +95,7 @@ def _cell(value: object) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, dict | list):
-        return json.dumps(_plain(value), ensure_ascii=False)
+        return json.dumps(plain(value), ensure_ascii=False)
     return str(value)
 
 
@@ -99,26 +103,3 @@ def _number(value: float) -> str:
     """Six significant digits, and in any case all digits of the whole part: counts, sizes and times stay readable."""
     digits_matter = abs(value) < _EXACT and (value == round(value) or abs(value) >= 1e5)
     return str(round(value)) if digits_matter else f"{value:.6g}"
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Decimal):  # what the database sums integers to
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return str(value)
-
-
-def _flat(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Nested columns as JSON text, which CSV can hold."""
-    import polars as pl
-
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    texts: list[Any] = [pl.Series(name, [_cell(value) for value in frame[name].to_list()]) for name in nested]
-    return frame.with_columns(texts) if texts else frame

@@ -120,31 +120,6 @@ def measure_heading(header: dict[str, dict[str, str]]) -> str:
     return {"log": "geometric mean", "logit": "mean of log odds"}.get(header["measure"]["scale"], "mean")
 
 
-def sql(query: str, /, *, campaign: Path | None = None, as_json: Json = False, as_csv: Csv = False) -> int:
-    """Answer one reading SQL statement; docs/sql.md lists tables and views.
-
-    Parameters
-    ----------
-    query
-        For example "select label, mean, n from v_cell_stats where name = 'mse'".
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
-    """
-    from runners.commands.finding import find_campaign
-    from store.store import Store
-
-    with Store.open(find_campaign(campaign)) as store:
-        found = store.sql(query)
-        if store.stale is not None:
-            say(f"ablate: the newest results may be missing: {store.stale}")
-    write_frame("sql", found, as_json=as_json, as_csv=as_csv)
-    return 0
-
-
 def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
     """What differs between two trials: in their specs, then in their results.
 

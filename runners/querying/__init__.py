@@ -1,0 +1,1 @@
+"""Asking a campaign's store in SQL: one query, or a prompt for many."""

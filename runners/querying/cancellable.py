@@ -1,0 +1,44 @@
+"""A query that Ctrl-C cancels: it runs beside, since the engine hears nothing while it computes."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from store.store import Store
+
+_LOOK_S = 0.05
+
+
+def cancellable(store: "Store", ask: "Callable[[], pl.DataFrame]") -> "pl.DataFrame":
+    """What `ask` returns, which queries `store` only.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the query has ended.
+        Exception: whatever `ask` raised.
+    """
+    found: list[pl.DataFrame] = []
+    failed: list[BaseException] = []
+    over = Event()  # a thread whose join Ctrl-C ends counts as stopped, and runs
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except BaseException as error:  # noqa: BLE001  # it is raised where it was waited for
+            failed.append(error)
+        finally:
+            over.set()
+
+    Thread(target=run, daemon=True).start()
+    try:
+        while not over.wait(_LOOK_S):
+            pass
+    except KeyboardInterrupt:
+        while not over.wait(_LOOK_S):  # an interruption between two steps of a query is not heard
+            store.interrupt()
+        raise
+    if failed:
+        raise failed[0]
+    return found[0]

@@ -1,0 +1,1 @@
+"""Tables for elsewhere: CSV, Parquet, LaTeX and Markdown."""

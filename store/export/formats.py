@@ -1,0 +1,69 @@
+"""A frame in each of the formats, and which format a file's name asks for."""
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from grid.errors import SpecError
+from grid.spec import did_you_mean
+from store.export import latex, markdown
+from store.export.plain import plain
+
+FORMATS: Final = ("csv", "parquet", "tex", "md")
+_TEXT_ROWS: Final = 10_000
+"""More rows than that no page holds."""
+
+
+def format_of(file: Path) -> str:
+    """The format that the name of `file` asks for. Raises SpecError when it is none of the known ones."""
+    found = file.suffix.lower().removeprefix(".")
+    if found not in FORMATS:
+        hint = did_you_mean(found, list(FORMATS))
+        raise SpecError(f"a table is written as {', '.join('.' + each for each in FORMATS)}; got {file.name!r}{hint}")
+    return found
+
+
+def encoded(frame: pl.DataFrame, kind: str) -> bytes:
+    """`frame` in the format `kind`: every row and column. Raises SpecError when no page holds it."""
+    if kind == "csv":
+        return flat(frame).write_csv().encode()
+    if kind == "parquet":
+        sink = io.BytesIO()
+        frame.write_parquet(sink)
+        return sink.getvalue()
+    if frame.height > _TEXT_ROWS:
+        raise SpecError(
+            f"a page holds at most {_TEXT_ROWS} rows; the table has {frame.height}: write it as .csv or .parquet"
+        )
+    texts = [[_text(value) for value in row] for row in frame.rows()]
+    numeric = [kind.is_numeric() for kind in frame.dtypes]
+    table = latex.table if kind == "tex" else markdown.table
+    return table(frame.columns, texts, numeric).encode()
+
+
+def flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Nested columns as JSON text, which CSV can hold."""
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    texts: list[Any] = [pl.Series(name, [_nested(value) for value in frame[name].to_list()]) for name in nested]
+    return frame.with_columns(texts) if texts else frame
+
+
+def _nested(value: object) -> str | None:
+    return None if value is None else json.dumps(plain(value), ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    """A value as a table for people shows it; null is an en dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list) else str(value)

@@ -1,0 +1,40 @@
+"""Markdown: any text as text, and tables as GitHub and most others read them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_PUNCTUATION: Final = frozenset("\\`*_{}[]()#+!|~$^=:@")
+
+
+def escape(text: str) -> str:
+    """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
+    return "".join(map(_escaped, " ".join(text.split())))
+
+
+def _escaped(character: str) -> str:
+    if character in _ENTITIES:
+        return _ENTITIES[character]
+    return f"\\{character}" if character in _PUNCTUATION else character
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """Texts as a table; columns that are `numeric` are to the right."""
+    return aligned([escape(each) for each in headings], [[escape(each) for each in row] for row in rows], numeric)
+
+
+def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """Cells, already Markdown, as a table whose columns are aligned in the text, too."""
+    every = [list(headings), *map(list, rows)]
+    widths = [max(3, *(len(row[at]) for row in every)) for at in range(len(headings))]
+    lines = [_line(row, widths, numeric) for row in every]
+    rule = [f"{'-' * (width - 1)}{':' if right else '-'}" for width, right in zip(widths, numeric, strict=True)]
+    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]]) + "\n"
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    padded = [
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(row, widths, numeric, strict=True)
+    ]
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,17 @@
+"""Values as JSON has them."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+
+def plain(value: object) -> object:
+    """`value` as JSON has it: what is not finite is null, a decimal a number, anything unknown its text."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Decimal):  # what the database sums integers to
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

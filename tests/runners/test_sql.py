@@ -1,0 +1,140 @@
+"""The command `sql`: where a query comes from, what its result becomes, and what is refused."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import write_campaign
+
+from runners.cli import execute
+from store.layout import Layout
+from store.saved_queries import save_query, saved_queries
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("campaign")
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_f=(5,), sigma_x=(1,))
+    return root
+
+
+def ask(campaign: Path, *arguments: str) -> int:
+    return execute(["sql", *arguments, "--campaign", str(campaign)])
+
+
+QUERY = "select label, count(*) as n from grid_trial group by label order by label"
+
+
+def test_a_query_may_come_from_the_line_a_file_stdin_or_the_campaign(
+    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "query.sql").write_text(f"-- per cell\n{QUERY};\n", encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO(QUERY))
+    assert ask(campaign, "--save", "per-cell", QUERY) == 0
+    assert capsys.readouterr().out == ""
+    said = []
+    for where in ([QUERY], ["-f", str(tmp_path / "query.sql")], ["-"], ["per-cell"]):
+        assert ask(campaign, *where, "--csv") == 0
+        said.append(capsys.readouterr().out)
+    assert said == ["label,n\nSSA,2\nsoftmax,2\n"] * 4
+
+
+def test_a_result_is_csv_json_parquet_or_markdown(
+    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "new" / "result.parquet"
+    rows = [("SSA", 2), ("softmax", 2)]
+    assert ask(campaign, QUERY, "--json") == 0
+    assert [tuple(row.values()) for row in json.loads(capsys.readouterr().out)["data"]] == rows
+    assert ask(campaign, QUERY, "--parquet", str(file)) == 0
+    assert capsys.readouterr().out.strip() == str(file)
+    assert pl.read_parquet(file).rows() == rows
+    assert ask(campaign, QUERY, "--md") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["| ------- | --: |", "| SSA     |   2 |", "| softmax |   2 |"]
+
+
+def test_saved_queries_are_listed_and_replaced(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(campaign, "--save", "one", "select 1 as one") == 0
+    assert "saved; `ablate sql one` runs it" in capsys.readouterr().err
+    assert ask(campaign, "--save", "one", "select 2 as two") == 0
+    assert "replaced" in capsys.readouterr().err
+    assert ask(campaign, "--saved", "--json") == 0
+    assert {"name": "one", "query": "select 2 as two"} in json.loads(capsys.readouterr().out)["data"]
+    assert ask(campaign, "--saved") == 0
+    assert "select 2 as two" in capsys.readouterr().out
+    assert saved_queries(Layout(campaign))["one"] == "select 2 as two\n"
+
+
+def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert saved_queries(layout) == {}
+    assert not save_query(layout, "a", "select 1")
+    assert not save_query(layout, "a", "select 1\n")
+    assert save_query(layout, "a", "select 2")
+    (tmp_path / "queries" / "a.sql.tmp.host.1.abc").write_text("sel")
+    (tmp_path / "queries" / "Not a name.sql").write_text("select 3")
+    assert saved_queries(layout) == {"a": "select 2\n"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["per-sell"], 3, "no saved query 'per-sell'"),
+        (["--json", "--csv", "select 1"], 2, "one format; got --json and --csv"),
+        (["--parquet", "x.parquet", "--md", "select 1"], 2, "one format; got --md and --parquet"),
+        (["--json"], 2, "--json needs a query"),
+        ([], 2, "a prompt needs a terminal"),
+        (["select 1", "-f", "x.sql"], 2, "one query at a time"),
+        (["-f", "nowhere.sql"], 3, "no file nowhere.sql"),
+        (["--save", "Best of all", "select 1"], 2, "lower-case letters, digits, _ and -; got 'Best of all'"),
+        (["--save", "../up", "select 1"], 2, "got '../up'"),
+        (["--save", "wrong", "selec 1"], 2, "Parser Error"),
+        (["--save", "wrong", "drop table trial"], 2, "read-only"),
+        (["--save", "wrong"], 2, "needs the query to keep"),
+        (["--cvs"], 2, "no option --cvs"),
+        (["select nothing from trial"], 2, "nothing"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    arguments: list[str], code: int, words: str, campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(campaign, *arguments) == code
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert "wrong" not in saved_queries(Layout(campaign))
+
+
+def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:
+    query = "select sum(a.i * b.i) from range(100000000) a(i), range(100000000) b(i)"
+    asking = subprocess.Popen(
+        [sys.executable, "-P", "-c", f"import runners.querying.cancellable as c; {_TELLING}", query, str(campaign)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert asking.stdout is not None
+    assert asking.stdout.readline() == "begun\n"
+    time.sleep(0.5)  # into the query; earlier is as good
+    os.kill(asking.pid, signal.SIGINT)
+    out, err = asking.communicate(timeout=60)
+    assert (asking.returncode, out, err) == (130, "", "ablate: interrupted; the same command goes on\n")
+
+
+_TELLING = """
+import sys
+from runners.cli import execute
+plain = c.cancellable
+def telling(store, ask):
+    print("begun", flush=True)
+    return plain(store, ask)
+c.cancellable = telling
+sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
+"""
