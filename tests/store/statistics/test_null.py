@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import Judged, compare, judge, p_zero, summarise, t_interval
+from store.statistics import Judged, compare, judge, p_zero, power, summarise, t_interval
 
 REPS = 4000
 ALPHA = 0.05
@@ -28,6 +28,12 @@ def grids(n: int, truth: np.ndarray) -> np.ndarray:
     runs = seed + rng.normal(0, np.sqrt(0.5), (REPS, len(truth) + 1, n))
     runs[:, 1:] += truth[:, None]
     return runs[:, 1:] - runs[:, :1]
+
+
+def correlated(n: int, rho: float, reps: int = 4000) -> np.ndarray:
+    """Differences [reps, n] of two runs of standard deviation 1 whose seeds correlate by `rho`, about zero."""
+    rng = np.random.default_rng([n, int(100 * rho)])
+    return np.sqrt(2 * (1 - rho)) * rng.normal(size=(reps, n))
 
 
 def judged(differences: np.ndarray, rope: float) -> Judged:
@@ -47,6 +53,35 @@ def test_a_grid_without_effects_gets_any_false_verdict_at_most_five_times_in_a_h
 ) -> None:
     words = judged(grids(n, np.zeros(variants)), rope).words
     assert within_the_promise(np.isin(words, CLAIMS))
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_fifty_variants_without_effects_get_any_false_verdict_at_most_five_times_in_a_hundred(n: int) -> None:
+    words = judged(grids(n, np.zeros(50)), 0.0).words
+    assert within_the_promise(np.isin(words, CLAIMS))
+    assert within_the_promise(words == "better")
+    assert not within_the_promise(uncorrected_claims(grids(n, np.zeros(50))))
+
+
+# Power of the paired t test for a difference in standard deviations of a run, by simulation: seeds -> share found.
+POWER_TABLE = {
+    (0.5, 0.8): {3: 0.12, 5: 0.27, 8: 0.50, 10: 0.59, 20: 0.91},
+    (1.0, 0.0): {3: 0.11, 5: 0.24, 8: 0.41, 10: 0.53, 20: 0.84},
+    (1.0, 0.5): {3: 0.19, 5: 0.39, 8: 0.67, 10: 0.81, 20: 0.99},
+    (1.0, 0.8): {3: 0.34, 5: 0.74, 8: 0.97, 10: 1.00, 20: 1.00},
+    (2.0, 0.5): {3: 0.46, 5: 0.90, 8: 1.00, 10: 1.00, 20: 1.00},
+}
+
+
+@pytest.mark.parametrize(("difference", "rho"), POWER_TABLE)
+def test_the_power_table_is_reproduced_by_the_verdicts_and_by_the_formula(difference: float, rho: float) -> None:
+    for n, expected in POWER_TABLE[difference, rho].items():
+        words = judged((correlated(n, rho) - difference)[:, None], 0.0).words
+        found = float((words == "better").mean())
+        sd = np.array([np.sqrt(2 * (1 - rho))])
+        formula = float(power(np.array([difference]), sd, np.array([float(n)]), alpha=ALPHA)[0])
+        assert found == pytest.approx(formula, abs=0.005 + 4 * np.sqrt(formula * (1 - formula) / 4000))
+        assert formula == pytest.approx(expected, abs=0.035)  # the table was simulated with few repetitions
 
 
 def test_the_check_is_not_empty_because_one_comparison_uses_up_its_five_per_cent() -> None:
