@@ -4,6 +4,7 @@ learning curves at equal cost, Pareto sets.
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
+from store.statistics.checks import checks
 from store.statistics.compare import compare
 from store.statistics.curves import Rule, compare_curves
 from store.statistics.effects import main_effects
@@ -11,6 +12,7 @@ from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.family import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
 from store.statistics.half_normal import HalfNormal, half_normal, lenth
+from store.statistics.items import ItemBars, item_bars
 from store.statistics.paired import (
     Paired,
     hedges_g,
@@ -26,6 +28,7 @@ from store.statistics.paired import (
 from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable, power, seeds_needed
 from store.statistics.scales import Scale
+from store.statistics.selection import expected_optimism, select_then_report
 from store.statistics.welch import welch
 
 __all__ = [
@@ -35,20 +38,24 @@ __all__ = [
     "Better",
     "Factorial",
     "HalfNormal",
+    "ItemBars",
     "Judged",
     "Objective",
     "Paired",
     "Rule",
     "Scale",
+    "checks",
     "compare",
     "compare_curves",
     "detectable",
+    "expected_optimism",
     "factorial",
     "failures",
     "fisher_p",
     "half_normal",
     "hedges_g",
     "holm",
+    "item_bars",
     "judge",
     "lenth",
     "main_effects",
@@ -59,6 +66,7 @@ __all__ = [
     "pareto",
     "power",
     "seeds_needed",
+    "select_then_report",
     "sign_flip_p",
     "summarise",
     "superiority",
