@@ -14,6 +14,7 @@ from cyclopts.exceptions import CycloptsError
 from runners.commands.effects import effects
 from runners.commands.evaluating import evaluate
 from runners.commands.explaining import operators, probes, prove, tasks
+from runners.commands.published import published
 from runners.commands.reading import compare, status, table
 from runners.commands.reproducing import repro
 from runners.commands.retrying import retry
@@ -49,6 +50,7 @@ for _command in (
     effects,
     sql,
     compare,
+    published,
     rebuild,
     doctor,
     operators,

@@ -6,7 +6,7 @@ its row, its column or, where neither can tell, at itself; the nearer one counts
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -178,12 +178,15 @@ def _binomial_se(percent: float, items: int | None) -> float | None:
 
 def _trust(facts: Fact) -> dict[str, Any]:
     """Which notes concern a cell, and their words."""
-    told = [(number, each) for number, each in enumerate(_file()["notes"], start=1) if _concerns(each, facts)]
-    return {
-        "notes": tuple(number for number, _ in told),
-        "trust": "; ".join(f"{each['place']}: {each['text']}" for _, each in told) or None,
-        "unusable": any(each["unusable"] for _, each in told),
-    }
+    told = [number for number, each in enumerate(_file()["notes"], start=1) if _concerns(each, facts)]
+    unusable = any(_file()["notes"][number - 1]["unusable"] for number in told)
+    return {"notes": tuple(told), "trust": trust_of(told), "unusable": unusable}
+
+
+def trust_of(numbers: Iterable[int]) -> str | None:
+    """The words of the notes with these numbers; None without any."""
+    told = [_file()["notes"][number - 1] for number in numbers]
+    return "; ".join(f"{each['place']}: {each['text']}" for each in told) or None
 
 
 def _concerns(note: Fact, facts: Fact) -> bool:

@@ -1,0 +1,87 @@
+"""`ablate published`: the papers' tables need no campaign; a comparison says what it left out."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from runners.cli import execute
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    assert execute(["published", *words]) == 0
+    found = capsys.readouterr()
+    return found.out, found.err
+
+
+def test_without_words_every_table_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = told(capsys)
+    assert sum(line.startswith(("000 ", "002 ", "003 ", "004 ")) for line in out.splitlines()) == 38
+    assert "1255 cells" in err
+
+
+def test_a_table_shows_its_cells_and_what_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = told(capsys, "3", "t2", "--metric", "lambada")
+    assert sum(line.startswith("003 T2") for line in out.splitlines()) == 6
+    assert "doubt 10: 003, table 2: the printed gain is not that of the scores beside it" in out
+
+
+def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = told(capsys, "--metric", "mse", "--json")
+    data = json.loads(out)["data"]
+    assert len(data) == 140 + 140
+    assert data[0]["point"] == {"sigma_x": 1, "sigma_f": 1}
+    out, _ = told(capsys, "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == 1255
+    assert json.loads(rows[0]["setup"]) == {}
+    assert out.count("\n") == 1256
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--paper", "005"), 3, "there is no paper '005'; there are 000 Affine-Scaled Attention; 001"),
+        (("004", "T15"), 3, "paper 004 has no table 'T15' of values; there are T1, T2, T3"),
+        (("--metric", "msee"), 3, "did you mean 'mse'?"),
+        (("--grid", "mine"), 2, "add --compare"),
+        (("001",), 3, "paper 001 has no table of values: Principled Attention publishes no results"),
+        (("--compare", "--campaign", "nowhere"), 3, "there is no campaign in nowhere"),
+    ],
+)
+def test_what_is_not_there_is_said_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    assert execute(["published", *words]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_comparison_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[str], compared: Path) -> None:
+    words = ("--compare", "--campaign", str(compared))
+    out, err = told(capsys, *words)
+    assert "SSA against Softmax · 5" in out
+    assert "003 T1: 22.5M parameters, here 25k; 500k steps, here 20" in out
+    assert "doubt 12: 003, equation 2" in out
+    assert "of 527 claims: 2 same direction, 1 differs, 1 within noise, 523 not comparable" in err
+    everything, _ = told(capsys, *words, "--all")
+    assert everything.count("\n") > 527 > out.count("\n")
+    found, _ = told(capsys, *words, "--json")
+    assert len(json.loads(found)["data"]) == 527
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from published_campaign import mse, planted
+
+    from variants import softmax, ssa
+
+    root = tmp_path_factory.mktemp("compared")
+    effects = {1: -1.0, 3: 1.0, 5: -1.0, 10: 0.0}
+    values = {
+        "plain": [mse(seed, dict.fromkeys(effects, 0.0)) for seed in range(5)],
+        "mine": [mse(3 * seed + 1, effects) for seed in range(5)],
+    }
+    planted(root, {"plain": softmax(), "mine": ssa()}, values).close()
+    return root

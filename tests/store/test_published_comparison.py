@@ -1,0 +1,191 @@
+"""What own results say of published claims: a word each, by the claim's own table, and never more than that."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from published_campaign import Value, mse, planted
+
+from store.published.comparing import ALPHA, WORDS, _judged, compare_published
+from store.published.reading import operators
+from store.statistics.paired import Paired
+from variants import principled, softcap, softmax, ssa, temperature
+from variants.papers.named import catalogue
+
+AT = (2, 3, 5, 10)
+EFFECTS = {2: -1.0, 3: 1.0, 5: -1.0, 10: 0.0}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    """Softmax, SSA under another name, temperature 5 with a failed run, and one that no paper has."""
+    cells = {"plain": softmax(), "mine": ssa(name="mine"), "warm": temperature(5.0), "capped": softcap()}
+    flat = dict.fromkeys(AT, 0.0)
+    values = {
+        "plain": [mse(seed, flat) for seed in range(5)],
+        "mine": [mse(3 * seed + 1, EFFECTS) for seed in range(5)],
+        "warm": [mse(seed + 2, flat) for seed in range(4)] + [None],
+        "capped": [mse(seed, flat) for seed in range(5)],
+    }
+    with planted(tmp_path_factory.mktemp("planted"), cells, values) as store:
+        return compare_published(store, "planted")
+
+
+def of(found: pl.DataFrame, row: str, column: str, table: str = "T1", paper: str = "003") -> dict[str, Any]:
+    here = (pl.col("paper") == paper) & (pl.col("paper_table") == table)
+    rows = found.filter(here & (pl.col("row_label") == row) & (pl.col("column_label") == column)).rows(named=True)
+    assert len(rows) == 1
+    return rows[0]
+
+
+def test_the_four_words(found: pl.DataFrame) -> None:
+    assert of(found, "SSA", "5")["word"] == "same direction"
+    assert of(found, "SSA", "3")["word"] == "differs"
+    assert of(found, "SSA", "10")["word"] == "within noise"
+    assert of(found, "SSA", "4")["word"] == "not comparable"
+    assert set(found["word"]) == set(WORDS)
+
+
+def test_differences_are_those_that_were_printed_and_planted(found: pl.DataFrame) -> None:
+    row = of(found, "SSA", "5")
+    assert row["published"] == pytest.approx((0.02 / 1.62 - 1) * 100)
+    assert row["own"] == pytest.approx((np.exp(-1.0) - 1) * 100, abs=1.5)
+    assert row["low"] < row["own"] < row["high"] < 0
+    assert (row["label"], row["base"], row["pairs"], row["unit"]) == ("mine", "plain", 5, "%")
+    assert row["claim"] == "SSA against Softmax · 5"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "table", "paper", "why"),
+    [
+        ("SSA", "4", "T1", "003", "no finished run of mine measured mse at sigma_x=1, sigma_f=4"),
+        ("τ = 5", "5", "T1", "003", "failures differ between the arms"),
+        ("τ = 20", "5", "T1", "003", "no cell of the grid is temperature with tau=20"),
+        ("Sparsemax", "5", "T1", "003", "no cell of the grid is sparsemax"),
+        ("SuperGLUE · CB", "Zero-shot · SSA", "T4", "003", "the paper contradicts itself; table 4: the errors"),
+        (
+            "1B · Sink",
+            "Loss",
+            "T1",
+            "000",
+            "another task: the grid learns linear_functions, the",
+        ),
+        ("1B · Sink", "Avg.", "T1", "000", "nothing here measures it: mean accuracy of six tasks"),
+        ("q·k/√d · Z = max(|sum|, 1)", "Valid loss", "T13", "004", "the paper prints a dash: training failed"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(
+    found: pl.DataFrame, row: str, column: str, table: str, paper: str, why: str
+) -> None:
+    told = of(found, row, column, table, paper)
+    assert told["word"] == "not comparable"
+    assert told["because"].startswith(why)
+    assert told["own"] is None
+
+
+def test_equal_published_values_have_no_direction_to_share(found: pl.DataFrame) -> None:
+    row = of(found, "SSA", "2")
+    assert (row["published"], row["word"]) == (0, "not comparable")
+    assert row["high"] < 0
+    assert row["because"] == "the paper prints equal values, which have no direction"
+
+
+def test_what_is_not_the_same_is_said_with_every_comparison(found: pl.DataFrame) -> None:
+    judged = found.filter(pl.col("word") != "not comparable")
+    assert set(judged["differs"]) == {"22.5M parameters, here 25k; 500k steps, here 20"}
+    assert all("tables 1 and 6" in trust and "equation 2" in trust for trust in judged["trust"])
+
+
+def test_nothing_is_ever_called_reproduced_even_at_the_paper_s_size(tmp_path: Path, found: pl.DataFrame) -> None:
+    cells = {"plain": softmax(), "mine": ssa()}
+    values = {"plain": [mse(s, {5: 0.0}) for s in range(3)], "mine": [mse(2 * s, {5: -4.0}) for s in range(3)]}
+    with planted(tmp_path, cells, values, end={"step": 500_000, "parameters": 22_500_000}) as store:
+        same = of(compare_published(store, "planted", paper="003"), "SSA", "5")
+    assert (same["word"], same["differs"]) == ("same direction", "")
+    for text in [*(str(row) for row in found.rows()), str(same)]:
+        assert "reproduc" not in text.casefold()
+
+
+def test_a_difference_within_the_noise_of_test_items_claims_nothing(tmp_path: Path) -> None:
+    def scores(seed: int, gain: float) -> list[Value]:
+        point = {"fewshot": 0.0, "context": 64.0}
+        return [("evaluation", f"lm_eval.{t}.acc", point, 0.3 + gain + 0.001 * (seed % 3)) for t in ("arc_easy", "cb")]
+
+    values = {"plain": [scores(s, 0.0) for s in range(4)], "SSA": [scores(2 * s, 0.1) for s in range(4)]}
+    with planted(tmp_path, {"plain": softmax(), "SSA": ssa()}, values, task="text") as store:
+        found = compare_published(store, "planted", table="T2", metric="score")
+    small, large = (of(found, f"{s}", "Zero-shot · SSA", "T2") for s in ("LM-Eval · ARC-Easy", "SuperGLUE · CB"))
+    assert (small["word"], large["word"]) == ("within noise", "same direction")
+    assert small["published"] == pytest.approx(2.4)
+    assert small["published_noise"] == pytest.approx(1.96 * np.hypot(1.0218, 1.0251), rel=1e-3)
+    assert small["own"] == pytest.approx(10, abs=0.3)  # in points, as printed
+    assert "FineWebText, here text" in small["differs"]
+
+
+def test_sinks_of_probes_are_means_over_heads_in_the_printed_unit(tmp_path: Path) -> None:
+    def sinks(seed: int, share: float) -> list[Value]:
+        return [("probe", "sink_share", {"eps": 0.3, "position": 1.0}, share + 0.002 * (seed % 3))]
+
+    named = catalogue()
+    cells = {"plain": softmax(), "sigmoid": named["sigmoid"].make(), "unlike": named["sigmoid"].make()}
+    values = {"plain": [sinks(s, 0.3) for s in range(4)], "sigmoid": [sinks(2 * s, 0.1) for s in range(4)]}
+    values["plain"] = [[*v, ("evaluation", "validation_loss", {}, 3.0)] for v in values["plain"]]
+    with planted(tmp_path, cells, values, task="text", unlike={"training": {"steps": 9}}) as store:
+        found = compare_published(store, "planted", paper="4", table="T4", metric="sink_share")
+    sigmoid = found.filter(pl.col("operator") == "sigmoid").rows(named=True)
+    assert [row["label"] for row in sigmoid] == ["sigmoid", "unlike"]
+    assert sigmoid[0]["word"] == "same direction"
+    assert sigmoid[0]["published"] == pytest.approx(0.44 - 18.18)
+    assert sigmoid[0]["own"] == pytest.approx(-20, abs=0.5)
+    assert sigmoid[1]["because"] == "no cell of softmax differs from unlike in the operator only"
+
+
+def test_an_interval_excludes_zero_where_holm_rejects() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 7, 30):
+        parts = [Paired(np.array(5.0), np.array(rng.normal(0, 1.5)), np.array(1.0)) for _ in range(size)]
+        for family in (size, size + 3):
+            for judged in _judged(parts, family):
+                assert (judged.low > 0 or judged.high < 0) == (judged.p_holm <= ALPHA)
+
+
+def test_what_cannot_be_tested_counts_in_the_family() -> None:
+    part = Paired(np.array(5.0), np.array(2.0), np.array(1.0))
+    alone, beside = next(_judged([part], 1)), next(_judged([part], 4))
+    assert beside.p_holm == pytest.approx(4 * alone.p_holm)
+    assert beside.low < alone.low < alone.high < beside.high
+
+
+def test_cells_are_known_by_what_they_are_made_of(tmp_path: Path) -> None:
+    named = catalogue()
+    cells = {name: each.make().changed(name=f"my own {at}") for at, (name, each) in enumerate(named.items())}
+    cells["principled"] = principled(gate_width=4)
+    with planted(tmp_path, cells, {}) as store:
+        told = store.sql(
+            "SELECT DISTINCT g.label, o.operator FROM v_published_operator o JOIN grid_trial g USING (cell)"
+        )
+    known = {made.operator for made in operators()}
+    assert all(label == operator for label, operator in told.iter_rows())
+    assert set(told["operator"]) == known - {"integral_weights"}  # published with two signals, not the default eight
+
+
+def test_the_view_puts_published_values_beside_own_means(tmp_path: Path) -> None:
+    cells = {"plain": softmax(), "mine": ssa(name="mine")}
+    values = {label: [mse(seed, {5: 0.0}) for seed in range(3)] for label in cells}
+    with planted(tmp_path, cells, values) as store:
+        rows = store.sql(
+            "SELECT row_label, label, value, own_mean, n FROM v_published "
+            "WHERE paper_table = 'T1' AND paper = '003' AND point['sigma_f'] = 5 ORDER BY id"
+        ).rows()
+    mean = np.mean([v[0][3] for v in values["plain"]])
+    assert [row[:3] for row in rows] == [("SSA", "mine", 0.02), ("Softmax", "plain", 1.62)]
+    assert [row[3:] for row in rows] == [(pytest.approx(mean), 3)] * 2
+
+
+def test_a_grid_without_any_result_has_a_reason_for_everything(tmp_path: Path) -> None:
+    with planted(tmp_path, {"plain": softmax(), "SSA": ssa()}, {}) as store:
+        found = compare_published(store, "planted", paper="003", table="T1")
+    assert set(found["word"]) == {"not comparable"}
+    assert of(found, "SSA", "5")["because"] == "no finished run of SSA measured mse at sigma_x=1, sigma_f=5"
