@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from runners.evaluating.evaluate import Result, Status
     from runners.evaluating.trained import Kept
-    from runners.evaluations import Evaluation
+    from runners.evaluations import Evaluation, LmEval
     from store.store import Store
 
 _MOST_SHOWN = 40
@@ -49,25 +49,32 @@ class By:
         Raises:
             SpecError: nothing is named, or what is named has no meaning.
         """
-        from pydantic import ValidationError
-
-        from grid import spec_error
         from grid.errors import SpecError
         from runners.evaluating.evaluate import evaluations_of
-        from runners.evaluations import LmEval
 
         if self.include is not None and not self.lm_eval:
             raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
         if self.by is None and not self.lm_eval:
             raise SpecError("judge by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
         found = () if self.by is None else evaluations_of(self.by)
-        if not self.lm_eval:
-            return found
+        if self.lm_eval:
+            found = (*found, self._harness())
+        return tuple({each.key: each for each in found}.values())
+
+    def _harness(self) -> "LmEval":
+        from pydantic import ValidationError
+
+        from grid import spec_error
+        from runners.evaluations import LmEval
+        from runners.evaluations.harness_files import require_tasks
+
         try:
             harness = LmEval(tasks=self.lm_eval, include=None if self.include is None else str(self.include))
         except ValidationError as error:
             raise spec_error(error, "LmEval") from error
-        return (*found, harness)
+        if self.include is not None:  # reading the harness's own takes seconds, and waits for the first trial
+            require_tasks(self.lm_eval, self.include)
+        return harness
 
 
 NOTHING = By()
@@ -106,7 +113,7 @@ def evaluate(
 ) -> int:
     """Judge finished trials that kept their weights by further evaluations; the rows land beside those of the training.
 
-    Each evaluation of a trial is made once. The exit code is 4 where some of several trials failed.
+    Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
 
     Parameters
     ----------

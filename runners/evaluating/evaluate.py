@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission import read_submission_record
 from runners.attempts.worker import Entry
-from runners.evaluating.records import Judged, Said, coordinates, forget, held, others, recorded, said, write_evaluation
+from runners.evaluating.records import (
+    Coordinates,
+    Judged,
+    Said,
+    coordinates,
+    forget,
+    held,
+    others,
+    recorded,
+    said,
+    write_evaluation,
+)
 from runners.evaluating.trained import Device, Kept, Trained, changed_code, rebuilt, unlike_before
 from runners.evaluations import Evaluation
 from runners.provenance.code import Codes
@@ -61,8 +73,13 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
     Raises:
         SpecError: there is no such file, it raises, or it defines none.
     """
-    if not path.exists():
-        raise SpecError(f"there is no file {path}; give a Python file with evaluations = (...) at its top")
+    if not path.is_file() or path.suffix != ".py":
+        what = (
+            "there is no file"
+            if not path.exists()
+            else f"a {'folder' if path.is_dir() else 'file of something else'} is"
+        )
+        raise SpecError(f"{what} {path}; give a Python file, NAME.py, with evaluations = (...) at its top")
     found = vars(import_spec_file(path)).get("evaluations")
     wanted = (found,) if isinstance(found, Evaluation) else found
     if not isinstance(wanted, tuple | list) or not wanted or not all(isinstance(each, Evaluation) for each in wanted):
@@ -162,13 +179,20 @@ def _judge(
 ) -> Result:
     key, number = trained.kept.key, trained.kept.number
     place = (key, number, spec.key)
-    with held(store.layout, key, number):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(store.layout, key, number))
+        except EnvironmentProblem as error:  # of this attempt's folder; what comes later every trial needs
+            return Result(key, _kind(spec), spec.key, "failed", message=str(error), problem=error)
         trial = trained.trial.changed(evaluations=(spec,))  # refuses what it cannot judge
         trained = trained.of(trial, codes.sources(trial))
         declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
         _require_new(store, place, declared, again=wanted.again)
         began = time.perf_counter()
-        rows, data = trained.measured()
+        judge = spec.open(trial.task)
+        about = frozenset((f"{name}.", coordinates(point)) for name, point in judge.subjects.items())
+        _require_new(store, place, about, again=wanted.again)
+        rows, data = trained.measured(judge)
         judged = Judged(
             [each for each in rows if isinstance(each, Measured)],
             [each for each in rows if isinstance(each, Items)],
@@ -214,6 +238,8 @@ _UNKNOWN = "the attempt did not record its code, so nothing says whether it is t
 def _require_new(store: "Store", place: tuple[str, int, str], new: Said, *, again: bool) -> list[str]:
     """Refuse what would be said twice of a trial; keys of other evaluations that are replaced as a whole.
 
+    `new` are names of rows; one that ends in a full stop, all that begin so.
+
     Raises:
         SpecError: the training, or another evaluation, has said it.
     """
@@ -222,21 +248,30 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Said, *, agai
         "WHERE trial = $trial AND later IS NULL",
         {"trial": place[0]},
     )
-    rows = {name for name, point in found.rows() if (name, coordinates(json.loads(point))) in new}
+    rows = {name for name, _ in _of(new, {(name, coordinates(json.loads(point))) for name, point in found.rows()})}
     if rows:
         raise SpecError(
             f"rows of one name are compared with one another, and the training of trial {place[0][:8]} has recorded "
             f"{', '.join(sorted(rows)[:_SHOWN])}; an evaluation that says it anew belongs into the spec of a new trial"
         )
-    before = {key: theirs for key, theirs in others(store.layout, place).items() if theirs & new}
+    before = {key: theirs for key, theirs in others(store.layout, place).items() if _of(new, theirs)}
     if before and not again:
-        name = min(name for theirs in before.values() for name, _ in theirs & new)
+        name = min(name for theirs in before.values() for name, _ in _of(new, theirs))
         raise SpecError(
             f"rows of one name are compared with one another, and evaluation {min(before)[:8]} has recorded {name} of "
             f"trial {place[0][:8]}; make one evaluation of both, of files of items by one folder that has "
             "both, or replace what it said with --again"
         )
     return sorted(key for key, theirs in before.items() if theirs <= new)
+
+
+def _of(new: Said, rows: Iterable[tuple[str, Coordinates]]) -> Said:
+    """Those of `rows` that `new` names."""
+    return frozenset((name, at) for name, at in rows if any((each, at) in new for each in (name, *_beginnings(name))))
+
+
+def _beginnings(name: str) -> list[str]:
+    return [name[: place + 1] for place, letter in enumerate(name) if letter == "."]
 
 
 def _kind(spec: Evaluation) -> str:

@@ -15,6 +15,7 @@ from grid import spec_error
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.attempts.repro_values import Difference, Where, differences
+from runners.evaluations import Judge
 from runners.provenance.code import Codes, made_by
 from runners.ranks import device_of
 from runners.tasks.task import Items, Measured
@@ -83,14 +84,9 @@ class Trained:
         """The same model as that of `trial`, which has other evaluations and their code."""
         return replace(self, trial=trial, sources=sources)
 
-    def measured(self) -> tuple[list[Measured | Items], Mapping[str, Any] | None]:
-        """What the one evaluation of the trial finds, and what it has read.
-
-        Raises:
-            SpecError: files it names are missing or are not what the spec says.
-        """
+    def measured(self, judge: Judge) -> tuple[list[Measured | Items], Mapping[str, Any] | None]:
+        """What `judge`, of the one evaluation of the trial, finds, and what it has read."""
         (spec,) = self.trial.evaluations
-        judge = spec.open(self.trial.task)
         with self.judged(), self.model.positioned(spec.positions(self.trial.model)):
             return list(judge.evaluate(self.predict)), judge.record
 

@@ -31,14 +31,8 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
         SpecError: there is no such task, or a file of it cannot be read.
         EnvironmentProblem: the harness is not installed, or the data of one of its own tasks are not on this machine.
     """
-    needed("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
-    tasks = needed("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
     with offline(), quietly():
-        manager = tasks.TaskManager(
-            include_path=None if include is None else str(include), include_defaults=not include
-        )
-        for name in names:
-            _require_there(name, manager.all_tasks, include)
+        manager = require_tasks(names, include)
         if include is not None:
             manager._factory = _factory(include, scratch)
         try:
@@ -47,6 +41,24 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
             raise
         except Exception as error:
             raise _unloadable(names, include, error) from error
+
+
+def require_tasks(names: Sequence[str], include: Path | None) -> Any:
+    """The harness's manager of tasks, which has those of these names; none of them is loaded.
+
+    Raises:
+        SpecError: there is no such task.
+        EnvironmentProblem: the harness is not installed.
+    """
+    needed("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
+    tasks = needed("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
+    with offline(), quietly():
+        manager = tasks.TaskManager(
+            include_path=None if include is None else str(include), include_defaults=not include
+        )
+        for name in names:
+            _require_there(name, manager.all_tasks, include)
+    return manager
 
 
 def _require_there(name: str, known: Sequence[str], include: Path | None) -> None:

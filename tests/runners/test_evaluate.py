@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from grid.errors import EnvironmentProblem, NotFoundError
+from grid.errors import NotFoundError
 from runners.attempts.checkpoint import load_checkpoint, save_checkpoint
 from runners.attempts.repro_values import values_of
 from runners.cli import execute
@@ -334,15 +334,6 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
 
 
-def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, asked: Path) -> None:
-    (first, *_) = keys(campaign)
-    with records.held(Layout(campaign), first, 1):
-        assert evaluate(campaign, first, "--with", asked) == 5
-        with pytest.raises(EnvironmentProblem, match="another process"), records.held(Layout(campaign), first, 1):
-            pass
-    assert evaluate(campaign, first, "--with", asked) == 0
-
-
 def test_a_trial_without_weights_or_result_says_what_to_do(
     tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -364,7 +355,7 @@ def test_damaged_weights_judge_nothing(campaign: Path, asked: Path) -> None:
     assert rows(campaign, LATER) == []
 
 
-WRONG: dict[str, tuple[Callable[[Path], list[str | Path]], int, str]] = {
+WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
     "nobody": (lambda _: [], 2, "which trials?"),
     "nothing": (lambda _: ["grid=small"], 2, "judge by what?"),
     "a key that is none": (
@@ -374,6 +365,19 @@ WRONG: dict[str, tuple[Callable[[Path], list[str | Path]], int, str]] = {
     ),
     "no file": (lambda at: ["grid=small", "--with", at], 2, "there is no file"),
     "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, r"has evaluations = (...)"),
+    "items in place of evaluations": (
+        lambda at: ["grid=small", "--with", [at.with_suffix(".jsonl"), at.with_suffix(".jsonl").write_text("{}")][0]],
+        2,
+        "give a Python file",
+    ),
+    "tasks that are not there": (
+        lambda at: [
+            *("grid=small", "--with", with_evaluations(at, DEVIANT.format(n=3)), "--lm-eval", "nosuch"),
+            *("--include", [at.parent, (at.parent / "mine.yaml").write_text("task: mine")][0]),
+        ],
+        2,
+        "has no lm-eval task 'nosuch'; it has mine",
+    ),
     "a folder without tasks": (lambda at: ["grid=small", "--include", at.parent], 2, "--include is the folder"),
 }
 
