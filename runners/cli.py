@@ -21,6 +21,7 @@ from runners.commands.retrying import retry
 from runners.commands.running import plan, run
 from runners.commands.sql import sql
 from runners.commands.tending import cancel, failures, logs, watch
+from runners.commands.trade_offs import curves, pareto
 from runners.commands.upkeep import doctor, rebuild
 from runners.output import say, write
 
@@ -48,6 +49,8 @@ for _command in (
     status,
     table,
     effects,
+    curves,
+    pareto,
     sql,
     compare,
     published,

@@ -14,7 +14,7 @@ from variants.proof.battery import LAWS
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
-    "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch",
+    "effects", "curves", "pareto", "published", "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`ablate effects` on campaigns that no training made."""
+"""`ablate effects`, `curves` and `pareto` on campaigns that no training made."""
 
 import json
 from pathlib import Path
@@ -58,3 +58,18 @@ def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.C
     assert "no axis of this grid varies" in capsys.readouterr().out
     assert execute(["effects", "--campaign", str(tmp_path), "--grid", "quikstart"]) == 3
     assert "did you mean 'quickstart'" in capsys.readouterr().err
+
+
+def test_curves_and_pareto_sets_answer_from_the_command_line(
+    campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["curves", "--by", "steps", "--level", "0.3", "--csv", "--campaign", str(campaign)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("cell,label,question,at,pairs")
+    assert len(lines) == 1 + 3 * 5
+    assert execute(["curves", "--campaign", str(campaign)]) == 3
+    assert "compare by steps or seconds" in capsys.readouterr().err
+    assert execute(["pareto", "--against", "loss", "--campaign", str(campaign)]) == 0
+    assert "standing" in capsys.readouterr().out
+    assert execute(["pareto", "--against", "los", "--campaign", str(campaign)]) == 3
+    assert "did you mean 'loss'" in capsys.readouterr().err

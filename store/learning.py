@@ -1,0 +1,89 @@
+"""Learning curves of a grid by what they cost: steps, tokens or seconds of training."""
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.spec import did_you_mean
+from store import queries
+from store.statistics import Rule, compare_curves
+from store.verdicts import baseline_of, measure_of
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+By = Literal["steps", "tokens", "seconds"]
+
+
+def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
+    """One row per ended run and recorded value of the training metric `name`, with what the run had cost by then.
+
+    Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
+    from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
+
+    Returns:
+        cell, label, seed, status (ok or failed), cost, value; cells in the order of the axes, the baseline first.
+
+    Raises:
+        SpecError: `by` is no cost.
+        NotFoundError: no ended run has recorded `name`; names those there are.
+    """
+    costs = list(get_args(By))
+    if by not in costs:
+        raise SpecError(f"curves are compared by {costs}; got {by!r}{did_you_mean(by, costs)}")
+    header = store.grid(grid)
+    found = store.sql(_POINTS, {"grid": grid, "name": name})
+    if found.is_empty():
+        known = store.sql(_NAMES, {"grid": grid})["name"].to_list()
+        raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
+    if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
+        raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
+    cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
+    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64)).drop_nulls("cost")
+    return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
+
+
+def compare_learning(
+    store: "Store",
+    grid: str,
+    name: str,
+    by: By,
+    *,
+    budget: float | None = None,
+    level: float | None = None,
+) -> pl.DataFrame:
+    """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
+
+    Values are compared on the scale and in the direction of the grid's measure if that is `name`, else as losses on
+    the linear scale. Raises as `curve_points` does, and NotFoundError when the baseline has no curve.
+    """
+    rules = measure_of(store, grid, None)
+    rule = Rule(rules.scale, rules.better, rules.alpha) if rules.name == name else Rule("linear", "lower", rules.alpha)
+    points = curve_points(store, grid, name, by)
+    return compare_curves(points, rule, baseline=baseline_of(store, grid, None), budget=budget, level=level)
+
+
+def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
+    """`wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added."""
+    run = pl.col("trial")
+    earlier = pl.col("wall_s").shift(1).over(run)
+    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
+    handed = pl.when(changed).then(earlier).otherwise(0.0).fill_null(0.0)
+    return found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
+
+
+_POINTS: Final = """
+SELECT g.cell, g.label, g.seed, t.status, g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
+FROM v_metric m JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+LEFT JOIN (
+    SELECT trial, avg((cost->>'$.tokens')::DOUBLE / nullif((cost->>'$.steps')::DOUBLE, 0)) AS tokens_per_step
+    FROM attempt WHERE cost IS NOT NULL GROUP BY trial
+) c USING (trial)
+WHERE g.grid = $grid AND m.name = $name AND t.status IN ('ok', 'failed')
+ORDER BY g.position, m.step
+"""
+
+_NAMES: Final = """
+SELECT DISTINCT m.name FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
+"""

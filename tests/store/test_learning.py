@@ -1,0 +1,117 @@
+"""Learning curves and Pareto sets of campaigns on disk whose truth is planted."""
+
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import Campaign, write_campaign
+
+from grid.errors import NotFoundError, SpecError
+from store.files import read_json, write_json
+from store.learning import compare_learning, curve_points
+from store.pareto import pareto
+from store.store import Store
+
+
+def planted(root: Path) -> Campaign:
+    """SSA: losses half as large, twice the tokens per step; Integral: losses twice as large, the tokens of softmax."""
+    shift = {"softmax": 0.0, "SSA": -math.log(2), "Integral": math.log(2)}
+    campaign = write_campaign(
+        root,
+        operators=tuple(shift),
+        seeds=range(4),
+        effect=lambda axes: shift[axes["operator"]],
+        noise=0.001,
+        resumed=[("softmax", 1)],
+        failed={("SSA", 3): "diverged"},
+    )
+    for line in campaign.lines:
+        for attempt in (1, 2):
+            end = campaign.layout.end(line["trial"], attempt)
+            if end.exists():
+                steps = 30 if (line["label"], line["seed"]) == ("softmax", 1) else 60
+                size = 20 if line["label"] == "SSA" else 10
+                train_s = steps / 60 * (size / 10 + 0.001 * line["seed"])
+                cost = {"steps": steps, "tokens": steps * size, "train_s": train_s}
+                write_json(end, {**read_json(end), "cost": cost})
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store.open(planted(tmp_path_factory.mktemp("learning")).root)
+
+
+def row(found: pl.DataFrame, question: str, label: str) -> dict[str, object]:
+    return found.row(by_predicate=(pl.col("question") == question) & (pl.col("label") == label), named=True)
+
+
+def test_cost_is_steps_or_the_runs_own_tokens(store: Store) -> None:
+    last = {"steps": 59, "tokens": 590}
+    for by, cost in last.items():
+        points = curve_points(store, "quickstart", "loss", by)  # type: ignore[arg-type]
+        assert points.filter(label="softmax", seed=0)["cost"].max() == cost
+    points = curve_points(store, "quickstart", "loss", "tokens")
+    assert points.filter(label="SSA", seed=0)["cost"].max() == 2 * 590
+    assert points["label"].unique(maintain_order=True).to_list()[0] == "softmax"
+
+
+def test_seconds_go_on_where_a_resumed_run_went_on(store: Store) -> None:
+    points = curve_points(store, "quickstart", "loss", "seconds").filter(label="softmax")
+    whole, resumed = (points.filter(seed=seed)["cost"].to_list() for seed in (0, 1))
+    assert whole == pytest.approx([0.01 * step for step in range(60)])
+    assert resumed[29:32] == pytest.approx([0.29, 0.29, 0.30])
+    assert resumed[-1] == pytest.approx(0.58)
+    assert resumed == sorted(resumed)
+
+
+def test_the_planted_ratio_is_found_at_equal_steps_and_another_at_equal_tokens(store: Store) -> None:
+    at_steps = row(compare_learning(store, "quickstart", "loss", "steps"), "value at", "Integral")
+    assert at_steps["percent"] == pytest.approx(100, abs=2)
+    ssa = row(compare_learning(store, "quickstart", "loss", "steps"), "value at", "SSA")
+    assert (ssa["pairs"], ssa["note"]) == (3, "1 of 4 shared seeds have no value there")
+    assert ssa["percent"] == pytest.approx(-50, abs=2)
+    tokens = row(compare_learning(store, "quickstart", "loss", "tokens", budget=400), "value at", "SSA")
+    expected = (0.1 + math.exp(-2)) / (0.1 + math.exp(-4)) / 2  # after 20 steps of 20 tokens and 40 of 10
+    assert tokens["percent"] == pytest.approx(100 * (expected - 1), abs=2)
+
+
+def test_a_level_that_nobody_reaches_is_told_as_censored(store: Store) -> None:
+    found = row(compare_learning(store, "quickstart", "loss", "tokens", level=1e-9), "cost to", "Integral")
+    assert (found["difference"], found["ahead"], found["behind"]) == (None, 0, 0)
+    assert found["note"].count("end before they reach 1e-09") == 2
+
+
+def test_a_cell_worse_in_both_is_dominated_and_costs_are_compared(store: Store) -> None:
+    found = pareto(store, "quickstart", ["train_s"])
+    assert found["label"].to_list()[0] == "softmax"
+    assert dict(found.select("label", "standing").iter_rows()) == {
+        "softmax": "on the front",
+        "SSA": "on the front",
+        "Integral": "dominated",
+    }
+    both = pareto(store, "quickstart", ["loss"])
+    assert dict(both.select("label", "standing").iter_rows())["Integral"] == "dominated"
+    assert found["dominated_by"].to_list()[-1] == ["softmax"], "equal seconds on every seed, worse mse"
+    same = pareto(store, "quickstart", ["parameters"])
+    assert dict(same.select("label", "standing").iter_rows())["softmax"] == "dominated"
+
+
+def test_what_is_not_there_is_named(store: Store) -> None:
+    with pytest.raises(NotFoundError, match=r"no ended run .* has recorded 'los'; they have .*'loss'"):
+        curve_points(store, "quickstart", "los", "steps")
+    with pytest.raises(SpecError, match=r"compared by \['steps', 'tokens', 'seconds'\]; got 'token'; did you mean"):
+        curve_points(store, "quickstart", "loss", "token")  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match=r"has no 'train'.*did you mean 'train_s'"):
+        pareto(store, "quickstart", ["train"])
+    with pytest.raises(NotFoundError, match="no finished run of grid 'quickstart' has 'joules'"):
+        pareto(store, "quickstart", ["joules"])
+    with pytest.raises(SpecError, match="two objectives or more"):
+        pareto(store, "quickstart", ["mse"])
+
+
+def test_without_tokens_another_cost_is_offered(tmp_path: Path) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    with Store.open(tmp_path) as store, pytest.raises(NotFoundError, match="recorded its tokens; compare by steps"):
+        curve_points(store, "quickstart", "loss", "tokens")
