@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid import Grid
+from grid import Grid, Planned
 from runners.planning.cells import walk
 from runners.planning.estimate import Estimate, Means, estimate
+from runners.planning.opening import Opening
 from runners.planning.resolution import Resolution, resolutions
 from runners.planning.survey import Survey, Surveyed, survey
 from runners.slurm.spec import Slurm
@@ -38,7 +39,7 @@ class GridPlan(NamedTuple):
 
 
 class OperatorPlan(NamedTuple):
-    """One operator of a plan."""
+    """One operator of a plan; where models with it differ in their parameters, one of these counts."""
 
     grid: str
     operator: str
@@ -71,6 +72,8 @@ class Plan:
     """Nobody has these and nobody will take them, as in the states before."""
     to_do: int
     estimate: Estimate
+    refused: tuple[str, ...]
+    """Of which cells or operators trials would fail before their first step, and why."""
     resolutions: tuple[Resolution, ...]
 
 
@@ -106,7 +109,15 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    cells = walk(grids, demands.look if demands is not None else None)
+    counted, opening = _Counted(options.parameters), Opening(layout)
+
+    looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
+
+    def look(grid: str, planned: Planned) -> None:
+        for each in looks:
+            each(grid, planned)
+
+    cells = walk(grids, look)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
     if options.slurm is not None and demands is not None:
         means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
@@ -119,7 +130,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     return Plan(
         root=layout.root,
         grids=plans,
-        operators=tuple(_operators(found, options)),
+        operators=tuple(_operators(found, counted.cells)),
         trials=found.trials,
         ok=states["done"],
         other_code=found.other_code,
@@ -131,6 +142,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pending=states["pending"],
         to_do=len(found.to_do),
         estimate=times,
+        refused=tuple(_refused(times, opening)) if options.seconds is not None else (),
         resolutions=tuple(_timed(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
 
@@ -148,12 +160,39 @@ def _grid_plan(grid: Grid) -> GridPlan:
     return GridPlan(grid.name, header["cells"], header["trials"], rules)
 
 
-def _operators(found: Survey, options: PlanOptions) -> Iterator[OperatorPlan]:
-    counts = Counter((trial.grid, trial.operator_key) for trial in found.trials)
+def _refused(times: Estimate, opening: Opening) -> Iterator[str]:
+    """What was found by trying operators, and what by opening what the others read."""
+    yield from times.refused
+    for each in opening.refusals():
+        if not any(each.why in told for told in times.refused):
+            yield f"{each.label}: {each.why}"
+
+
+_Sizes = tuple[int | None, int | None]
+
+
+@final
+class _Counted:
+    """The parameters of each cell's model, all and the operator's, by grid and cell."""
+
+    def __init__(self, parameters: Callable[[Any], tuple[int, int]] | None) -> None:
+        self._parameters = parameters
+        self.cells: dict[tuple[str, str], _Sizes] = {}
+
+    def look(self, grid: str, planned: Planned) -> None:
+        """Count those of a cell."""
+        self.cells[grid, planned.cell] = self._parameters(planned.trial) if self._parameters else (None, None)
+
+
+def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:
+    """One after the other as they are first met, the smallest models first."""
+    counts: dict[tuple[str, str], Counter[_Sizes]] = {}
+    for trial in found.trials:
+        counts.setdefault((trial.grid, trial.operator_key), Counter())[sizes[trial.grid, trial.cell]] += 1
     names = _names(found)
-    for place, trials in counts.items():
-        total, own = options.parameters(found.cells.examples[place]) if options.parameters else (None, None)
-        yield OperatorPlan(place[0], names[place], place[1], trials, total, own)
+    for (grid, key), models in counts.items():
+        for size, trials in sorted(models.items()):
+            yield OperatorPlan(grid, names[grid, key], key, trials, *size)
 
 
 def _names(found: Survey) -> dict[tuple[str, str], str]:

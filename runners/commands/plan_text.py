@@ -44,7 +44,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"  to do: {counted(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
         yield f"  could not be timed: {problem}"
-    for refusal in plan.estimate.refused:
+    for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
     for trial in plan.trials[:SHOWN_TRIALS]:
         yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
@@ -61,6 +61,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "trials": [each._asdict() for each in plan.trials],
         "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
         "estimate": _estimate(plan.estimate),
+        "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
     }
 

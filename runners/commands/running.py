@@ -69,6 +69,8 @@ def plan(
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
 
+    Ends with 2 where trials would fail before their first step, and says why.
+
     Parameters
     ----------
     spec
@@ -80,6 +82,7 @@ def plan(
     as_json
         Print JSON.
     """
+    from grid.errors import SpecError
     from runners.commands.finding import campaign_for, choose_grids, find_campaign
     from runners.commands.plan import plan_campaign
     from runners.commands.plan_text import plan_data, plan_lines
@@ -96,7 +99,7 @@ def plan(
         write_json("plan", plan_data(found))
     else:
         write("\n".join(plan_lines(found)))
-    return 0
+    return SpecError.exit_code if found.refused else 0
 
 
 def _states(root: Path) -> "dict[str, State]":

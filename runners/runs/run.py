@@ -17,6 +17,7 @@ from runners.attempts.worker import Entry, Job, Outcome
 from runners.machines import Inline, Local, Machine, Queue
 from runners.output import counted
 from runners.planning.cells import walk
+from runners.planning.opening import Opening
 from runners.planning.survey import Survey, publish
 from runners.provenance.code import ran_other_code
 from runners.runs.interrupts import Interrupts
@@ -86,13 +87,17 @@ def run_campaign(
     another run is working on is left to it and waited for. Ctrl-C and SIGTERM stop at the next step boundary.
 
     Raises:
-        SpecError: a grid is invalid, two have the same name, or a grid's measure is nothing its trials record.
+        SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
+            that have not been tried would fail on what they read.
         EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
     """
     options = options or RunOptions()
     layout = Layout(Path(root).resolve())
     wanted = list(grids)
-    cells = walk(wanted)
+    opening = Opening(layout)
+    cells = walk(wanted, opening.look)
+    if options.only is None:  # chosen from what has been tried
+        opening.require()
     make_directory(layout.root)
     require_room(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)

@@ -18,8 +18,9 @@ from runners.planning.estimate import MOST_TIMED, Interval, finished_trials
 from runners.planning.stopwatch import seconds_of
 from runners.planning.survey import survey
 from runners.training import train as train_trial
+from runners.trial import parameters
 from store.layout import Layout
-from variants import gpt2, softmax
+from variants import gpt2, softmax, ssa
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -149,6 +150,7 @@ def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing
     assert plan.estimate.problems == ()
     (told,) = plan.estimate.refused
     assert "byte pairs are learned until there are 5000 tokens" in told
+    assert plan.refused == (told,)
     assert f"  error: trials fail before their first step: {told}" in plan_lines(plan)
 
 
@@ -160,6 +162,26 @@ def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> Non
         plan = plan_campaign(tmp_path, [toy_grid(seeds=[seed])], PlanOptions(seconds=seconds))
         assert sorted(plan.estimate.problems) == [f"falling: {said}", f"rising: {said}"]
         assert plan.estimate.trial_s is None
+
+
+def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> None:
+    """Tokens of a vocabulary are rows of two tables, steps are nothing of a model."""
+    (tmp_path / "a.txt").write_text("aab " * 400)
+    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=258))
+    base = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
+    axes = [
+        over("task.tokenizer.vocabulary", [259, 258]),
+        over("operator", [softmax(), ssa()]),
+        over("training.steps", [8, 9]),
+    ]
+    grid = Grid(name="sizes", base=base, axes=axes, seeds=[0])
+    found = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
+    assert {each.trials for each in found} == {2}
+    for operator, own in (("softmax", 0), ("SSA", 4)):
+        few, many = (each for each in found if each.operator == operator)
+        assert few.operator_parameters == many.operator_parameters == own
+        assert few.parameters is not None
+        assert many.parameters == few.parameters + (16 if base.model.tied else 32)
 
 
 def twins() -> Grid:

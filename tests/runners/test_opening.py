@@ -1,0 +1,119 @@
+"""What trials read is opened before any is trained: where that fails, a plan says so and a run begins nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.cli import execute
+from runners.commands.plan import PlanOptions, plan_campaign
+from runners.machines import Inline
+from runners.planning.opening import Opening
+from runners.provenance.specfile import load_spec_file
+from runners.runs.run import RunOptions, run_campaign
+from runners.tasks import Text
+from store.layout import Layout
+
+SPEC = """
+from pathlib import Path
+from grid import Grid, over
+from runners import AdamW, BytePairs, MinimalPairs, Probing, Text, Training, Trial
+from variants import gpt2, softmax, ssa
+
+here = Path(__file__).parent
+base = Trial(
+    task=Text(source=str(here / "a.txt"), context=8, batch=2, tokenizer=BytePairs(vocabulary=258)),
+    model=gpt2(layers=1, heads=1, width=8, max_positions=16),
+    operator=softmax(),
+    training=Training(steps=1),
+    probing=Probing(probes=()),
+)
+pairs = MinimalPairs(source=str(here / "pairs.txt"), scoring="causal", longest=16)
+_operators, _sizes = over("operator", [softmax(), ssa()]), "task.tokenizer.vocabulary"
+good = Grid(name="good", base=base, axes=[_operators], seeds=[0])
+mixed = Grid(name="mixed", base=base, axes=[_operators, over(_sizes, [258, 900, 901])], seeds=[0])
+judged = Grid(name="judged", base=base.changed(evaluations=(pairs,)), axes=[_operators], seeds=[0])
+"""
+TOO_FEW = "byte pairs are learned until there are 900 tokens"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("aab abb " * 100)
+    (tmp_path / "pairs.txt").write_text(f"{'no ' * 30}\nyes\n")
+    path = tmp_path / "spec.py"
+    path.write_text(SPEC)
+    return path
+
+
+def ablate(*words: str | Path) -> int:
+    return execute([str(word) for word in words])
+
+
+@pytest.mark.parametrize(("grid", "said"), [("mixed", TOO_FEW), ("judged", "remove the pair")])
+def test_where_trials_cannot_begin_a_plan_and_a_run_end_with_2_and_nothing_is_written(
+    spec: Path, grid: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = ("--grid", grid, "--campaign", spec.parent / "campaign")
+    assert ablate("plan", spec, *there) == 2
+    page = capsys.readouterr().out
+    assert said in page
+    assert "  error: trials fail before their first step: " in page
+    assert ablate("plan", spec, *there, "--json") == 2
+    assert any(said in each for each in json.loads(capsys.readouterr().out)["data"]["refused"])
+    assert ablate("run", spec, *there, "--on", "inline") == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert f"in grid '{grid}' would fail, and nothing was trained" in told
+    assert not (spec.parent / "campaign").exists()
+
+
+def test_a_plan_tells_what_every_cell_reads_once_and_one_whose_cells_can_begin_ends_with_0(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = ("--campaign", spec.parent / "campaign")
+    assert ablate("plan", spec, "--grid", "mixed", *there) == 2
+    page = capsys.readouterr().out
+    assert page.count("tokens; the training part") == page.count("before their first step") == 2
+    assert ablate("plan", spec, "--grid", "good", *there) == 0
+    assert "error" not in capsys.readouterr().out
+
+
+def test_of_several_refusals_a_run_tells_one_and_how_many_more_there_are(spec: Path, tmp_path: Path) -> None:
+    grids = load_spec_file(spec)
+    with pytest.raises(
+        SpecError, match=rf"'softmax · vocabulary=900' .*: {TOO_FEW}.*; `ablate plan` tells this and 1 more$"
+    ):
+        run_campaign(tmp_path / "c", [grids["mixed"]], Inline())
+
+
+def test_a_cell_that_has_been_tried_reads_nothing_before_its_time(spec: Path, tmp_path: Path) -> None:
+    """What is done needs its text no more, and what failed has told why."""
+    grid, options = load_spec_file(spec)["good"], RunOptions(land_every_s=None, progress=False)
+    assert run_campaign(tmp_path / "c", [grid], Inline(), options).ok == 2
+    (tmp_path / "a.txt").unlink()
+    assert run_campaign(tmp_path / "c", [grid], Inline(), options).skipped == 2
+    with pytest.raises(SpecError, match="there is no text"):
+        run_campaign(tmp_path / "other", [grid], Inline(), options)
+
+
+def test_a_cluster_s_plan_opens_nothing_here(spec: Path, tmp_path: Path) -> None:
+    grids = load_spec_file(spec)
+    assert plan_campaign(tmp_path / "c", [grids["mixed"]], PlanOptions()).refused == ()
+
+
+@pytest.mark.parametrize("problem", [EnvironmentProblem("the disk is gone"), KeyError("a bug")])
+def test_what_is_no_fault_of_the_spec_is_left_to_the_trials(
+    spec: Path, tmp_path: Path, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = Opening(Layout(tmp_path / "c"))
+    for planned in load_spec_file(spec)["mixed"].cells():
+        opening.look("mixed", planned)
+    assert len(list(opening.refusals())) == 2
+
+    def fail(task: Text) -> None:
+        raise problem
+
+    monkeypatch.setattr(Text, "open", fail)
+    assert list(opening.refusals()) == []
