@@ -107,7 +107,9 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
-    return found.select("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s")
+    return found.select(
+        "cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s", "gpu"
+    )
 
 
 def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
@@ -159,9 +161,11 @@ version AS (
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
        CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
-       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s
+       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
-LEFT JOIN (SELECT a.trial, a.sources FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt) made
-    USING (trial)
+LEFT JOIN (
+    SELECT a.trial, a.sources, starts_with(a.device, 'cuda') AS gpu
+    FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt
+) made USING (trial)
 WHERE g.grid = $grid
 """

@@ -32,6 +32,8 @@ class Run(NamedTuple):
     budget: float | None
     code: str | None
     wall_s: float | None = None
+    gpu: bool | None = None
+    """Whether it was on a GPU; None: unknown."""
 
     @property
     def failed(self) -> bool:
@@ -70,6 +72,8 @@ class Pairing(NamedTuple):
     note: str
     wall_s: float | None
     """Of one seed in both arms: the sum of the medians over their finished runs; null where one has none."""
+    on_gpu: bool
+    """Whether all that is known of these was on GPUs."""
 
     @property
     def differences(self) -> Floats:
@@ -98,7 +102,8 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
-        arm.runs[row["seed"]] = Run(row["value"], row["status"], row.get("budget"), row.get("code"), row.get("wall_s"))
+        about = (row.get(name) for name in ("budget", "code", "wall_s", "gpu"))
+        arm.runs[row["seed"]] = Run(row["value"], row["status"], *about)
     return found
 
 
@@ -135,7 +140,8 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     lost = _unreadable(arm, base)
     problem = f"{lost}; {problem}" if problem and lost else problem
     note = "; ".join(filter(None, (_note(arm, base, len(shared)), _unpaired(method, arm, base, len(shared)), lost)))
-    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base))
+    on_gpu = {run.gpu for run in used} == {True}
+    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base), on_gpu)
 
 
 def _measured(arm: Arm) -> set[int]:

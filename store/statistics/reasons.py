@@ -26,6 +26,7 @@ class Finding(NamedTuple):
     """Pairs that decide with 80 % power if the true difference is the one that was seen."""
     wall_s: float | None
     """What one more seed of both arms costs; None where nothing is known."""
+    on_gpu: bool
 
 
 class Rule(NamedTuple):
@@ -114,11 +115,12 @@ def _decide(found: Finding) -> str:
     more = found.seeds - min(found.runs)
     if more <= 0:
         return "these seeds could have decided if the true difference is the one seen; a few more may"
-    cost = "" if found.wall_s is None else f", {_time(more * found.wall_s)}"
+    cost = "" if found.wall_s is None else f", {_time(more * found.wall_s, on_gpu=found.on_gpu)}"
     return (
         f"if the true difference is the one seen, about {found.seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"
     )
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:,.1f} h" if seconds >= 360 else f"{seconds / 60:.1f} min"
+def _time(seconds: float, *, on_gpu: bool) -> str:
+    unit = "GPU-" if on_gpu else ""
+    return f"{seconds / 3600:,.1f} {unit}h" if seconds >= 360 else f"{seconds / 60:.1f} {unit}min"

@@ -301,3 +301,10 @@ def test_undecided_says_what_the_seeds_would_cost_where_it_is_known(frame) -> No
     reason = only(runs)["reason"]
     more, hours = re.search(r"\((\d+) more, ([0-9.]+) h\) would decide", reason).groups()
     assert float(hours) == pytest.approx(int(more) * 72 / 3600, abs=0.05)
+
+
+@pytest.mark.parametrize(("gpu", "unit"), [([True, True], "GPU-h"), ([True, False], "h"), ([None, None], "h")])
+def test_hours_of_seeds_that_lack_are_of_gpus_where_all_runs_were_on_one(frame, gpu: list, unit: str) -> None:
+    runs = frame({"softmax": BASE, "SSA": [0.9, 1.6, 0.7, 1.3, 1.0]}).with_columns(wall_s=pl.lit(3600.0))
+    here = pl.when(pl.col("label") == "SSA").then(pl.lit(gpu[0])).otherwise(pl.lit(gpu[1]))
+    assert re.search(rf" more, [0-9.,]+ {unit}\) would decide", only(runs.with_columns(gpu=here))["reason"])
