@@ -14,7 +14,8 @@ from variants.proof.battery import LAWS
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
-    "effects", "curves", "pareto", "published", "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch",
+    "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves", "pareto",
+    "published",
 )  # fmt: skip
 
 
