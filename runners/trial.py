@@ -106,6 +106,7 @@ class Trial(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         _check_model(self.task, self.model, self.evaluations)
+        self.task.check_steps(self.training.steps)
         _check_parts(self.execution, self.task.batch)
         placement = _exact(self.placement, self.model.layers)
         if placement.rest.key == self.operator.key:

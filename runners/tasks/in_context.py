@@ -3,6 +3,7 @@
 Source: Scaled Signed Averaging (paper 003), appendix A.1, whose tasks have one number per position.
 """
 
+import math
 from typing import Annotated, Self
 
 import torch
@@ -22,7 +23,8 @@ Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
 class Curriculum(Spec):
     """Sequences of `start` points, `increment` more after every `every` steps, until the task's full length.
 
-    The defaults are those of paper 003's code; its text says 3 points at the start.
+    The defaults are those of paper 003's code; its text says 3 points at the start. A trial that ends before the full
+    length is refused: with the defaults, 40 points come at step 30,001.
     """
 
     start: PositiveInt = 11
@@ -36,8 +38,12 @@ class Curriculum(Spec):
         """The number of points at training step `step`, counted from 1, before the task's own limit."""
         return self.start + self.increment * ((step - 1) // self.every)
 
+    def step_of(self, points: int) -> int:
+        """The first training step, counted from 1, whose sequences have `points` points or more."""
+        return 1 + self.every * max(0, math.ceil((points - self.start) / self.increment))
+
     def check(self, points: int) -> None:
-        """Refuse one that does not lead up to the task's `points`.
+        """Refuse one that starts with the task's `points` or more.
 
         Raises:
             ValueError: the rule, what came, and what to do.
@@ -67,6 +73,15 @@ class InContext(Task):
     @property
     def inputs(self) -> Scalars:
         return Scalars(1)
+
+    def check_steps(self, steps: int) -> None:
+        if self.curriculum is not None and self.points_at(steps) < self.points:
+            enough = self.curriculum.step_of(self.points)
+            raise ValueError(
+                f"a curriculum leads up to the task's {self.points} points within training; got "
+                f"{self.points_at(steps)} points after {steps} steps; train {enough} steps, or lower "
+                "task.curriculum.every or task.points"
+            )
 
     def points_at(self, step: int) -> int:
         """The number of points at training step `step`, counted from 1."""

@@ -58,12 +58,22 @@ class ShiftGrid(Spec):
     def _conditions_are_told_apart(self) -> Self:
         for name in ("sigma_x", "sigma_f"):
             require_rising(name, getattr(self, name))
-        for condition in self.per_position or ():
-            if condition not in self.conditions():
+        named, there = self.per_position or (), self.conditions()
+        for condition in named:
+            if condition not in there:
                 raise ValueError(
                     f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}, "
                     f"with sigma_x {self.sigma_x} and sigma_f {self.sigma_f}"
                 )
+            if named.count(condition) > 1:
+                raise ValueError(f"per_position names a condition once; got {condition} twice; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.per_position is not None:
+            named = [condition for condition in self.conditions() if condition in self.per_position]
+            object.__setattr__(self, "per_position", None if named == self.conditions()[:1] else tuple(named))
         return self
 
     def conditions(self) -> list[tuple[float, float]]:

@@ -160,6 +160,9 @@ class Task(Choice):
         """
         return None
 
+    def check_steps(self, steps: int) -> None:
+        """Raise ValueError where `steps` steps of training end before what the task says they come to."""
+
     @abstractmethod
     def open(self) -> Data:
         """Read or draw what the task needs; cheap after the first time in a process.

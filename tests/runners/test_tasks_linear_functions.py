@@ -5,10 +5,15 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from grid.errors import SpecError
+from runners.optimisers import Training
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
 from runners.tasks.in_context import SCORED_FROM, prompt
 from runners.tasks.linear_functions import conventions, evaluation_draws, judged, squared_errors
 from runners.tasks.linear_functions import least_squares as closed_form
+from runners.trial import Trial
+from variants import softmax
+from variants.backbones import tiny
 
 
 def nothing(inputs: Tensor) -> Tensor:
@@ -46,6 +51,19 @@ def test_training_draws_have_the_spreads_of_the_task() -> None:
     batch = LinearFunctions(points=2, batch=100_000, sigma_x=3, sigma_f=0.5).open().batch(seed=1, step=1)
     assert batch.inputs[:, ::2].std() == pytest.approx(3, rel=0.02)
     assert batch.targets.square().mean() == pytest.approx(0.5**2 * (3**2 + 1), rel=0.02)
+
+
+def test_slope_intercept_and_points_of_training_are_independent_standard_normal() -> None:
+    """The line of every sequence by least squares, and its points: means 0, covariance the identity."""
+    rows, points = 20_000, 4
+    batch = LinearFunctions(points=points, batch=rows).open().batch(seed=1, step=1)
+    x, y = batch.inputs[:, ::2, 0].double(), batch.targets.double()
+    x_mean, y_mean = x.mean(1, keepdim=True), y.mean(1, keepdim=True)
+    slope = ((x - x_mean) * (y - y_mean)).sum(1) / (x - x_mean).square().sum(1)
+    drawn = torch.cat((slope[:, None], y_mean - slope[:, None] * x_mean, x), 1)
+    bound = 5 / rows**0.5
+    assert drawn.mean(0).abs().max() < bound
+    assert (drawn.T.cov() - torch.eye(2 + points, dtype=torch.float64)).abs().max() < bound * 2**0.5
 
 
 def test_a_batch_follows_from_seed_and_step_alone() -> None:
@@ -260,12 +278,47 @@ def test_one_function_has_no_standard_error() -> None:
         ({"sigma_x": ()}, "at least 1 item"),
         ({"sigma_f": (0,)}, "greater than 0"),
         ({"points": 3}, "greater than 3"),
+        ({"per_position": ((1, 2), (1, 1), (1, 2))}, r"names a condition once; got \(1.0, 2.0\) twice"),
         ({"per_position": ((1, 11),)}, r"names conditions \(sigma_x, sigma_f\) of the grid; got \(1.0, 11.0\)"),
     ],
 )
 def test_a_grid_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ShiftGrid.model_validate(fields)
+
+
+def test_conditions_recorded_by_position_are_one_grid_in_any_order_and_the_first_need_not_be_named() -> None:
+    grid = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3))
+    assert grid.changed(per_position=((1, 1),)) == grid
+    assert grid.changed(per_position=()) != grid
+    first, second = (grid.changed(per_position=each) for each in (((2, 1), (1, 3)), ((1, 3), (2, 1))))
+    assert first == second != grid
+    assert first.by_position() == ((1, 3), (2, 1))
+    task = LinearFunctions(evaluation=first.changed(functions=2, sequences=1, points=4))
+    rows = [m.point for m in task.open().evaluate(nothing) if m.name == "squared_error"]
+    assert rows == task.measures()["squared_error"]
+
+
+@pytest.mark.parametrize(
+    "curriculum",
+    [
+        Curriculum(),
+        Curriculum(start=39, every=1, increment=9),
+        Curriculum(start=1, every=7, increment=39),
+        Curriculum(start=1, every=3, increment=2),
+    ],
+    ids=lambda curriculum: curriculum.canonical,
+)
+def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_it_takes(
+    curriculum: Curriculum,
+) -> None:
+    task = LinearFunctions(curriculum=curriculum, evaluation=ShiftGrid(points=4))
+    first = next(step for step in range(1, 40_000) if task.points_at(step) == 40)
+    whole = Trial(task=task, model=tiny("gpt2"), operator=softmax(), training=Training(steps=first))
+    assert whole.task == task
+    with pytest.raises(SpecError, match=rf"leads up to the task's 40 points within training; .* train {first} steps"):
+        whole.changed(training=Training(steps=first - 1))
+    whole.changed(task=task.changed(curriculum=None), training=Training(steps=1))
 
 
 def test_a_curriculum_that_starts_at_the_end_is_refused() -> None:
