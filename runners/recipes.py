@@ -20,10 +20,11 @@ def scaled(training: Training, steps: int) -> Training:
     """`training` over `steps` steps, longer or shorter.
 
     Warm-up and `evaluate_every` keep their share of the run, rounded to whole steps and one at least where there were
-    any. What a schedule says as a share (decay, floor) and the rates stay as they are.
+    any; a warm-up that rounding would have last into the decay ends before it. What a schedule says as a share (decay,
+    floor) and the rates stay as they are.
 
     Raises:
-        SpecError: `steps` is no positive whole number.
+        SpecError: `steps` is no positive whole number, or too few for a step of warm-up before the decay.
     """
     longer = training.changed(steps=steps, schedule=Constant())  # refuses a bad number before it is used
 
@@ -31,8 +32,9 @@ def scaled(training: Training, steps: int) -> Training:
         return max(1, round(count * steps / training.steps)) if count else 0
 
     schedule, every = training.schedule, training.evaluate_every
+    warmup = min(share(schedule.warmup), max(1, schedule.longest_warmup(steps)))
     return longer.changed(
-        schedule=schedule.changed(warmup=share(schedule.warmup)),
+        schedule=schedule.changed(warmup=warmup),
         evaluate_every=None if every is None else share(every),
     )
 

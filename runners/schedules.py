@@ -6,7 +6,7 @@ With w warm-up steps, s steps in all and f the floor (a share of the peak), for 
     constant   1
     linear     f + (1 - f) (s - t) / (s - w)
     cosine     f + (1 - f) (1 + cos(pi (t - w) / (s - w))) / 2
-    wsd        1 until the last d steps, then f + (1 - f) (s - t) / d    warm-up, stable, decay
+    wsd        1 until the last d steps, then f + (1 - f) (s - t) / d    warm-up, stable, decay; w + d <= s
 """
 
 import math
@@ -29,6 +29,10 @@ class Schedule(Choice):
     def factor(self, step: int, steps: int) -> float:
         """The share of the peak learning rate at `step` of `steps`, counted from 0."""
         return (step + 1) / self.warmup if step < self.warmup else self.after_warmup(step, steps)
+
+    def longest_warmup(self, steps: int) -> int:
+        """How many of `steps` steps may be warm-up; by default all."""
+        return steps
 
     @abstractmethod
     def after_warmup(self, step: int, steps: int) -> float:
@@ -70,13 +74,22 @@ class Cosine(Schedule):
 
 
 class WSD(Schedule):
-    """Warm-up, stable, decay: the last `decay` share of all steps falls linearly to `floor` times the peak."""
+    """Warm-up, stable, decay: the last `decay` share of all steps falls linearly to `floor` times the peak.
+
+    The share is rounded to whole steps, none of which may be warm-up.
+    """
 
     kind: Literal["wsd"] = "wsd"
     decay: Share = 0.2
     floor: Share = 0.0
 
     def after_warmup(self, step: int, steps: int) -> float:
-        falling = max(1, min(round(self.decay * steps), steps - self.warmup)) if self.decay else 0
-        left = steps - step
+        falling, left = self._falling(steps), steps - step
         return 1.0 if left >= falling else self.floor + (1 - self.floor) * left / falling
+
+    def longest_warmup(self, steps: int) -> int:
+        return steps - self._falling(steps)
+
+    def _falling(self, steps: int) -> int:
+        """How many steps the decay takes."""
+        return round(self.decay * steps)

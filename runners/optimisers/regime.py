@@ -30,9 +30,13 @@ class Training(Spec):
 
     @model_validator(mode="after")
     def _warms_up_in_time(self) -> Self:
-        if self.schedule.warmup > self.steps:
+        warmup, longest = self.schedule.warmup, self.schedule.longest_warmup(self.steps)
+        if warmup > self.steps:
+            raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
+        if warmup > longest:
             raise ValueError(
-                f"the warm-up ends within training; got schedule.warmup {self.schedule.warmup} of {self.steps} steps"
+                f"the decay begins after the warm-up; got schedule.warmup {warmup} and a decay of the last "
+                f"{self.steps - longest} of {self.steps} steps; lower one of them"
             )
         return self
 

@@ -126,6 +126,15 @@ def test_a_scaled_warmup_is_never_lost_and_never_invented(schedule: Schedule) ->
     assert recipes.scaled(training, 1000) == training
 
 
+def test_a_scaled_warmup_ends_before_the_decay_that_rounding_would_have_it_meet() -> None:
+    training = Training(steps=1000, schedule=WSD(warmup=100, decay=0.9))
+    assert [recipes.scaled(training, steps).schedule.warmup for steps in (10, 15, 55)] == [1, 1, 5]
+    for steps in range(2, 200):
+        assert recipes.scaled(recipes.affine_scaled(), steps).schedule.warmup == max(1, round(steps / 90))
+    with pytest.raises(SpecError, match=r"got schedule.warmup 1 and a decay of the last 4 of 4 steps"):
+        recipes.scaled(training, 4)
+
+
 @pytest.mark.parametrize("steps", [0, -5, 2.5])
 def test_a_recipe_of_no_steps_is_refused(steps: float) -> None:
     with pytest.raises(SpecError, match="steps"):

@@ -41,7 +41,7 @@ def test_a_line_falls_by_equal_steps_from_the_peak_and_would_reach_its_floor_aft
     assert factors[20] == 1
     assert [a - b for a, b in pairwise(factors[20:])] == pytest.approx([0.8 / 80] * 79)
     assert schedule.after_warmup(100, 100) == pytest.approx(0.2)
-    assert factors == pytest.approx([WSD(warmup=20, decay=1, floor=0.2).factor(step, 100) for step in range(100)])
+    assert factors == pytest.approx([WSD(warmup=20, decay=0.8, floor=0.2).factor(step, 100) for step in range(100)])
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 7), (3, 8), (7, 63)])
@@ -71,10 +71,15 @@ def test_wsd_without_decay_is_constant_and_all_decay_is_a_line() -> None:
     assert [WSD(decay=1).factor(step, 9) for step in range(9)] == pytest.approx([left / 9 for left in range(9, 0, -1)])
 
 
-def test_a_decay_that_would_begin_in_the_warmup_begins_after_it() -> None:
-    schedule = WSD(warmup=90, decay=0.5)
-    assert schedule.factor(90, 100) == 1
-    assert schedule.factor(99, 100) == pytest.approx(0.1)
+def test_a_decay_that_would_begin_in_the_warmup_is_refused() -> None:
+    fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
+    assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
+    with pytest.raises(
+        ValidationError,
+        match=r"the decay begins after the warm-up; got schedule.warmup 89 and a decay of the last 22 of 110 steps",
+    ):
+        Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
+    Training(steps=110, schedule=WSD(warmup=110, decay=0))
 
 
 def test_the_learning_rate_is_the_peak_times_the_factor() -> None:
