@@ -6,7 +6,8 @@
 
 Targets hold the answer where something is asked and -100 elsewhere, which the loss leaves out. All sequences of a draw
 ask equally often, so the mean over sequences is the mean over asked tokens; items are sequences, since the answers of
-one sequence are not independent. A tie is no answer: a model whose logits are all equal has accuracy 0.
+one sequence are not independent. A tie is no answer: a model whose logits are all equal has accuracy 0. NaN among the
+logits is none either, and its loss is NaN.
 """
 
 import math
@@ -175,8 +176,8 @@ def answered(predict: Predict, sample: Batch) -> Answered:
         wanted = sample.targets[rows].to(outputs.device)
         asked = wanted != UNASKED
         logits, answers = outputs[asked].float(), wanted[asked]
-        as_likely = logits >= logits.gather(1, answers[:, None])
-        right.append((as_likely.sum(1) == 1).cpu())  # NaN is never right
+        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()  # with a NaN, none is right
+        right.append((as_likely.sum(1) == 1).cpu())
         loss.append(F.cross_entropy(logits, answers, reduction="none").to("cpu", torch.float64))
     return Answered(torch.cat(right).view(shape), torch.cat(loss).view(shape))
 

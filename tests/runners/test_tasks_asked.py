@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -171,6 +171,19 @@ def test_undecided_is_not_right(value: float) -> None:
     assert {m.value for m in found if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
 
 
+def test_who_says_nan_of_any_token_is_not_right_and_pays_nan() -> None:
+    """Sure of every answer, but NaN of a token that is none of them, in every other sequence."""
+
+    def broken(inputs: Tensor) -> Tensor:
+        said = knows(RECALL, inputs)
+        said[::2, :, 0] = math.nan
+        return said
+
+    found = {m.name: m for m in RECALL.open().evaluate(broken) if m.point["length"] == 21}
+    assert (found["accuracy"].value, found["sequence_accuracy"].value) == (0.5, 0.5)
+    assert math.isnan(found["validation_loss"].value)
+
+
 def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
     data = RECALL_SOME.changed(batch=7).open()
     batch = data.batch(1, 1)
@@ -315,6 +328,15 @@ def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: Askin
     assert torch.equal(few.inputs, many.inputs)
     assert torch.equal(few.targets, many.targets)
     assert len(few.inputs.unique(dim=0)) == 9
+
+
+@pytest.mark.parametrize("task", TASKS, ids=named)
+def test_nobody_trains_on_the_examples(task: Asking) -> None:
+    data = task.open()
+    drawn = data.examples(task.batch).inputs
+    assert torch.equal(drawn, data.batch(0, 0).inputs)
+    for seed, step in product((0, 1, 2), (1, 2, 3)):
+        assert not (drawn == data.batch(seed, step).inputs).all(1).any()
 
 
 def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]

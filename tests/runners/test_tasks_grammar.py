@@ -277,6 +277,31 @@ def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is() -> None:
     assert len(few.inputs.unique(dim=0)) == 9
 
 
+def test_nobody_trains_on_the_examples() -> None:
+    """Windows of 40 tokens, none of which comes twice by chance."""
+    data = TINY.changed(context=40, nouns=50, verbs=50, names=50).open()
+    drawn = data.examples(4).inputs
+    assert torch.equal(drawn, data.batch(0, 0).inputs)
+    for seed, step in product((0, 1, 2), (1, 2, 3)):
+        assert not (drawn == data.batch(seed, step).inputs).all(1).any()
+
+
+def test_a_sample_is_another_draw_of_all_that_is_judged_and_of_nothing_that_is_trained_on() -> None:
+    first, same, other = TINY, TINY.changed(batch=5), TINY.changed(sample=1)
+    seen: list[list[Tensor]] = [[], [], []]
+    for task, inputs_of in zip((first, same, other), seen, strict=True):
+
+        def remember(inputs: Tensor, inputs_of: list[Tensor] = inputs_of) -> Tensor:
+            inputs_of.append(inputs)
+            return torch.zeros(*inputs.shape, VOCABULARY)
+
+        list(task.open().evaluate(remember))
+    assert len(seen[0]) == 1 + len(TINY.attractors)
+    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
+    assert torch.equal(first.open().batch(1, 1).inputs, other.open().batch(1, 1).inputs)
+
+
 def test_what_is_measured_is_what_is_announced() -> None:
     found = [
         (m.name, dict(m.point)) for m in TINY.open().evaluate(lambda inputs: torch.zeros(*inputs.shape, VOCABULARY))
