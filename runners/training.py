@@ -9,7 +9,7 @@ draws (dropout) it draws by part.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, final
@@ -25,8 +25,8 @@ from runners.evaluations.evaluation import opened
 from runners.flat import Flat
 from runners.optimisers.optimiser import LR_SHARE
 from runners.parts import Part, parts, require_finite
-from runners.probes import Artefact, Seen
-from runners.probes.looking import look, looked_at, require_long_enough
+from runners.probes import Artefact, Found, Probing, Seen
+from runners.probes.looking import look, look_at_divergence, looked_at, require_long_enough
 from runners.probes.probe import NORMS
 from runners.ranks import ranks
 from runners.surroundings import Diverged, Finished, Silent, Surroundings
@@ -184,6 +184,7 @@ class _Run:
             self._surroundings.metrics(step, values)
         self._surroundings.progress(step, self._training.steps, loss)
         if diverged:
+            self._look_at_divergence(step)
             raise Diverged(step, loss if not loss <= self._bound else math.nan)
 
     def _evaluate(self, step: int) -> None:
@@ -213,16 +214,24 @@ class _Run:
                 with self._model.positioned(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(self._predict)
 
-    def _look(self, step: int) -> None:
+    def _look(self, step: int, looking: Callable[[Probing, Seen], Found] = look) -> None:
         probing = self._trial.probing
         batch = looked_at(self._data, probing).to(self._device)
         with self._mixed():
-            for found in look(probing, Seen(self._model, self._trial.task, batch, step, self._norms)):
+            for found in looking(probing, Seen(self._model, self._trial.task, batch, step, self._norms)):
                 if isinstance(found, Artefact):
                     self._surroundings.artefact(step, found.name, found.arrays)
                 else:
                     name, value, layer, head, point = found
                     self._surroundings.probe(step, name, value, layer=layer, head=head, point=point)
+
+    def _look_at_divergence(self, step: int) -> None:
+        if self._world.place.rank:
+            return
+        began = time.perf_counter()
+        with torch.inference_mode():
+            self._look(step, look_at_divergence)
+        self._probe_s += time.perf_counter() - began
 
     def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))

@@ -8,7 +8,7 @@ Where the MAD is 0 any excess would be a spike, and none are counted. Norms that
 """
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import PositiveFloat, model_validator
@@ -22,6 +22,8 @@ class GradientNorms(Probe):
 
     `gradient_norm_not_finite` counts what is left out, where there is something.
     """
+
+    at_divergence: ClassVar[bool] = True
 
     kind: Literal["gradient_norms"] = "gradient_norms"
     k: tuple[PositiveFloat, ...] = (6, 9)

@@ -1,12 +1,17 @@
-"""Where training has moved the operators' numbers: `number.<stage>.<field>` for every layer and head."""
+"""Where training has moved the operators' numbers: `number.<stage>.<field>` for every layer and head.
 
-from typing import Literal
+Their way there takes evaluations on the way: `training.evaluate_every`. Where they start, the operator says.
+"""
+
+from typing import ClassVar, Literal
 
 from runners.probes.probe import Found, Probe, Probed, Seen
 
 
 class LearnedNumbers(Probe):
     """The value of every learned number; of a vector its norm, of a per-query number its value at a zero query."""
+
+    at_divergence: ClassVar[bool] = True
 
     kind: Literal["learned_numbers"] = "learned_numbers"
 

@@ -5,7 +5,7 @@ it finds are rows of a long table: probe, layer, head, point, value. It changes 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
@@ -59,8 +59,13 @@ class Probe(Choice):
     """What one looks for. It overrides `of_layer`, `of_model` or both.
 
     What a head does at a query is in `layer.worked`: `attended.weights` [B, H, T, T], `attended.logits`, `heads.q`,
-    `numbers`; sink tokens of the model are keys and queries like any other, and come first.
+    `numbers`; sink tokens of the model are keys and queries like any other, and come first. What it finds at one step
+    differs in name, layer, head or point, and a file in its name; else the trial fails.
     """
+
+    at_divergence: ClassVar[bool] = False
+    """Whether `of_model` is asked, too, at the step at which training has diverged. It makes no pass through the model
+    then."""
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
         """Refuse a trial in which the probe has no meaning.

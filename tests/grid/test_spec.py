@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
 from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
+from grid.spec import did_you_mean
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
 
@@ -169,6 +170,26 @@ def test_a_spec_survives_pickle_and_deepcopy() -> None:
 def test_an_unknown_field_is_told_with_the_nearest() -> None:
     with pytest.raises(ValidationError, match=r"'cuont' is not a field of Point; it has .*did you mean 'count'"):
         Point(cuont=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("epsilon", ["eps", "of", "positions"], "eps"),
+        ("epsilon", ["of", "positions"], None),
+        ("sinks", ["sink_tokens", "kings"], "sink_tokens"),
+        ("Gated", ["gated_heads", "k"], "gated_heads"),
+        ("mes", ["loss", "mse"], "mse"),
+        ("eps", ["eps_of_more", "epsilon"], "epsilon"),
+        ("n", ["steps", "batch"], None),
+        ("", ["k"], None),
+        ("k", [], None),
+    ],
+)
+def test_the_nearest_begins_alike_and_nothing_is_named_that_is_far(
+    name: str, known: list[str], near: str | None
+) -> None:
+    assert did_you_mean(name, known) == (f"; did you mean {near!r}?" if near else "")
 
 
 @pytest.mark.parametrize("kind", [list[int], set[int], dict[str, int], tuple[list[int], ...], list[int] | None])

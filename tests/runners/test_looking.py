@@ -1,5 +1,6 @@
 """Probes, evaluations, artefacts, kept weights: the training loop gives them what they ask for, and is not changed."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,8 +11,9 @@ import torch
 from grid.errors import SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
-from runners.probes import Artefact, Found, LearnedNumbers, Probe, Probed, Probing, Seen
+from runners.probes import Artefact, Found, GradientNorms, LearnedNumbers, Probe, Probed, Probing, Seen
 from runners.probes.looking import looked_at
+from runners.surroundings import Diverged
 from runners.tasks import Items, LinearFunctions, Measured, Predict, Task, Text
 from runners.tasks.draws import CPU, Draws
 from runners.tasks.task import Batch, Data
@@ -118,6 +120,69 @@ def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memor
     assert looked.logged == plain.logged
     assert plain.evaluations.items() <= looked.evaluations.items()
     assert plain.probes == {}
+
+
+class Twice(Probe):
+    """Says the same again, of each layer or of the model."""
+
+    kind: Literal["twice"] = "twice"
+    what: Literal["row", "file", "foreign row"] = "row"
+
+    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+        if self.what == "file":
+            yield Artefact("maps", {"weights": layer.worked.attended.weights.numpy()})
+
+    def of_model(self, seen: Seen) -> Found:  # noqa: ARG002
+        if self.what == "foreign row":
+            yield Probed("number.score.n", 1.0, 1, 0)
+        if self.what == "row":
+            yield Probed("size", 1.0, 0, 2, {"b": 0.5, "a": 1})
+            yield Probed("size", 1.0, 0, 2, {"a": 1})
+            yield Probed("size", 2.0, 0, 2, {"a": 1, "b": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("row", r"twice recorded twice size of layer 0, head 2 at a=1, b=0\.5; give each a name, a layer, a head or a"),
+        ("file", "twice recorded twice a file 'maps'; give each a name of its own"),
+        ("foreign row", r"learned_numbers and twice both recorded number\.score\.n of layer 1, head 0; give each"),
+    ],
+)
+def test_two_values_for_one_place_end_the_trial(tiny: Trial, memory: Callable, what: str, said: str) -> None:
+    probes = (LearnedNumbers(), Twice.model_validate({"what": what}))
+    with pytest.raises(SpecError, match=f"what probes find has one place each; {said}"):
+        train(tiny.changed(operator=ssa(), probing=Probing(probes=probes, sequences=2)), memory())
+
+
+def test_norms_are_those_of_the_first_steps(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.training.NORMS", 7)
+    world = memory()
+    train(probing(tiny), world)
+    assert [world.probes[step, "norms", None, None] for step in (5, 10, 12)] == [5, 7, 7]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, memory: Callable, again: bool) -> None:
+    """Of the step whose loss is out of bounds, and of all before it; no layer is looked at, and it is a divergence."""
+    probes = (GradientNorms(), LearnedNumbers(), RowSums())
+    training = {"steps": 12, "evaluate_every": None, "optimiser": {"kind": "adamw", "lr": 1e4}}
+    trial = tiny.changed(operator=ssa(), training=training, probing=Probing(probes=probes, length=5))
+    world = memory(stop_at=[1] if again else [])
+    if again:
+        assert train(trial, world).stopped
+        world.stop_at = set()
+    with pytest.raises(Diverged) as caught:
+        train(trial, world)
+    last = caught.value.step
+    assert 1 < last < 12
+    assert {key[0] for key in world.probes} == {last}
+    assert {key[1].partition(".")[0] for key in world.probes} >= {"gradient_norm_mean", "number"}
+    assert "norms" not in {key[1] for key in world.probes}
+    norms = [world.logged[step]["grad_norm"] for step in range(1, last + 1)]
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    assert world.probes[last, "gradient_norm_mean", None, None] == pytest.approx(sum(finite) / len(finite))
+    assert world.probes.get((last, "gradient_norm_not_finite", None, None), 0) == len(norms) - len(finite)
 
 
 class Short(LinearFunctions):

@@ -201,6 +201,12 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values
     assert ranks[1, 0] == pytest.approx(1)
 
 
+def test_the_effective_rank_of_single_precision_is_computed_in_double() -> None:
+    """One direction; in single precision the 63 others would have singular values that are not 0, and 1e-5 in all."""
+    found = at_layer(EffectiveRank(), at_hand(torch.full((1, 1, 64, 64), 1 / 64), torch.ones(1, 1, 64, 64).bool()))
+    assert found["effective_rank", 1, 0] == pytest.approx(1, abs=1e-9)
+
+
 @pytest.mark.parametrize("n", ["visible", "context"])
 def test_the_weights_of_affine_scaled_sum_to_what_its_formula_says(n: str) -> None:
     model = model_of(affine_scaled(n=n))  # type: ignore[arg-type]
@@ -380,6 +386,15 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     assert {head for _, _, head in found} == {0}
     assert found["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
     assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 3)
+
+
+def test_sink_tokens_of_the_model_are_no_queries_of_classes() -> None:
+    """Three positions, the first a sink token that sees a letter; the two queries of the text see digits alone."""
+    text = torch.tensor([list(b"a1")])
+    weights = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]], dtype=torch.float64)[None, None]
+    seen = Seen(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, torch.ones(1, 1, 3, 3).bool()), seen)
+    assert (found["token_class.bytes.letter", 1, 0], found["token_class.bytes.digit", 1, 0]) == (0, 1)
 
 
 def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:

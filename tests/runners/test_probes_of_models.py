@@ -279,6 +279,21 @@ def test_gradient_norms_have_the_statistics_of_numpy() -> None:
         assert found["gradient_spikes", None, None, ("k", k)] == expected > 0
 
 
+def test_a_norm_at_the_bound_is_no_spike() -> None:
+    found = norms_of([1.0, 2.0, 3.0, 4.0, 5.0, 5.5], k=(1, 1.5))  # median 3.5, MAD 1.5
+    assert found["gradient_spikes", None, None, ("k", 1)] == 1
+    assert found["gradient_spikes", None, None, ("k", 1.5)] == 0
+    assert norms_of([1.0, 2.0, 3.0, 4.0, 5.0], k=(1, 2))["gradient_spikes", None, None, ("k", 2)] == 0
+
+
+def test_predicted_numbers_of_a_part_of_the_heads_are_told_of_these_heads() -> None:
+    n = {"init": 1.5, "per": "query", "link": "at_least_one"}
+    parts = [{"kind": "exponential"}, {"kind": "ssa", "n": n}]
+    operator = Operator().changed(score={"kind": "head_groups", "parts": parts})
+    found = keyed(in_model(model_of(operator), ids(2, 7), PredictedNumbers()))
+    assert {(name, head) for name, _, head in found if name == "predicted.score.1.n"} == {("predicted.score.1.n", 1)}
+
+
 def test_gradient_norms_that_say_nothing_are_left_out() -> None:
     assert norms_of([]) == {}
     same = {name for name, *_ in norms_of([2.0] * 9 + [5.0])}  # the MAD is 0
