@@ -14,6 +14,7 @@ from cyclopts.exceptions import CycloptsError
 from runners.commands.effects import effects
 from runners.commands.evaluating import evaluate
 from runners.commands.explaining import operators, probes, prove, tasks
+from runners.commands.exporting import export
 from runners.commands.published import published
 from runners.commands.reading import compare, status, table
 from runners.commands.reproducing import repro
@@ -52,6 +53,7 @@ for _command in (
     curves,
     pareto,
     sql,
+    export,
     compare,
     published,
     rebuild,

@@ -1,0 +1,181 @@
+"""A grid as a table of its cells: a column per measurement and point, what is as good as the best, what is missing."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.spec import did_you_mean
+from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
+from store.statistics.paired import Floats
+from store.statistics.scales import fits, forward
+from store.verdicts import Measure, measure_of
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+Spread = Literal["interval", "sd"]
+Missing = Literal["failed", "unfinished", "unmeasured"]
+MOST_COLUMNS: Final = 24
+
+
+class Entry(NamedTuple):
+    """One cell at one column: the mean over seeds, or why there is none."""
+
+    mean: float | None
+    spread: float | None
+    seeds: int
+    planned: int
+    missing: Missing | None
+    best: bool
+
+
+class Column(NamedTuple):
+    """One measurement at one point; `better` is None where nobody said which way is good."""
+
+    name: str
+    point: Mapping[str, float]
+    better: Better | None
+    scale: Scale
+    entries: list[Entry]
+
+
+class Cells(NamedTuple):
+    """The table: `labels` name the rows; `alpha` is that of the interval and of what is bold."""
+
+    grid: str
+    labels: list[str]
+    columns: list[Column]
+    spread: Spread
+    alpha: float
+
+
+def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> Cells:
+    """The cells of `grid` in execution order.
+
+    `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
+    any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
+    more columns than a page holds, or where no measurement is meant.
+    """
+    rules = _rules(store, grid, wanted)
+    own = (store.grid(grid)["measure"] or {}).get("name")
+    columns = []
+    for word in wanted or [rules.name]:
+        name, better = _asked(word)
+        points = _points(store, grid, name, at) if wanted else [{**rules.point, **at}]
+        way = better or (rules.better if name == own else None)
+        columns += [Column(name, point, way, rules.scale if name == own else "linear", []) for point in points]
+    if len(columns) > MOST_COLUMNS:
+        raise SpecError(
+            f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
+        )
+    frames = [store.final(grid, column.name, column.point) for column in columns]
+    filled = [
+        column._replace(entries=_entries(frame, column, spread, rules.alpha))
+        for column, frame in zip(columns, frames, strict=True)
+    ]
+    labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
+    return Cells(grid, labels, filled, spread, rules.alpha)
+
+
+def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> Measure:
+    """The grid's measure; of a grid without one, the usual rules for what is wanted."""
+    if store.grid(grid)["measure"] is None and wanted:
+        return Measure(_asked(wanted[0])[0], scale="linear")
+    return measure_of(store, grid, None)
+
+
+def _asked(word: str) -> tuple[str, Better | None]:
+    """A measurement, and which way is good where that is said: `accuracy:higher`."""
+    name, _, way = word.rpartition(":")
+    if name and way == "lower":
+        return name, "lower"
+    return (name, "higher") if name and way == "higher" else (word, None)
+
+
+def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
+    found = store.sql(
+        "SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name "
+        "QUALIFY source = min(source) OVER () ORDER BY point::VARCHAR",
+        {"grid": grid, "name": name},
+    )
+    if found.is_empty():
+        names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY name", {"grid": grid})
+        known = names["name"].to_list()
+        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{did_you_mean(name, known)}")
+    points = [dict(point) for point in found["point"].to_list()]
+    agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
+    if not agreeing:
+        raise NotFoundError(f"{name!r} has no point with {dict(at)}; it has {len(points)}, such as {points[0]}")
+    return sorted(agreeing, key=lambda point: sorted(point.items()))
+
+
+def _entries(values: pl.DataFrame, column: Column, spread: Spread, alpha: float) -> list[Entry]:
+    rows = [part for _, part in values.group_by("cell", maintain_order=True)]
+    finite = [_finite(part) for part in rows]
+    failed = [_failed(part) > 0 for part in rows]
+    judged = [{} if lost else runs for runs, lost in zip(finite, failed, strict=True)]
+    best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
+    both = enumerate(zip(rows, finite, strict=True))
+    return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]
+
+
+def _finite(part: pl.DataFrame) -> dict[int, float]:
+    pairs = part.select("seed", "value").iter_rows()
+    return {seed: value for seed, value in pairs if value is not None and value - value == 0}
+
+
+def _failed(part: pl.DataFrame) -> int:
+    """Runs that failed or ended with what is no finite number."""
+    return sum(
+        status == "failed" or (value is not None and value - value != 0)
+        for status, value in part.select("status", "value").iter_rows()
+    )
+
+
+def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> Entry:
+    if not runs:
+        unfinished = part["status"].is_in(["pending", "running"]).any()
+        missing: Missing = "unfinished" if unfinished else "failed" if _failed(part) else "unmeasured"
+        return Entry(None, None, 0, part.height, missing, best=False)
+    summary = summarise(np.array(list(runs.values()), dtype=np.float64))
+    mean, sd = float(summary.mean), float(summary.sd)
+    width = None
+    if len(runs) > 1:
+        width = sd if spread == "sd" or sd == 0 else mean - float(t_interval(summary, alpha)[0])
+    return Entry(mean, width, len(runs), part.height, None, best)
+
+
+def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Better, alpha: float) -> set[int]:
+    """Which of the cells, each its values by seed, are not shown to be worse than the best; none if no cell is.
+
+    Paired t tests by seed on the measure's scale between all pairs of cells, Holm over all of them: whichever cell
+    turns out to be the best of the sample, the chance that any cell is called worse and is not stays below `alpha`.
+    Cells with fewer than three values, or with some that the scale cannot take, are not judged and not among them.
+    """
+    units = {
+        i: dict(zip(of, forward(np.array(list(of.values())), scale).tolist(), strict=True))
+        for i, of in enumerate(runs)
+        if len(of) >= MIN_PAIRS and fits(np.array(list(of.values())), scale)
+    }
+    if len(units) < 2:
+        return set()
+    pairs = list(combinations(units, 2))
+    parts = [_difference(units[one], units[other]) for one, other in pairs]
+    p = holm(np.array([p_zero(summarise(part)) if part.size >= MIN_PAIRS else np.nan for part in parts]))
+    sign = 1 if better == "lower" else -1
+    best = min(units, key=lambda i: sign * sum(units[i].values()) / len(units[i]))
+    kept = {best}
+    for (one, other), part, chance in zip(pairs, parts, p, strict=True):
+        rival = other if one == best else one
+        alike = part.size > 0 and not part.any()  # equal on every seed: nothing to test, and no worse
+        if best in (one, other) and (alike or chance > alpha):
+            kept.add(rival)
+    return kept if len(kept) < len(units) else set()
+
+
+def _difference(one: Mapping[int, float], other: Mapping[int, float]) -> Floats:
+    return np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())], dtype=np.float64)

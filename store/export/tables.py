@@ -1,0 +1,56 @@
+"""The rows behind a grid as flat tables, for other programs."""
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from store import quoting
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
+"""Tables of measurements that count, by the name that a user writes."""
+TABLES: Final = ("verdicts", "cells", "trials", *MEASUREMENTS)
+_WHO: Final = "g.grid, g.label, g.operator, g.seed"
+
+
+def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
+    """One of `TABLES` for the grid; points are one column per coordinate, trials have one per axis."""
+    if table == "verdicts":
+        from store.verdicts import verdicts
+
+        return verdicts(store, grid)
+    if table == "trials":
+        return _trials(store, grid)
+    if table == "cells":
+        source, order = "SELECT * FROM v_cell_stats WHERE grid = $grid", "name, source, label, point::VARCHAR"
+    else:
+        view, order = MEASUREMENTS[table], "position, step, name"
+        source = f"SELECT {_WHO}, m.*, g.position FROM {view} m JOIN grid_trial g USING (trial) WHERE g.grid = $grid"
+    asked = {"grid": grid}
+    if table == "metrics":
+        return store.sql(f"SELECT * EXCLUDE (position) FROM ({source}) ORDER BY {order}", asked)
+    keys = store.sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM ({source}) ORDER BY key", asked)["key"]
+    taken = store.sql(f"FROM ({source})", asked, most=0).columns
+    named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
+    points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
+    left_out = "point" if table == "cells" else "point, position"
+    return store.sql(f"SELECT * EXCLUDE ({left_out}){points} FROM ({source}) ORDER BY {order}", asked)
+
+
+def _trials(store: "Store", grid: str) -> pl.DataFrame:
+    axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
+    fixed = ("grid", "label", "operator", "seed", "cell", "trial", "status", "reason", "attempts", "step", "wall_s")
+    columns = []
+    for name, kind in axes.iter_rows():
+        path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        shown = name if name.lower() not in (*fixed, "parameters", "operator_parameters") else f"axis.{name}"
+        if shown != "axis.operator":
+            columns.append(f", CAST(g.axes->>{path} AS {kind}) AS {quoting.identifier(shown)}")
+    return store.sql(
+        f"SELECT {_WHO}, g.cell, g.trial, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, "
+        f"t.operator_parameters{''.join(columns)} "
+        "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position",
+        {"grid": grid},
+    )

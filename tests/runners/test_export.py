@@ -1,0 +1,94 @@
+"""The command `export`: every table in every format, and what is refused."""
+
+import io
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import write_campaign
+
+from runners.cli import execute
+from store.layout import Layout
+from store.saved_queries import save_query
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("campaign")
+    write_campaign(
+        root, operators=("softmax", "SSA"), factors={"width": (8,)}, seeds=range(3), steps=4, sigma_f=(5,), sigma_x=(1,)
+    )
+    save_query(
+        Layout(root), "per-cell", "select label, map {'a': count(*)} as n from grid_trial group by all order by all"
+    )
+    return root
+
+
+def export(campaign: Path, *arguments: str) -> int:
+    return execute(["export", *arguments, "--campaign", str(campaign)])
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "column"),
+    [
+        ("verdicts", 1, "p_holm"),
+        ("cells", 2 * 4, "sigma_f"),
+        ("trials", 6, "width"),
+        ("metrics", 6 * 4 * 3, "wall_s"),
+        ("evaluations", 6 * 2, "sigma_x"),
+        ("probes", 3 * 2 * 4, "head"),
+        ("items", 6 * 2, "item"),
+        ("per-cell", 2, "n"),
+    ],
+)
+def test_every_table_is_whole_in_csv_and_parquet(
+    table: str, rows: int, column: str, campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix, read in (("csv", pl.read_csv), ("parquet", pl.read_parquet)):
+        file = tmp_path / "new" / f"{table}.{suffix}"
+        assert export(campaign, table, "--to", str(file)) == 0
+        assert capsys.readouterr().out.strip() == str(file)
+        found = read(file)
+        assert found.height == rows
+        assert column in found.columns
+        assert "point" not in found.columns
+    for suffix in ("md", "tex"):
+        assert export(campaign, table, "--to", str(tmp_path / f"{table}.{suffix}")) == 0
+
+
+def test_stdout_takes_any_format(campaign: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert export(campaign, "trials", "--to", "-", "--format", "parquet") == 0
+    assert pl.read_parquet(io.BytesIO(capfdbinary.readouterr().out)).height == 6
+    assert export(campaign, "cells", "--to", "-", "--format", "md", "--spread", "sd") == 0
+    assert b"standard deviation" in capfdbinary.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["verdict", "--to", "x.csv"], (3, "did you mean 'verdicts'")),
+        (["../grids", "--to", "x.csv"], (3, "no table '../grids'")),
+        (["cells", "--to", "x.doc"], (2, "written as .csv, .parquet, .tex, .md; got 'x.doc'")),
+        (["cells", "--to", "-"], (2, "add --format")),
+        (["trials", "--to", "x.csv", "--at", "sigma_f=5"], (2, "are for cells on a page")),
+        (["cells", "--to", "x.md", "--at", "sigma_f"], (2, "such as sigma_x=1; got 'sigma_f'")),
+        (["cells", "--to", "x.md", "--measure", "mes"], (3, "did you mean 'mse'")),
+        (["cells", "--to", "x.md", "--grid", "quikstart"], (3, "did you mean 'quickstart'")),
+        (["cells"], (2, "--to")),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_writes_nothing(
+    arguments: list[str],
+    refused: tuple[int, str],
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, words = refused
+    assert export(campaign, *arguments) == code
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert words in said.err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,136 @@
+"""The table of cells: what is bold, what is missing, and what the caption says."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from store_export_reader import rows
+from synthetic import write_campaign
+
+from grid.errors import NotFoundError, SpecError
+from store.export.cells import cells, within_noise
+from store.export.cells_text import latex_cells, markdown_cells
+from store.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Clear differences, one cell that failed, one that has not finished, one of which a seed failed."""
+    root: Path = tmp_path_factory.mktemp("campaign")
+    write_campaign(
+        root,
+        operators=("softmax", "Integral", "SSA", "Bad_{x}", "Late", "Half"),
+        seeds=range(4),
+        noise=0.01,
+        steps=4,
+        sigma_f=(1, 5),
+        sigma_x=(1,),
+        effect=lambda axes: {"softmax": 0.0, "Integral": -1.0, "SSA": -1.005}.get(str(axes["operator"]), -2.0),
+        failed={**{("Bad_{x}", seed): "diverged" for seed in range(4)}, ("Half", 2): "error"},
+        pending=[("Late", seed) for seed in range(4)],
+    )
+    with Store.open(root) as found:
+        yield found
+
+
+def test_only_what_is_not_shown_worse_is_bold(store: Store) -> None:
+    table = cells(store, "quickstart", (), {}, "interval")
+    (column,) = table.columns
+    bold = {label for label, entry in zip(table.labels, column.entries, strict=True) if entry.best}
+    assert bold == {"Integral", "SSA"}  # Half is lower, and one of its seeds failed
+    missing = {label: entry.missing for label, entry in zip(table.labels, column.entries, strict=True) if entry.missing}
+    assert missing == {"Bad_{x}": "failed", "Late": "unfinished"}
+
+
+def test_the_plus_minus_is_the_interval_or_the_deviation(store: Store) -> None:
+    values = store.final("quickstart", "mse", {"sigma_f": 5, "sigma_x": 1})
+    ours = np.array(values.filter(values["label"] == "SSA")["value"].to_list())
+    for spread in ("interval", "sd"):
+        table = cells(store, "quickstart", (), {}, spread)
+        entry = table.columns[0].entries[table.labels.index("SSA")]
+        assert entry.mean == pytest.approx(ours.mean())
+        low, _ = stats.t.interval(0.95, 3, ours.mean(), stats.sem(ours))
+        assert entry.spread == pytest.approx(ours.mean() - low if spread == "interval" else ours.std(ddof=1))
+
+
+def test_latex_has_a_row_per_cell_and_a_column_per_point(store: Store) -> None:
+    text = latex_cells(cells(store, "quickstart", ("mse", "loss"), {}, "interval"))
+    found = rows(text)
+    assert [row[0] for row in found] == ["cell", "softmax", "Integral", "SSA", r"Bad\_\{x\}", "Late", "Half"]
+    assert r"\textbf{" in " ".join(found[2])
+    assert r"\textbf{" not in " ".join(found[1] + found[6])
+    assert r"$\times$" in found[4][1]
+    assert r"\ldots{}" in found[5][1]
+    assert "$^{3/4}$" in found[6][2]
+    for words in (
+        "half the 95 \\% t interval",
+        "4 planned seeds",
+        "Bold: not shown to be worse",
+        "failed",
+        "not finished",
+    ):
+        assert words in text
+    assert "↓" not in text
+    assert r"$\downarrow$" in found[0][1]
+
+
+def test_digits_of_a_column_stand_below_each_other(store: Store) -> None:
+    found = rows(latex_cells(cells(store, "quickstart", (), {}, "interval")))
+    widths = set()
+    for row in found[1:4]:
+        plain = re.sub(r"\\(?:textbf|phantom)\{([^}]*)\}", r"\1", row[1])
+        widths.add(len(plain.partition(".")[2]))
+    assert len(widths) == 1
+
+
+def test_markdown_says_the_same(store: Store) -> None:
+    text = markdown_cells(cells(store, "quickstart", (), {}, "sd"))
+    table, caption = text.split("\n\n")
+    assert [line.count("**") for line in table.splitlines()] == [0, 0, 0, 2, 2, 0, 0, 0]
+    assert "± is the standard deviation" in caption
+    assert len({len(line) for line in table.splitlines()}) == 1
+
+
+def test_of_a_measurement_without_a_direction_nothing_is_bold(store: Store) -> None:
+    (column,) = cells(store, "quickstart", ("grad_norm",), {}, "interval").columns
+    assert column.better is None
+    assert not any(entry.best for entry in column.entries)
+    (column,) = cells(store, "quickstart", ("grad_norm:lower",), {}, "interval").columns
+    assert any(entry.best for entry in column.entries)
+
+
+def test_what_is_not_there_is_named(store: Store) -> None:
+    with pytest.raises(NotFoundError, match=r"has 'mes'; they have .*did you mean 'mse'"):
+        cells(store, "quickstart", ("mes",), {}, "interval")
+    with pytest.raises(NotFoundError, match=r"'mse' has no point with \{'sigma_f': 3.0\}; it has 2"):
+        cells(store, "quickstart", ("mse",), {"sigma_f": 3.0}, "interval")
+    with pytest.raises(SpecError, match="at most 24 columns; 26 are meant"):
+        cells(store, "quickstart", ("mse",) * 13, {}, "interval")
+
+
+def test_noise_alone_makes_nothing_bold_in_95_of_100_tables() -> None:
+    generator, tables = np.random.default_rng(0), 300
+    for k, n in ((3, 3), (6, 5)):
+        values = np.exp(0.1 * generator.standard_normal((tables, k, n)))
+        told = [within_noise([dict(enumerate(cell)) for cell in one], "log", "lower", 0.05) for one in values]
+        false = sum(bool(found) for found in told)
+        assert false <= stats.binom.ppf(0.999, tables, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [
+        ([{0: 1.0, 1: 1.1, 2: 0.9}, {0: 2.0, 1: 2.1, 2: 1.91}], {0}),
+        ([{0: 1.0, 1: 1.1, 2: 0.9}, {0: 1.05, 1: 1.0, 2: 0.97}], set()),  # nothing is told
+        ([{0: 1.0, 1: 1.1, 2: 0.9}] * 2 + [{0: 2.0, 1: 2.1, 2: 1.91}], {0, 1}),  # equal on every seed
+        ([{0: 1.0, 1: 1.1}, {0: 9.0, 1: 9.1, 2: 9.2}], set()),  # too few to judge
+        ([{}, {}], set()),
+    ],
+)
+def test_who_is_within_noise_of_the_best(runs: list[dict[int, float]], found: set[int]) -> None:
+    assert within_noise(runs, "linear", "lower", 0.05) == found
+    mirrored = [{seed: -value for seed, value in of.items()} for of in runs]
+    assert within_noise(mirrored, "linear", "higher", 0.05) == found

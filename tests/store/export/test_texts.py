@@ -1,0 +1,97 @@
+"""Escaping and rounding: hostile names stay names, and numbers say what is known of them."""
+
+from decimal import Decimal
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from store_export_reader import rows, shown, tokens
+
+from grid.errors import SpecError
+from store.export import latex, markdown
+from store.export.formats import encoded
+from store.export.rounding import rounded
+
+HOSTILE = [
+    r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",
+    "-- --- <<x>>", "\\\\", "%", "a\nb\tc", "**bold** _it_ [l](http://x) ![i](x)", "&amp; &lt;", "@user #1 :smile:",
+    "SSA · 8", "κ → ∞", "naïve Ærø", "| --- |", "\\|", "~~gone~~",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_typeset_as_itself(name: str) -> None:
+    text = latex.table([name, "n"], [[name, "1"], ["b", name]], [False, True], name)
+    assert [len(row) for row in rows(text)] == [2, 2, 2]
+    if all(character.isascii() for character in name):
+        assert shown(latex.escape(name)) == name.replace("\n", " ").replace("\t", " ")
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_one_balanced_line_of_latex(text: str) -> None:
+    escaped = latex.escape(text)
+    assert len(escaped.splitlines()) <= 1
+    tokens(escaped)
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
+def test_ascii_comes_back(text: str) -> None:
+    assert shown(latex.escape(text)) == text
+
+
+def test_characters_that_need_packages_are_written_as_their_number() -> None:
+    assert latex.escape("中") == r"\texttt{U+4E2D}"
+    assert latex.escape("σ\u00a0Λ") == r"$\sigma$~$\Lambda$"
+    assert latex.escape("é Ž") == "é Ž"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_shown_as_itself_in_markdown(name: str) -> None:
+    text = markdown.table([name, "n"], [[name, "1"], ["b", "x"]], [False, True])
+    parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    assert [token.type for token in parsed].count("tr_open") == 3
+    cells = [token for token in parsed if token.type == "inline"]
+    assert len(cells) == 6
+    for cell in (cells[0], cells[2]):
+        assert {child.type for child in cell.children or []} <= {"text", "text_special"}
+        assert "".join(child.content for child in cell.children or []) == " ".join(name.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "shown_as"),
+    [
+        (0.123456, 0.0099, ("0.1235", "0.0099", 0)),
+        (0.1234, 0.0996, ("0.12", "0.10", 0)),
+        (12345.0, 1234.0, ("12300", "1200", 0)),
+        (1.5e-7, 2e-8, ("1.50", "0.20", -7)),
+        (-0.00004, 0.01, ("0.000", "0.010", 0)),
+        (3.0, None, ("3.000", None, 0)),
+        (5.0, 0.0, ("5.000", "0", 0)),
+        (0.0, 0.0, ("0", "0", 0)),
+        (1e300, 1e-9, ("1.00000000000000000", "0.00000000000000000", 300)),
+    ],
+)
+def test_a_number_is_rounded_to_two_digits_of_its_spread(
+    value: float, spread: float | None, shown_as: tuple[str, str | None, int]
+) -> None:
+    assert tuple(rounded(value, spread)) == shown_as
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-9, 1e9))
+def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(value: float, spread: float) -> None:
+    found = rounded(value, spread)
+    assert found.spread is not None
+    unit = Decimal(10) ** found.exponent
+    assert abs(Decimal(found.value) * unit - Decimal(repr(value))) <= Decimal(spread) * Decimal("0.0501")
+    assert abs(Decimal(found.spread) * unit - Decimal(spread)) <= Decimal(spread) * Decimal("0.0501")
+    digits = found.spread.lstrip("0.").replace(".", "").rstrip("0")
+    assert len(digits) <= 2
+
+
+def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
+    frame = pl.DataFrame({"i": range(10_001)})
+    assert encoded(frame, "csv").count(b"\n") == 10_002
+    with pytest.raises(SpecError, match=r"at most 10000 rows; the table has 10001: write it as \.csv or \.parquet"):
+        encoded(frame, "tex")
