@@ -7,7 +7,7 @@ else it is `ablate` in `$XDG_CACHE_HOME` or `~/.cache`. No other dataset is ever
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -128,10 +128,10 @@ def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
     found = _opened(hub, datasets)
     names = getattr(found, "column_names", None)
     if names is not None and hub.column not in names:
-        raise SpecError(f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {', '.join(names)}")
+        raise _no_column(hub, names)
     for number, row in enumerate(found, start=1):
         if hub.column not in row:
-            raise SpecError(f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {', '.join(row)}")
+            raise _no_column(hub, row)
         text = row[hub.column]
         if text is not None and (not isinstance(text, str) or text.strip()):
             where = f"{hub.told}, row {number}"
@@ -139,6 +139,12 @@ def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
             yield text
         if number == hub.documents:
             return
+
+
+def _no_column(hub: HubText, names: Iterable[str]) -> SpecError:
+    return SpecError(
+        f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {', '.join(names)}; name one"
+    )
 
 
 def _opened(hub: HubText, datasets: Any) -> Any:

@@ -46,13 +46,15 @@ def _paths(source: Path) -> list[Path]:
         for path in files:
             _require_unpacked(path)
         if not found:
-            raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none")
+            raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none; put one there")
         return found
     if not source.exists():
         raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
     _require_unpacked(source)
     if source.suffix.lower() not in SUFFIXES:
-        raise SpecError(f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}")
+        raise SpecError(
+            f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}; convert it to one"
+        )
     return [source]
 
 
@@ -86,7 +88,7 @@ def as_document(text: object, where: str, rule: str) -> bytes:
         SpecError: it is none, is half a character, or has a character that ends documents or hides tokens.
     """
     if not isinstance(text, str):
-        raise SpecError(f"{rule}; {where} has {text!r:.60}")
+        raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
     try:
         data = text.encode()
     except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
@@ -119,16 +121,19 @@ def _documents(path: Path) -> Iterator[bytes]:
 
 
 def _of_line(line: str, where: str) -> bytes:
+    rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
     try:
         found = json.loads(line)
     except ValueError as error:  # no JSON, or a whole number of thousands of digits
         raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}; mend the line") from error
     except RecursionError as error:
-        raise SpecError(f"each line of a .jsonl text is one JSON object; {where} is nested too deep to read") from error
+        raise SpecError(
+            f"each line of a .jsonl text is one JSON object; {where} is nested too deep to read; mend it"
+        ) from error
     text = found.get(_COLUMN) if isinstance(found, dict) else None
     if text is None:
-        raise SpecError(f"each line of a .jsonl text has its document in a field `text`; {where} has {line[:60]!r}")
-    return as_document(text, where, "each line of a .jsonl text has its document in a field `text`")
+        raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
+    return as_document(text, where, rule)
 
 
 def _of_table(path: Path) -> Iterator[bytes]:
@@ -147,7 +152,8 @@ def _of_table(path: Path) -> Iterator[bytes]:
     except UnicodeDecodeError as error:
         raise SpecError(f"a text is UTF-8; {path} is not, in one of the rows after {number}; convert it") from error
     except pyarrow.ArrowException as error:
-        raise SpecError(f"a .parquet text is a Parquet file; {path}: {str(error).splitlines()[0]}") from error
+        said = str(error).splitlines()[0]
+        raise SpecError(f"a .parquet text is a Parquet file; {path}: {said}; write it again, or move it") from error
     except OSError as error:
         raise unreadable(path, error) from error
 

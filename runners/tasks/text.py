@@ -128,9 +128,10 @@ class Text(Reading):
     def check_part(self, part: str, size: int, unit: str) -> None:
         """Raise SpecError where a part of the text is too short for a window, or for what is asked of it."""
         if size <= self.context:
+            remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
                 f"a window is {self.context} predictions and one {unit[:-1]} more; the {part} part of "
-                f"{self.origin().name} has {size} {unit}; shorten context or give more text"
+                f"{self.origin().name} has {size} {unit}; {remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
             raise SpecError(

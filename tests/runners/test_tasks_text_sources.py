@@ -69,9 +69,13 @@ def test_one_long_document_is_never_cut_inside_a_character() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.parquet", b"PAR1 no table", "a .parquet text is a Parquet file; .*a.parquet: "),
+        (
+            "a.parquet",
+            b"PAR1 no table",
+            "a .parquet text is a Parquet file; .*a.parquet: .*; write it again, or move it",
+        ),
         ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; rename one"),
-        ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1"),
+        ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1; write a string"),
         (
             "a.parquet",
             {"text": ["a", "b\0c"]},
@@ -80,7 +84,7 @@ def test_one_long_document_is_never_cut_inside_a_character() -> None:
         ("a.txt", b"word " * 99 + b"\x1a", "no SUB, which hides tokens; .*a.txt has one at byte 495; remove it"),
         ("a.jsonl", b'{"text": "a\\u0000"}', "no NUL, which ends documents; .*a.jsonl, line 1 has one at byte 1"),
         ("a.txt", "word ".encode("utf-16-le") * 99, "no NUL, which ends documents; .*a.txt has one at byte 1"),
-        ("a.jsonl", b"\n \n", "the train part of .*a.jsonl has 0 bytes"),
+        ("a.jsonl", b"\n \n", "the train part of .*a.jsonl has 0 bytes; give more text"),
     ],
 )
 def test_what_is_no_text_is_refused_when_the_spec_is_built(

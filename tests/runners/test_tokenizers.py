@@ -237,8 +237,8 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
     ("content", "fields", "said"),
     [
         (None, {}, "there is no tokenizer file .*t.json; give the path of a tokenizer.json"),
-        (b"{}", {}, "is a tokenizer.json of the package tokenizers; .*t.json is not"),
-        (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0"),
+        (b"{}", {}, "is a tokenizer.json of the package tokenizers; .*t.json is not: .*; write it with Tokenizer.save"),
+        (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0; save it again"),
         ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
         ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
         (

@@ -120,7 +120,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}") from error
+        raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}; save it again") from error
     except (FileNotFoundError, IsADirectoryError) as error:
         raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json") from error
     except OSError as error:
@@ -130,7 +130,10 @@ def _read(path: Path) -> str:
 def _parsed(path: str, text: str) -> Any:
     found = _parsed_as(text)
     if isinstance(found, str):
-        raise SpecError(f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}")
+        raise SpecError(
+            f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
+            "Tokenizer.save"
+        )
     return found
 
 
