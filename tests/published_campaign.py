@@ -53,6 +53,7 @@ def _finish(layout: Layout, buffer: ShardBuffer, trial: str, values: Sequence[Va
         else:  # by head, so that a mean over heads and layers is what counts
             for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
                 shift = 0.05 * (layer + head - 1)
+                buffer.add("probe", (trial, 1, 10, name, layer, head, dict(point), 3 * value))  # not the last
                 buffer.add("probe", (trial, 1, 20, name, layer, head, dict(point), value + shift))
     write_end(layout, trial, 1, **{"step": 20, **end})
 
