@@ -350,3 +350,11 @@ def test_the_interval_of_omega_squared_inverts_scipys_noncentral_f() -> None:
         assert stats.ncf.cdf(f[at], df[at], 30, strength) == pytest.approx((0.95, 0.05), abs=1e-4)
     assert (low[0], high[0]) == (0, 0)
     assert np.isnan(omega_interval(np.array([np.nan]), np.array([3.0]), 30, 50)[0][0])
+
+
+def test_p_is_adjusted_within_its_order_by_the_number_of_planned_terms() -> None:
+    found = factorial(runs(1.0), AXES, scale="linear").terms
+    for _, part in found.group_by("order"):
+        p = part["p"].to_numpy()
+        assert part["p_holm"].to_numpy()[p.argmin()] == pytest.approx(min(1, 3 * p.min()))
+        assert part["p_holm"].to_numpy()[p.argmax()] > p.min()
