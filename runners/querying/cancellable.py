@@ -2,24 +2,24 @@
 
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from store.store import Store
+
+T = TypeVar("T")
 
 _LOOK_S = 0.05
 
 
-def cancellable(store: "Store", ask: "Callable[[], pl.DataFrame]") -> "pl.DataFrame":
-    """What `ask` returns, which queries `store` only.
+def cancellable(store: "Store", ask: Callable[[], T]) -> T:
+    """What `ask` returns, which asks `store` and does nothing else.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the query has ended.
         Exception: whatever `ask` raised.
     """
-    found: list[pl.DataFrame] = []
+    found: list[T] = []
     failed: list[BaseException] = []
     over = Event()  # a thread whose join Ctrl-C ends counts as stopped, and runs
 
