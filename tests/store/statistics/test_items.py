@@ -45,3 +45,10 @@ def test_the_joint_interval_covers_where_each_bar_alone_does_not(sd_seed: float,
     if sd_seed == 0.5 and sd_item == 2.0:
         assert by_seeds < both - 0.02
         assert by_items < both - 0.02
+
+
+def test_a_shift_of_all_differences_moves_the_mean_and_no_bar() -> None:
+    differences = crossed(1, 4, 30, sd_seed=0.1, sd_item=0.1)[0]
+    here, there = item_bars(differences), item_bars(differences + 50)
+    assert there.se_both == pytest.approx(here.se_both)
+    assert there.difference == pytest.approx(here.difference + 50)
