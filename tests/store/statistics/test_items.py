@@ -48,7 +48,7 @@ def test_the_joint_interval_covers_where_each_bar_alone_does_not(sd_seed: float,
 
 
 def test_a_shift_of_all_differences_moves_the_mean_and_no_bar() -> None:
-    differences = crossed(1, 4, 30, sd_seed=0.1, sd_item=0.1)[0]
+    differences = crossed(1, 4, 30, sd_seed=0.5, sd_item=1.0)[0]
     here, there = item_bars(differences), item_bars(differences + 50)
     assert there.se_both == pytest.approx(here.se_both)
     assert there.difference == pytest.approx(here.difference + 50)
