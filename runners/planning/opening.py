@@ -5,16 +5,18 @@ teacher knows another one, or that a sentence is too long, is known when the fil
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from grid import Planned, Spec
 from grid.errors import SpecError
 from runners.awaited import awaited
-from runners.evaluations.evaluation import Evaluation, opened
-from runners.tasks.task import Task
 from store.layout import Layout
 
-_Read = tuple[Task, tuple[Evaluation, ...]]
+if TYPE_CHECKING:
+    from runners.evaluations.evaluation import Evaluation
+    from runners.tasks.task import Task
+
+_Read = tuple["Task", tuple["Evaluation", ...]]
 
 
 class Refusal(NamedTuple):
@@ -42,6 +44,10 @@ class Opening:
 
     def refusals(self) -> Iterator[Refusal]:
         """Open all of it. What is no fault of the spec is left to the trials, whose failure will tell."""
+        if not self._cells:
+            return
+        from runners.evaluations.evaluation import opened  # whoever has such a trial has loaded it
+
         with awaited("opening what the trials read"):
             for (task, evaluations), (grid, label) in self._cells.items():
                 try:
@@ -67,4 +73,4 @@ class Opening:
 
 def _read(trial: Spec) -> _Read | None:
     task = getattr(trial, "task", None)
-    return (task, getattr(trial, "evaluations", ())) if isinstance(task, Task) else None
+    return (task, getattr(trial, "evaluations", ())) if isinstance(task, Spec) else None  # type: ignore[return-value]
