@@ -1,6 +1,8 @@
 """What trials read is opened before any is trained: where that fails, a plan says so and a run begins nothing."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,9 @@ def test_what_is_no_fault_of_the_spec_is_left_to_the_trials(
 
     monkeypatch.setattr(Text, "open", fail)
     assert list(opening.refusals()) == []
+
+
+def test_a_run_of_trials_that_read_nothing_loads_nothing_to_open_it_with() -> None:
+    script = "import runners.runs.run, sys; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "False"
