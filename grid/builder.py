@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grid.axis import Axis
 from grid.errors import SpecError
-from grid.path import require_spec, step, steps
+from grid.path import require_spec, steps
 from grid.spec import Spec, rebuilt
 from grid.validation import spec_error
 
@@ -89,7 +89,7 @@ class Builder:
             require_spec(owner, node.name, node.path)
         if all(picks[slot] == NOT_APPLICABLE for slot in node.below):
             return given[0] if given else ABSENT
-        value = given[0] if given else step(owner, node.name, node.path)
+        value = given[0] if given else require_spec(owner, node.name, node.path).written(node.name)
         if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
             value = _as_field(require_spec(owner, node.name, node.path), node.name, value, node.path)
         fields = self._inside(node, value, picks, make)

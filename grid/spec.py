@@ -75,6 +75,23 @@ class Spec(BaseModel):
         except ValidationError as error:
             raise spec_error(error, type(self).__name__) from error
 
+    def settle(self, **values: object) -> None:
+        """Give fields the values that they come to beside the others: for validators.
+
+        What was written is kept. `changed` and the axes of a grid begin with it, since beside other fields it may come
+        to something else: a file's hash with another file, a share of layers with another number of them.
+        """
+        now = self.__dict__
+        for name, value in values.items():
+            if now[name] != value:
+                now.setdefault(_WRITTEN, {}).setdefault(name, now[name])
+                now[name] = value
+
+    def written(self, name: str) -> object:
+        """The field `name` as it was given, before `settle`."""
+        now = self.__dict__
+        return now[_WRITTEN][name] if name in now.get(_WRITTEN, ()) else now[name]
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Like `changed`: pydantic's own copy validates nothing and would keep the old key."""
         del deep  # a frozen value shares its parts
@@ -126,6 +143,7 @@ class Spec(BaseModel):
 
 S = TypeVar("S", bound=Spec)
 
+_WRITTEN = "_written"
 _NAMES: dict[type[Spec], tuple[str, ...]] = {}
 _SETS: dict[type[Spec], frozenset[str]] = {}
 _IDENTITY: dict[type[Spec], tuple[tuple[str, str], ...]] = {}
@@ -145,9 +163,13 @@ def _field_set(cls: type[Spec]) -> frozenset[str]:
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
-    """`spec` with `fields` replaced, validated; the other fields are shared. Raises pydantic's ValidationError."""
+    """`spec` as it was written with `fields` replaced, validated; what is not replaced is shared.
+
+    Raises pydantic's ValidationError.
+    """
     values = spec.__dict__
-    return type(spec).model_validate({**{name: values[name] for name in field_names(type(spec))}, **fields})
+    before = {name: values[name] for name in field_names(type(spec))}
+    return type(spec).model_validate({**before, **values.get(_WRITTEN, {}), **fields})
 
 
 def cell_key(spec: Spec) -> str:

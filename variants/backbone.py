@@ -77,9 +77,9 @@ class Backbone(Spec):
         if self.parallel and self.norm_position == "post":
             raise ValueError("parallel=True is about norms before attention and feedforward; use norm_position='pre'")
         if self.kv_heads == self.heads:
-            object.__setattr__(self, "kv_heads", None)
+            self.settle(kv_heads=None)
         if self.heads == 1:
-            object.__setattr__(self, "head_outputs", "concatenated")  # one head is its own sum
+            self.settle(head_outputs="concatenated")  # one head is its own sum
         return self
 
     def check(self, operator: Operator) -> None:

@@ -107,7 +107,7 @@ class Number(Spec):
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
             )
         if self.learned is bool(self.per):
-            object.__setattr__(self, "learned", None)
+            self.settle(learned=None)
         link = LINKS[self.link]
         for init in self._inits():
             if not link.holds(init, trained=self.trained):
@@ -192,7 +192,7 @@ class Vector(Number):
         if self.along == "first" and self.link != "identity":
             raise ValueError(f"along='first' sets the other channels to 0 and needs link='identity'; got {self.link!r}")
         if self.along == "first" and self.init == 0:
-            object.__setattr__(self, "along", "all")  # zero in every channel either way
+            self.settle(along="all")  # zero in every channel either way
         return self
 
     @property
@@ -278,7 +278,7 @@ class ByDepth(Number):
                 "a number that starts differently by depth is not one scalar for all layers; use per='layer'"
             )
         if self.init == self.deep:
-            object.__setattr__(self, "rate", 0.3)  # the same in every layer, at any rate
+            self.settle(rate=0.3)  # the same in every layer, at any rate
         return self
 
     def _inits(self) -> tuple[float, ...]:
@@ -306,9 +306,9 @@ class Contrast(ByDepth):
     @model_validator(mode="after")
     def _vectors_make_it(self) -> Self:
         if not self.trained:
-            object.__setattr__(self, "form", "scalar")  # fixed: nothing is made of vectors
+            self.settle(form="scalar")  # fixed: nothing is made of vectors
         if self.form == "scalar":
-            object.__setattr__(self, "spread", 0.1)  # there are no vectors to draw
+            self.settle(spread=0.1)  # there are no vectors to draw
         elif _PREDICTED & set(self.per):
             raise ValueError(
                 f"four vectors make one number per layer or head; for per={self.label!r} use form='scalar'"

@@ -38,7 +38,7 @@ class Placement(Spec):
         if self.share == 1 and self.rest != Operator():
             raise ValueError("with share=1 no layer is left for `rest`; leave it out or lower the share")
         if self.share == 1 and self.side == "bottom":
-            object.__setattr__(self, "side", "top")  # all layers are all layers
+            self.settle(side="top")  # all layers are all layers
         return self
 
     @property

@@ -26,7 +26,7 @@ class Signals(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.count == 1:
-            object.__setattr__(self, "rotary", "per_signal")  # one signal is the whole head either way
+            self.settle(rotary="per_signal")  # one signal is the whole head either way
         return self
 
     @property

@@ -80,7 +80,7 @@ class LmEval(Evaluation):
         except SpecError as error:
             raise ValueError(str(error)) from error
         if self.content_hash is None:
-            object.__setattr__(self, "content_hash", found)
+            self.settle(content_hash=found)
         if self.content_hash != found:
             raise ValueError(_other_content(self, found))
         return self

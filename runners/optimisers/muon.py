@@ -64,9 +64,9 @@ class Muon(Optimiser):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.rest_lr == self.lr:
-            object.__setattr__(self, "rest_lr", None)
+            self.settle(rest_lr=None)
         if not self.momentum:
-            object.__setattr__(self, "nesterov", False)  # without momentum the update is the gradient either way
+            self.settle(nesterov=False)  # without momentum the update is the gradient either way
         return self
 
     def build(self, weights: Weights) -> Stepping:

@@ -129,9 +129,9 @@ class FinishedTrial(Teacher):
         about = _about_file(str(path))
         if self.trial is not None and self.trial != about.trial:
             raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        object.__setattr__(self, "trial", about.trial)
-        object.__setattr__(self, "content_hash", _hash_of(path))
-        object.__setattr__(self, "architecture", about.architecture)
+        self.settle(trial=about.trial)
+        self.settle(content_hash=_hash_of(path))
+        self.settle(architecture=about.architecture)
 
     def _file(self) -> Path:
         """The file of the weights, unread.

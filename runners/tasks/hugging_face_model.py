@@ -55,12 +55,12 @@ class HuggingFaceModel(Teacher):
         try:
             found = _hash(Path(self.directory))
             if self.content_hash is None:
-                object.__setattr__(self, "content_hash", found)
+                self.settle(content_hash=found)
             self._require(found)
             if not filled:
                 vocabulary, positions = _sizes(self.directory, found)
-                object.__setattr__(self, "vocabulary", vocabulary)
-                object.__setattr__(self, "positions", positions)
+                self.settle(vocabulary=vocabulary)
+                self.settle(positions=positions)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self

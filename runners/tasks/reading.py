@@ -56,7 +56,7 @@ class Reading(Task):
         try:
             found = self.origin().content_hash
             if self.content_hash is None:
-                object.__setattr__(self, "content_hash", found)
+                self.settle(content_hash=found)
             self._require(found)
             if where is not None:
                 self.check_corpus(self.corpus())

@@ -1,12 +1,14 @@
 """What an axis changes in the base, and how a value or path that does not fit is told."""
 
 from itertools import islice, product
+from typing import Self
 
 import pytest
+from pydantic import model_validator
 from standin import Suppress
 from standin_grid import BASE, LAYERS, OPERATORS, grid, labels
 
-from grid import SpecError, has, over, zipped
+from grid import Grid, Spec, SpecError, has, over, zipped
 
 
 def test_only_specs_on_the_way_of_an_axis_are_rebuilt() -> None:
@@ -33,6 +35,34 @@ def test_plain_data_is_a_value_too() -> None:
 def test_a_check_across_fields_sees_the_final_combination_only() -> None:
     made = grid(zipped(over("model.heads", [3, 5]), over("model.width", [9, 10])))
     assert made.header()["cells"] == 2
+
+
+class Pace(Spec):
+    every: int | None = None
+    whole: str | None = None
+    steps: int = 100
+
+    @model_validator(mode="after")
+    def _settles(self) -> Self:
+        if self.every is not None and self.every >= self.steps:
+            self.settle(every=None)  # as often as never
+        self.settle(whole=self.whole or f"file of {self.steps}")
+        return self
+
+
+class Paced(Spec):
+    pace: Pace = Pace()
+    seed: int = 0
+
+
+def test_an_axis_begins_with_what_was_written_and_not_with_what_it_came_to() -> None:
+    """The base looks every 300 steps of 100, which is never; of 1000 steps it must not be never."""
+    base = Paced(pace=Pace(every=300))
+    made = Grid("paced", base, [over("pace.steps", [100, 1000])], seeds=[0])
+    found = [planned.trial for planned in made.enumerate()]
+    assert [trial.pace.every for trial in found] == [None, 300]  # type: ignore[attr-defined]
+    assert [trial.pace.whole for trial in found] == ["file of 100", "file of 1000"]  # type: ignore[attr-defined]
+    assert found[1] == Paced(pace=Pace(every=300, steps=1000))
 
 
 def test_a_combination_that_cannot_be_built_names_its_cell() -> None:

@@ -4,12 +4,12 @@ import copy
 import json
 import pickle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
 from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
@@ -157,6 +157,36 @@ def test_a_copy_is_validated() -> None:
         Point().changed(x="far")
     with pytest.raises(SpecError, match="'y' is not a field of Point"):
         Point().model_copy(update={"y": 1})
+
+
+class Share(Spec):
+    share: float
+    of: int
+
+    @model_validator(mode="after")
+    def _whole_parts(self) -> Self:
+        self.settle(share=round(self.share * self.of) / self.of)
+        return self
+
+
+def test_what_a_field_came_to_is_its_value_and_what_was_written_is_where_changes_begin() -> None:
+    of_three = Share(share=0.5, of=3)
+    assert of_three.share == 2 / 3
+    assert of_three.written("share") == 0.5
+    assert of_three.changed(of=12) == Share(share=0.5, of=12) != Share(share=2 / 3, of=12)
+    assert of_three.changed(share=0.1).written("share") == 0.1
+
+
+def test_what_was_written_is_no_part_of_a_specs_identity() -> None:
+    written, exact = Share(share=0.5, of=3), Share(share=2 / 3, of=3)
+    assert written == exact
+    assert (written.key, hash(written), written.data()) == (exact.key, hash(exact), exact.data())
+    assert repr(written) == repr(exact)
+    assert Share.model_validate(written.data()) == written
+
+
+def test_what_was_written_survives_pickle() -> None:
+    assert pickle.loads(pickle.dumps(Share(share=0.5, of=3))).changed(of=12).share == 0.5
 
 
 def test_a_spec_survives_pickle_and_deepcopy() -> None:

@@ -4,8 +4,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from grid import Grid, over
 from grid.errors import SpecError
 from grid.spec import cell_key
+from runners.optimisers import Training
 from runners.tasks import LinearFunctions
 from runners.trial import Execution, Trial, build_model, parameters
 from variants import Operator, Placement, cosformer, gpt2, integral, llama2, principled, softmax, ssa
@@ -93,6 +95,20 @@ def test_placements_of_the_same_layers_are_one_trial(tiny: Trial) -> None:
     layers = tiny.model.layers
     shares = [0.01, 1 / layers]
     assert len({tiny.changed(placement=Placement(share=share)).key for share in shares}) == 1
+
+
+def test_what_comes_to_nothing_in_the_base_is_not_lost_to_the_cells_of_a_grid(tiny: Trial) -> None:
+    """Each field means nothing beside the base's others, and something beside an axis's."""
+    half = Placement(share=0.5, side="bottom")
+    model = gpt2(layers=3, heads=4, width=16).changed(kv_heads=4)
+    base = tiny.changed(operator=ssa(), model=model, placement=half, training=Training(steps=10, evaluate_every=50))
+    axes = [over("model.layers", [3, 12]), over("model.heads", [4, 8]), over("training.steps", [10, 100])]
+    for planned in Grid("written", base, axes, seeds=[0]).enumerate():
+        layers, heads, steps = (planned.axes[name] for name in ("layers", "heads", "steps"))
+        trial = planned.trial
+        assert trial.model.kv_heads == (None if heads == 4 else 4)  # type: ignore[attr-defined]
+        assert trial.placement == half.on(layers)  # type: ignore[attr-defined]
+        assert trial.training.evaluate_every == (50 if steps == 100 else None)  # type: ignore[attr-defined]
 
 
 def test_an_evaluation_at_the_end_needs_no_field(tiny: Trial) -> None:
