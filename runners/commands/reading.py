@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runners.commands.options import Csv, Json
 from runners.output import say, write, write_frame, write_json, write_table
@@ -85,23 +85,31 @@ def table(
         found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
         warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
-        measure = header["measure"]
-        point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
-        unit = f" in {measure['unit']}" if measure.get("unit") else ""
-        write(f"{name}: {measure['name']}{f' at {point}' if point else ''}{unit}, {measure['better']} is better")
-    shown = {
-        "label": "cell",
-        "pairs": "pairs",
-        "value": measure_heading(header),
-        "percent": "difference %",
-        "low_percent": "low",
-        "high_percent": "high",
-        "p_holm": "p (Holm)",
-        "verdict": "verdict",
-        "reason": "because",
-    }
+        write(_about(header))
+    shown = _SHOWN | {"value": measure_heading(header)}
     write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
     return 0
+
+
+_SHOWN = {
+    "label": "cell",
+    "pairs": "pairs",
+    "value": "mean",
+    "percent": "difference %",
+    "low_percent": "low",
+    "high_percent": "high",
+    "p_holm": "p (Holm)",
+    "verdict": "verdict",
+    "reason": "because",
+}
+
+
+def _about(header: dict[str, Any]) -> str:
+    """What the values of a verdict table are."""
+    measure = header["measure"]
+    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
+    unit = f" in {measure['unit']}" if measure.get("unit") else ""
+    return f"{header['grid']}: {measure['name']}{f' at {point}' if point else ''}{unit}, {measure['better']} is better"
 
 
 def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
