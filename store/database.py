@@ -1,33 +1,53 @@
-"""The live database: opened by one ingester, made if it is missing, refused if another version wrote it."""
+"""The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
 import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
-from store.files import make_directory, temporary_name
+from store.files import environment_problem, make_directory, temporary_name
 from store.layout import STORE_SCHEMA
 from store.published.filling import fill
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
 def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A read-write connection to the database at `path`; the caller holds the ingest lock.
 
+    One that an older version wrote is replaced by an empty one, and the log says so: the campaign's files have it all.
+
     Raises:
-        StoreError: another version wrote it, or it cannot be read.
+        StoreError: a newer version wrote it, or it cannot be read.
         EnvironmentProblem: the disk is full or not writable.
     """
     make_directory(path.parent)
-    with engine_errors(path):
+    with engine_errors(path), ExitStack() as stack:
         if not path.exists():
             _create(path)
-        with _connected(path, threads) as connection:
-            check_version(connection, path)
-            yield connection
+        connection = stack.enter_context(_connected(path, threads))
+        if stored_version(connection, path) < STORE_SCHEMA:
+            stack.close()
+            _make_anew(path)
+            connection = stack.enter_context(_connected(path, threads))
+        check_version(connection, path)
+        yield connection
+
+
+def _make_anew(path: Path) -> None:
+    _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
+    try:
+        # its log must go first: replayed into the new database it would damage it
+        Path(f"{path}.wal").unlink(missing_ok=True)
+        path.unlink()
+    except OSError as error:
+        raise environment_problem("replace", path, error) from error
+    _create(path)
 
 
 def _create(path: Path) -> None:
@@ -46,7 +66,8 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(str(path), config={} if threads is None else {"threads": threads})
+    unordered = {"preserve_insertion_order": False}  # rows of a table have no order, and keeping one costs a third
+    connection = duckdb.connect(str(path), config=unordered if threads is None else {**unordered, "threads": threads})
     try:
         yield connection
     except BaseException:
@@ -57,17 +78,26 @@ def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConne
     connection.close()
 
 
+def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """The version of the schema of the store behind `connection`.
+
+    Raises:
+        StoreError: it is not a store at all.
+    """
+    try:
+        found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
+    except duckdb.Error as error:
+        raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
+    return int(found[0][0]) if found else 0
+
+
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Refuse a database that another version of the schema wrote.
 
     Raises:
         StoreError: it is newer, older, or not a store at all.
     """
-    try:
-        found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
-    except duckdb.Error as error:
-        raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
-    version = found[0][0] if found else 0
+    version = stored_version(connection, path)
     if version > STORE_SCHEMA:
         raise StoreError(
             f"{path} was written by a newer ablate (store version {version}; this one reads {STORE_SCHEMA}); "

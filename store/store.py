@@ -12,11 +12,11 @@ import polars as pl
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.spec import did_you_mean
-from store import queries
+from store import queries, quoting
 from store.content import content_hash
-from store.database import with_suggestion
+from store.database import engine_errors, stored_version, with_suggestion
 from store.ingest import ingest
-from store.layout import Layout
+from store.layout import STORE_SCHEMA, Layout
 from store.locked import check_reads, locked_connection
 from store.plans import require_version
 
@@ -180,6 +180,18 @@ class Store:
         return content_hash(self._connection)
 
 
+def _is_older(snapshot: Path) -> bool:
+    """Whether an older version wrote it, so that it cannot be served."""
+    with engine_errors(snapshot):
+        connection = duckdb.connect(":memory:")
+        try:
+            connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
+            connection.execute("USE store")
+            return stored_version(connection, snapshot) < STORE_SCHEMA
+        finally:
+            connection.close()
+
+
 def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if _NOT_IN_FRAMES.search(str(kind)):
@@ -194,8 +206,10 @@ def _refresh(layout: Layout) -> str | None:
     waits = not layout.snapshot.exists()
     try:
         found = ingest(layout, wait=waits)
+        if found.busy and _is_older(layout.snapshot):
+            found = ingest(layout)
     except EnvironmentProblem as problem:
-        if waits:
+        if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None
