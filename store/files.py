@@ -5,12 +5,14 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, final
 from uuid import uuid4
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from store import seal
 
 T = TypeVar("T")
 
@@ -110,16 +112,28 @@ def is_temporary(path: Path) -> bool:
 
 
 def make_directory(path: Path) -> Path:
-    """Create `path` and its parents if they are missing.
+    """Create `path` and its parents if they are missing; those that it made survive a crash of the machine.
 
     Raises:
         EnvironmentProblem: it cannot be created.
     """
     try:
-        retried(lambda: path.mkdir(parents=True, exist_ok=True))
+        missing = retried(lambda: _missing(path))
+        retried(lambda: _make(path, missing))
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
+
+
+def _missing(path: Path) -> list[Path]:
+    """`path` and its parents up to the first that is there, which stands before those below it."""
+    return list(takewhile(lambda each: not each.exists(), (path, *path.parents)))[::-1]
+
+
+def _make(path: Path, missing: Iterable[Path]) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
 
 
 def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
@@ -172,9 +186,9 @@ def sync_directory(path: Path) -> None:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> Path:
-    """Write `data` atomically as one JSON object; a NaN or an infinity in it is a `ValueError`."""
+    """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
     text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
-    return write_atomic(path, text.encode("ascii") + b"\n")
+    return write_atomic(path, seal.sealed(text.encode("ascii")) + b"\n")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -207,10 +221,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object that `data` holds; `where` names its place in errors.
+    """The JSON object that `data` holds, without its seal; `where` names its place in errors.
 
     Raises:
-        StoreError: it is not exactly one JSON object of finite numbers and valid text.
+        StoreError: it is not exactly one JSON object of finite numbers and valid text, or its seal is broken.
     """
     try:
         found = _DECODER.decode(data.decode("utf-8"))
@@ -218,6 +232,9 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
     if not isinstance(found, dict):
         raise StoreError(f"{where} must hold one JSON object, not {type(found).__name__}; it was torn or altered")
+    if seal.is_broken(data):
+        raise StoreError(f'{where} does not have the hash that its last member "seal" says; it was torn or altered')
+    found.pop("seal", None)
     return found
 
 

@@ -33,6 +33,8 @@ class Intake:
         self._layout = layout
         self._connection = connection
         self._signatures: dict[str, str] = {}
+        self._quarantined: dict[str, tuple[str, str]] = {}
+        """By name the signature of what lay in quarantine when the shards were listed, and the reason."""
         self.rows = 0
         self.shards = 0
         self.bad_shards = 0
@@ -49,14 +51,16 @@ class Intake:
         self._withdraw_unnamed(named)
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
-        quarantined = self._quarantined()
-        self._forget(name for name in quarantined if name not in files)
+        found = self._connection.execute("SELECT file, signature, reason FROM bad_shard").fetchall()
+        self._quarantined = {name: (signature, reason) for name, signature, reason in found}
+        self._forget(name for name in self._quarantined if name not in files)
         ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
         known = set(ledger.values())
         batch: list[ShardInfo] = []
         waiting = 0
         for name, path in files.items():
-            if name in ledger or quarantined.get(name) == file_signature(path):
+            before = self._quarantined.get(name)
+            if name in ledger or (before is not None and before[0] == file_signature(path)):
                 continue
             info = self._verified(path, known)
             if info is None:
@@ -95,7 +99,7 @@ class Intake:
             except BadShard as error:
                 with transaction(self._connection):
                     self._withdraw(number, table)
-                    self._enter_bad(name, error.reason + self._remedy(path), now)
+                    self._enter_bad(name, error.reason + self._remedy(path, error), "" if error.passing else now)
                 self.bad_shards += 1
             else:
                 row = {"number": number, "signature": now}
@@ -115,9 +119,6 @@ class Intake:
         every = " UNION ".join(f"SELECT trial, attempt FROM {name}" for name in TABLES)
         execute(f"INSERT INTO recorded {every}")
 
-    def _quarantined(self) -> dict[str, str]:
-        return dict(self._connection.execute("SELECT file, signature FROM bad_shard").fetchall())
-
     def _forget(self, names: Iterable[str]) -> None:
         for name in list(names):
             self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
@@ -128,14 +129,16 @@ class Intake:
         try:
             info = verify_shard(path)
         except BadShard as error:
-            self._quarantine(path.name, error.reason + self._remedy(path), signature)
+            self._quarantine(path.name, error.reason + self._remedy(path, error), "" if error.passing else signature)
             return None
         if info.blake2b in known:
             self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)
             return None
         return info
 
-    def _remedy(self, path: Path) -> str:
+    def _remedy(self, path: Path, error: BadShard) -> str:
+        if not error.lost:
+            return ""
         if self._is_later(path):
             return _REMEDY_LATER
         return _REMEDY if is_shard_name(path.name) else ""
@@ -144,6 +147,9 @@ class Intake:
         return path.parent != self._layout.spool
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
+        """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""
+        if self._quarantined.get(name) == (signature, reason):
+            return
         with transaction(self._connection):
             self._enter_bad(name, reason, signature)
         self.bad_shards += 1
@@ -168,7 +174,8 @@ class Intake:
                     self._insert([info])
                 return
             path = batch[0].path
-            self._quarantine(path.name, f"the engine cannot read it ({first_line(error)})", file_signature(path))
+            signature = "" if isinstance(error, duckdb.IOException) else file_signature(path)
+            self._quarantine(path.name, f"the engine cannot read it ({first_line(error)})", signature)
 
     def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
         connection = self._connection

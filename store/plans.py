@@ -10,7 +10,7 @@ from typing import Any, final
 from grid.errors import NotFoundError, StoreError
 from store.fields import Field, another_version, check_record, check_schema, clean_text
 from store.files import parse_object, read_json
-from store.layout import Layout
+from store.layout import FILE_SCHEMA, Layout
 
 _LINE = {
     "trial": Field("key"),
@@ -64,12 +64,15 @@ def _signature(*paths: Path) -> str:
 
 
 def file_signature(path: Path) -> str:
-    """Inode, size and time of change; a rename over the file changes the first."""
+    """The version that reads it, the file's inode, its size, and the times of change of its bytes and of the file.
+
+    A rename over the file changes its inode. A file that came back with its old times, from a backup, has a new last.
+    """
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
-    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 def read_plan(layout: Layout, source: str) -> Plan:

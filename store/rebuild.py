@@ -26,17 +26,22 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
     with ingest_lock(layout, wait=True):
         sweep(layout)
         fresh = layout.store / temporary_name("live.duckdb")
-        with open_live(fresh, threads=threads) as connection:
-            found = ingest_into(layout, connection)
-        _replace(layout, fresh)
+        try:
+            with open_live(fresh, threads=threads) as connection:
+                found = ingest_into(layout, connection)
+            _replace(layout, fresh)
+        except BaseException:
+            sweep(layout)  # on a full disk it would stand in the way of the next try
+            raise
         publish(layout)
     return found._replace(published=True)
 
 
 def _replace(layout: Layout, fresh: Path) -> None:
     try:
-        # the old log must go first: replayed into the new database it would damage it
+        # the old log must go first, and for good: replayed into the new database it would damage it
         Path(f"{layout.live}.wal").unlink(missing_ok=True)
+        sync_directory(layout.store)
         fresh.rename(layout.live)
         sync_directory(layout.store)
     except OSError as error:

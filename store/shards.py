@@ -80,9 +80,13 @@ _NAME = re.compile(
 class BadShard(StoreError):
     """A shard that must not be read; `reason` says what is wrong with it."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path, reason: str, *, lost: bool = True, passing: bool = False) -> None:
         super().__init__(f"{path} cannot be served: {reason}; the other shards are not affected")
         self.reason = reason
+        self.lost = lost
+        """Whether its rows are lost unless the file is restored, and not merely for another version of this program."""
+        self.passing = passing
+        """Whether the very same file may be readable the next time."""
 
 
 class ShardInfo(NamedTuple):
@@ -258,11 +262,19 @@ def verify_shard(path: Path) -> ShardInfo:
     )
 
 
+def _of_another_version(path: Path, version: str) -> BadShard:
+    reason = f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}"
+    if not version.isdecimal():
+        return BadShard(path, reason)
+    remedy = "upgrade ablate" if int(version) > FILE_SCHEMA else "read it with the ablate that wrote it"
+    return BadShard(path, f"{reason}; {remedy}", lost=False)
+
+
 def _bytes(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        raise BadShard(path, f"it cannot be read ({error.strerror})") from error
+        raise BadShard(path, f"it cannot be read ({error.strerror})", passing=True) from error
 
 
 def _described_rows(path: Path, data: bytes, table: str) -> int:
@@ -274,7 +286,7 @@ def _described_rows(path: Path, data: bytes, table: str) -> int:
     about = metadata.metadata or {}
     version = about.get(b"ablate.schema", b"").decode(errors="replace")
     if not version.isdecimal() or int(version) != FILE_SCHEMA:
-        raise BadShard(path, f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}")
+        raise _of_another_version(path, version)
     if about.get(b"ablate.table") != table.encode():
         raise BadShard(path, f"its name says {table!r} and its footer {about.get(b'ablate.table')!r}")
     if about.get(b"ablate.rows") != str(metadata.num_rows).encode():

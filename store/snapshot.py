@@ -18,6 +18,8 @@ def publish(layout: Layout) -> Path:
     try:
         try:
             shutil.copyfile(layout.live, temporary)
+            about = layout.live.stat()
+            os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
             _sync(temporary)
             temporary.rename(layout.snapshot)
         finally:
@@ -37,11 +39,15 @@ def _sync(path: Path) -> None:
 
 
 def snapshot_is_current(layout: Layout) -> bool:
-    """Whether the snapshot was published after the last change of the live database."""
+    """Whether the snapshot is a copy of the live database as it is: of its size, and with its time of change.
+
+    Which of two times is the later one says nothing: clocks of two machines differ, and one may be put back.
+    """
     try:
-        return layout.snapshot.stat().st_mtime_ns >= layout.live.stat().st_mtime_ns
+        copy, live = layout.snapshot.stat(), layout.live.stat()
     except FileNotFoundError:
         return False
+    return (copy.st_size, copy.st_mtime_ns) == (live.st_size, live.st_mtime_ns)
 
 
 def sweep(layout: Layout) -> None:

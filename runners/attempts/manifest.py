@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, final
 
 from grid import Grid
-from grid.errors import StoreError
+from grid.errors import NotFoundError, StoreError
 from store.files import (
     environment_problem,
     make_directory,
     parse_object,
+    read_json,
     sync_directory,
     temporary_name,
     write_atomic,
@@ -29,6 +30,7 @@ from store.files import (
 )
 from store.layout import Layout
 from store.plans import require_version
+from store.seal import sealed
 
 _KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 
@@ -99,8 +101,8 @@ def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any] | b
 def _says(path: Path, record: Mapping[str, Any]) -> bool:
     """Whether the file holds `record`; a torn one does not."""
     try:
-        return json.loads(path.read_bytes()) == json.loads(json.dumps(record))  # type: ignore[no-any-return]
-    except (FileNotFoundError, ValueError):
+        return read_json(path) == json.loads(json.dumps(record))  # type: ignore[no-any-return]
+    except (NotFoundError, StoreError):
         return False
 
 
@@ -176,7 +178,7 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    return sealed(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
 
 
 def _holds(path: Path, size: int, digest: bytes) -> bool:

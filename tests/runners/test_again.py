@@ -19,6 +19,7 @@ from runners.provenance.code import Codes
 from runners.provenance.mixed import mixed_sources
 from runners.runs.run import RunResult
 from runners.surroundings import Finished, Surroundings
+from store.files import read_json
 from store.layout import Layout
 from store.status import trial_state
 
@@ -171,7 +172,7 @@ def test_a_trial_that_kills_its_worker_when_trained_again_has_failed_and_the_run
     (tmp_path / "deaths").write_text("x" * 40)
     for key in Layout(root).trial_keys():  # as if older code had made these results
         start = Layout(root).start(key, 1)
-        start.write_text(json.dumps({**json.loads(start.read_bytes()), "sources": {"core": "old"}}))
+        start.write_text(json.dumps({**read_json(start), "sources": {"core": "old"}}))
     assert counts(run_quietly(root, grid, Local(1), again=True)) == (0, 2, 0, 0, 0)
     assert {trial_state(Layout(root), key).status for key in Layout(root).trial_keys()} == {"ok"}
 

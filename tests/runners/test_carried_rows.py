@@ -11,6 +11,7 @@ import pytest
 from runners.attempts.attempt import ROWS, Attempt, Watch
 from runners.attempts.claims import Claim, claim
 from runners.surroundings import Finished
+from store.files import read_json
 from store.ingest import ingest
 from store.layout import Layout
 from store.shards import ShardBuffer
@@ -31,7 +32,7 @@ def begin(layout: Layout, buffer: ShardBuffer | None = None) -> Attempt:
 def dies(layout: Layout, attempt: Attempt) -> None:
     """Its process is gone, and with it what was in memory."""
     start = layout.start(TRIAL, attempt.number)
-    start.write_text(json.dumps({**json.loads(start.read_bytes()), "pid_started": 1}))
+    start.write_text(json.dumps({**read_json(start), "pid_started": 1}))
 
 
 def trains(attempt: Attempt, first: int, last: int) -> None:

@@ -15,6 +15,7 @@ from runners.cli import execute
 from runners.evaluating import records
 from runners.evaluations import Evaluation, Judge
 from runners.tasks.task import Items, Measured, Predict, Task
+from store.files import read_json
 from store.ingest import ingest
 from store.layout import Layout
 from store.rebuild import rebuild
@@ -220,7 +221,7 @@ def test_what_judged_an_earlier_result_counts_no_more(campaign: Path, asked: Pat
     layout = Layout(campaign)
     layout.attempt(first, 2).mkdir()
     for path in (layout.start, layout.end):
-        record = json.loads(path(first, 1).read_text())
+        record = read_json(path(first, 1))
         path(first, 2).write_text(json.dumps({**record, "attempt": 2}))
     assert rows(campaign, LATER) == []
     assert rows(campaign, "SELECT attempt, counts FROM v_evaluated") == [(1, False)]
@@ -270,7 +271,7 @@ def test_other_code_is_told_and_another_function_refused(
     (first, second, *_) = keys(campaign)
     layout = Layout(campaign)
     for key in (first, second):
-        start = json.loads(layout.start(key, 1).read_text())
+        start = read_json(layout.start(key, 1))
         start["sources"]["variants.scores.exponential"] = "0" * 32
         layout.start(key, 1).write_text(json.dumps(start))
     assert evaluate(campaign, first, "--with", asked) == 0

@@ -28,6 +28,7 @@ from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.heartbeat import Heartbeat
 from runners.attempts.leases import Leases, host_memory
 from store import status
+from store.files import read_json
 from store.layout import Layout
 from store.status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
 
@@ -305,7 +306,7 @@ def test_displays_take_a_sign_of_life_from_the_future_for_a_young_one(layout: La
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     for age_s, shown in ((-10 * HOUR_S, True), (0, True), (LEASE_S - 5, True), (LEASE_S + 5, False)):
         beat(layout, time.time() - age_s)
-        start = json.loads(layout.start(TRIAL, 1).read_bytes())
+        start = read_json(layout.start(TRIAL, 1))
         assert is_alive(layout, TRIAL, 1, start) == shown
 
 
@@ -423,7 +424,7 @@ class Hosts(RuleBasedStateMachine):
         """The owner's node fails."""
         assert self.owner is not None
         start = self.layout.start(TRIAL, self.owner[1])
-        start.write_text(json.dumps({**json.loads(start.read_bytes()), "pid_started": 1}))
+        start.write_text(json.dumps({**read_json(start), "pid_started": 1}))
         self.died_at = self.clock.now
         self.looked_at, self.silent_s = {}, {}
 

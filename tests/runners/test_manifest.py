@@ -22,6 +22,7 @@ from runners.attempts.manifest import (
 from runners.cli import execute
 from runners.planning.cells import walk
 from runners.planning.survey import publish
+from store.files import read_json
 from store.layout import Layout
 
 
@@ -99,7 +100,7 @@ def test_a_grid_that_has_not_changed_is_not_written_again(layout: Layout) -> Non
     changed = toy_grid(seeds=(0, 1, 2, 3))
     write_grid(layout, changed, trial_lines(changed))
     assert [path.stat().st_ino == inode for path, inode in zip(paths, before, strict=True)] == [False, False]
-    assert json.loads(paths[0].read_bytes()) == json.loads(json.dumps(changed.header()))
+    assert read_json(paths[0]) == json.loads(json.dumps(changed.header()))
 
 
 def test_kept_lines_are_published_as_those_of_the_grid_are(layout: Layout, tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_grid_of_another_version_is_neither_replaced_nor_read(
     run = ["run", str(spec), "--campaign", str(root), "--on", "inline"]
     assert execute(run) == 0
     path = Layout(root).grid_header("g")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": version}))
+    path.write_text(json.dumps({**read_json(path), "schema": version}))
     before = path.read_bytes()
     commands = [run, *([name, "--campaign", str(root)] for name in ("status", "table", "failures", "watch"))]
     for command in commands:
@@ -174,4 +175,4 @@ def test_a_grid_of_another_version_is_neither_replaced_nor_read(
     assert path.read_bytes() == before
     path.write_text("torn")
     assert execute(run) == 0
-    assert json.loads(path.read_text())["schema"] == 1
+    assert read_json(path)["schema"] == 1

@@ -20,6 +20,7 @@ from grid.errors import NotFoundError, StoreError
 from runners.attempts.repro import recorded, reproduce
 from runners.attempts.repro_values import Where, differences
 from runners.trial import Execution
+from store.files import parse_object, read_json
 from store.layout import Layout
 from store.status import Progress
 from store.store import Store
@@ -120,7 +121,7 @@ def equal(place: Path) -> str:
 def forget_snapshot(place: Path) -> None:
     layout = Layout(place / "c")
     path = layout.submission_record(layout.submission_ids()[0])
-    data = json.loads(path.read_bytes())
+    data = read_json(path)
     path.write_text(json.dumps({**data, "snapshot": None, "job": {"files": [str(place / "user" / "my.py")]}}))
 
 
@@ -206,20 +207,20 @@ def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
 def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     layout = Layout(place / "c")
     (key,) = layout.trial_keys()
-    start = json.loads(layout.start(key, 1).read_bytes())
+    start = read_json(layout.start(key, 1))
     assert recorded(layout, key).line()["spec"]["execution"]["device"] == "cpu"  # "auto" was written
     assert not recorded(layout, key).mixed
     layout.end(key, 1).rename(place / "end.json")
     shutil.copytree(layout.attempt(key, 1), layout.attempt(key, 2))
     second = {**start, "attempt": 2, "resumed_from": {"attempt": 1, "step": 2}, "accumulate": 2, "device": "cuda"}
     layout.start(key, 2).write_text(json.dumps(second))
-    layout.end(key, 2).write_text(json.dumps({**json.loads((place / "end.json").read_bytes()), "attempt": 2}))
+    layout.end(key, 2).write_text(json.dumps({**read_json(place / "end.json"), "attempt": 2}))
     found = recorded(layout, key)
     execution = found.line()["spec"]["execution"]
     assert found.took.startswith("the 1 attempt that made its result took ")
     assert found.took.endswith(" in all, without 1 attempt that did not say when it ended")
-    layout.end(key, 1).write_text(json.dumps({**json.loads((place / "end.json").read_bytes()), "wall_s": 100.0}))
-    layout.end(key, 2).write_text(json.dumps({**json.loads(layout.end(key, 2).read_bytes()), "wall_s": 20.4}))
+    layout.end(key, 1).write_text(json.dumps({**read_json(place / "end.json"), "wall_s": 100.0}))
+    layout.end(key, 2).write_text(json.dumps({**read_json(layout.end(key, 2)), "wall_s": 20.4}))
     assert recorded(layout, key).took == "the 2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
 
@@ -227,9 +228,9 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
 def test_a_trial_runs_again_in_as_many_micro_batches_as_its_size_of_one_made(place: Path) -> None:
     layout = Layout(place / "c")
     (key,) = layout.trial_keys()
-    start = json.loads(layout.start(key, 1).read_bytes())
+    start = read_json(layout.start(key, 1))
     manifest = layout.manifest(start["submission"])
-    line = json.loads(manifest.read_text())
+    line = parse_object(manifest.read_bytes(), "the manifest")
     line["spec"]["execution"]["micro_batch"] = 3
     manifest.write_text(json.dumps(line, separators=(",", ":")) + "\n")
     layout.start(key, 1).write_text(json.dumps({**start, "accumulate": 2}))

@@ -20,6 +20,7 @@ from runners.attempts.claims import Claim, claim
 from runners.attempts.submission import read_submission_record
 from runners.machines import Inline, Local, Machine
 from runners.runs.run import RunOptions, RunResult, run_campaign
+from store.files import read_json
 from store.layout import Layout
 from store.status import AttemptState, trial_state
 from store.store import Store
@@ -242,7 +243,7 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
     def end_it(seconds: float) -> None:
         waits.extend([seconds] if seconds else [])
         if len(waits) == 2:  # the other run is killed: its process is another one than recorded
-            start = json.loads(layout.start(first, 1).read_bytes())
+            start = read_json(layout.start(first, 1))
             layout.start(first, 1).write_text(json.dumps({**start, "pid_started": 1}))
 
     monkeypatch.setattr("runners.runs.run.time.sleep", end_it)

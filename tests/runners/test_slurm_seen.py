@@ -15,7 +15,7 @@ from runners.attempts.failure import failure_of
 from runners.attempts.worker import Outcome
 from runners.slurm.task.rows import Share
 from runners.slurm.task.seen import Seen as Known
-from store.files import write_json
+from store.files import read_json, write_json
 from store.layout import Layout
 
 FAR = float("inf")
@@ -79,7 +79,7 @@ def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout, te
     folder = layout.submission(SUBMISSION) / "seen"
     (folder / "0-2.json").write_text(text)
     shutil.copy(folder / "0-1.json", folder / "1-1.json")  # of another class
-    data = json.loads((folder / "0-1.json").read_text())
+    data = read_json(folder / "0-1.json")
     (folder / "0-3.json").write_text(json.dumps({**data, "schema": 99}))
     reader = known(layout)
     assert reader.read(FAR)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from grid.errors import EnvironmentProblem, SpecError
+from store.files import make_directory
 from store.layout import Layout
 from store.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
 
@@ -158,6 +159,7 @@ def test_a_full_disk_loses_and_doubles_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_writes: int
 ) -> None:
     layout = Layout(tmp_path)
+    make_directory(layout.spool)
     buffer = filled(layout)
     left = [2 * good_writes]  # a write syncs its file and its directory
 
@@ -182,6 +184,7 @@ def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = Layout(tmp_path)
+    make_directory(layout.spool)
     buffer = filled(layout)
 
     def refuse(_: Path) -> None:
