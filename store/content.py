@@ -18,6 +18,7 @@ _WHAT = {
     "probe": "* EXCLUDE (shard)",
     "evaluated": "* EXCLUDE (signature)",
     "recorded": "*",
+    "last_value": "* EXCLUDE (shard, value)",  # of two values at one step either is the last
     "shard": "* EXCLUDE (number, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",
     "bad_record": "* EXCLUDE (found)",

@@ -115,9 +115,9 @@ class Intake:
         )
         execute("DELETE FROM shard WHERE number = $number", {"number": number})
         execute(f"DELETE FROM {table} WHERE shard = $number", {"number": number})
+        execute("DELETE FROM last_value WHERE shard = $number", {"number": number})
         execute("DELETE FROM recorded")
-        every = " UNION ".join(f"SELECT trial, attempt FROM {name}" for name in TABLES)
-        execute(f"INSERT INTO recorded {every}")
+        execute("INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value")
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in list(names):
@@ -180,7 +180,7 @@ class Intake:
     def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
         connection = self._connection
         with transaction(connection):
-            self._number(batch)
+            first = self._number(batch)
             for table, schema in TABLES.items():
                 paths = [str(info.path) for info in batch if info.table == table]
                 if paths:
@@ -190,22 +190,29 @@ class Intake:
                         "FROM read_parquet($paths, filename = true) JOIN numbered ON parse_filename(filename) = file",
                         {"paths": paths},
                     )
+                    value = "arg_max(value, step)" if table == "metric" else "NULL"
                     connection.execute(
-                        "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM read_parquet($paths) "
-                        "ANTI JOIN recorded USING (trial, attempt)",
-                        {"paths": paths},
+                        "INSERT INTO last_value SELECT shard, $table, trial, attempt, name, max(step), "
+                        f"{value} FROM {table} WHERE shard >= $first GROUP BY shard, trial, attempt, name",
+                        {"table": table, "first": first},
                     )
+            connection.execute(
+                "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value "
+                "ANTI JOIN recorded USING (trial, attempt) WHERE shard >= $first",
+                {"first": first},
+            )
             self._enter(batch)
             connection.unregister("numbered")
         self.rows += sum(info.rows for info in batch)
         self.shards += len(batch)
 
-    def _number(self, batch: Sequence[ShardInfo]) -> None:
-        """Register `numbered`: the file of every shard of `batch` with a number that no other shard has."""
+    def _number(self, batch: Sequence[ShardInfo]) -> int:
+        """Register `numbered`: the file of every shard of `batch` with a number above all others; the first of them."""
         last = self._connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0]
         names = [info.path.name for info in batch]
         numbers = pa.array(range(last + 1, last + 1 + len(batch)), pa.int32())
         self._connection.register("numbered", pa.table({"file": names, "number": numbers}))
+        return int(last) + 1
 
     def _enter(self, batch: Sequence[ShardInfo]) -> None:
         now = time.time()

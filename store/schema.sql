@@ -169,6 +169,18 @@ CREATE TABLE evaluated (
 -- Attempts that recorded rows: only trials with several of them need the search for the latest.
 CREATE TABLE recorded (trial VARCHAR NOT NULL, attempt INTEGER NOT NULL);
 
+-- The last of what a shard says of a measurement of an attempt, made in the transaction that inserts the shard's rows, so
+-- that no view searches the long tables for it.
+CREATE TABLE last_value (
+    shard INTEGER NOT NULL,         -- the number of the shard
+    "table" VARCHAR NOT NULL,       -- where the rows are
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    name VARCHAR NOT NULL,
+    step BIGINT NOT NULL,           -- the last one of this name
+    value DOUBLE                    -- of a metric at that step; null for what has several values there
+);
+
 -- What was read ----------------------------------------------------------------------------------------------------
 
 -- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.

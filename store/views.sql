@@ -1,16 +1,17 @@
 -- The public interface. One row per what the comment says; the columns are stable.
 
--- Trials whose rows come from several attempts, or that were evaluated later: the only ones in which something can have
--- been recorded twice.
-CREATE OR REPLACE VIEW v_repeated AS
-SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1
-UNION SELECT trial FROM evaluated;
-
 -- Attempts that came after the one whose result counts: they train a finished trial again and have not finished.
 CREATE OR REPLACE VIEW v_superfluous AS
 SELECT a.trial, a.attempt FROM attempt a
 JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f
     ON f.trial = a.trial AND a.attempt > f.last;
+
+-- Trials whose rows come from several attempts, or from one that does not count, or that were evaluated later: the only
+-- ones in which something can have been recorded twice.
+CREATE OR REPLACE VIEW v_repeated AS
+SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1
+UNION SELECT trial FROM v_superfluous
+UNION SELECT trial FROM evaluated;
 
 -- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
 CREATE OR REPLACE VIEW v_evaluated AS
@@ -69,8 +70,8 @@ WITH ended AS (
     (SELECT trial, 'evaluation' AS source, name, point, step, value, items, se_items FROM v_evaluation
      QUALIFY step = max(step) OVER (PARTITION BY trial, name))
     UNION ALL
-    SELECT trial, 'metric', name, MAP {}::MAP(VARCHAR, DOUBLE), max(step), arg_max(value, step), NULL, NULL
-    FROM v_metric GROUP BY trial, name
+    SELECT trial, 'metric', name, MAP {}::MAP(VARCHAR, DOUBLE), max(step), arg_max(value, (step, attempt)), NULL, NULL
+    FROM last_value ANTI JOIN v_superfluous USING (trial, attempt) WHERE "table" = 'metric' GROUP BY trial, name
 )
 SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
        e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
@@ -122,12 +123,11 @@ CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
 WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM (SELECT trial, name, step FROM evaluation UNION ALL SELECT trial, name, step FROM metric) e
-    WHERE e.trial = t.trial AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
+    FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial
+    AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
-       OR EXISTS (SELECT 1 FROM evaluation e WHERE e.name = h.measure->>'$.name'
-                  AND e.shard NOT IN (SELECT number FROM v_later_shard))    -- nor has each trial been evaluated later
-       OR EXISTS (SELECT 1 FROM metric e WHERE e.name = h.measure->>'$.name'));
+       OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
+                  AND e.shard NOT IN (SELECT number FROM v_later_shard)));  -- nor has each trial been evaluated later
 
 -- grid, cell: how far it is; unreadable ones are among those that are ok
 CREATE OR REPLACE VIEW v_progress AS
@@ -215,3 +215,10 @@ FROM published p
 JOIN v_published_operator o ON o.operator = p.operator AND o.arguments = p.arguments
 JOIN v_cell_stats s ON s.cell = o.cell AND s.name = p.measurement
     AND len(list_filter(map_entries(p.point), lambda e: s.point[e.key] IS DISTINCT FROM e.value)) = 0;
+
+-- grid, trial that halving stopped at `step` and that nobody has gone on with
+CREATE OR REPLACE VIEW v_truncated AS
+SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, a.attempt, a.step
+FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a USING (trial)
+WHERE t.status = 'pending' AND a.status = 'stopped' AND a.reason = 'halving'
+    AND a.attempt = (SELECT max(b.attempt) FROM attempt b WHERE b.trial = a.trial);

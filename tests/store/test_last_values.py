@@ -1,0 +1,145 @@
+"""The values that an ingest keeps for views equal their definition, whatever happened to the shards and when."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+
+from store.ingest import ingest
+from store.layout import Layout
+from store.rebuild import rebuild
+from store.shards import write_shard
+
+SUBMISSION = "20260102T030405-0a1b2c"
+NAMES = ("loss", "grad_norm")
+ENDS = ("ok", "failed", "stopped", None)
+Row = tuple[str, int, int, str, float]
+
+
+@dataclass
+class History:
+    """Random events of a campaign, and what is true of it."""
+
+    layout: Layout
+    draw: random.Random
+    trials: list[str] = field(default_factory=list)
+    attempts: dict[tuple[str, int], tuple[str | None, int]] = field(default_factory=dict)
+    """By trial and attempt how it ended, and at which step."""
+    shards: dict[Path, list[Row]] = field(default_factory=dict)
+    whole: dict[Path, bytes] = field(default_factory=dict)
+    """Of damaged shards what they were."""
+
+    def __post_init__(self) -> None:
+        lines = plan_lines(("softmax", "SSA"), range(2), "g", {})
+        publish_grid(self.layout, plan_header(lines, "g", {}, ("softmax", "SSA")), lines)
+        self.trials = [line["trial"] for line in lines]
+
+    def happen(self) -> None:
+        """One event."""
+        self.draw.choices([self._attempt, self._shard, self._damage, self._restore], [3, 5, 2, 1])[0]()
+
+    def _attempt(self) -> None:
+        """A trial is begun once more, or a begun attempt ends in another way than was known."""
+        trial = self.draw.choice(self.trials)
+        number = self.draw.randint(1, 1 + sum(key == trial for key, _ in self.attempts))
+        status, step = self.draw.choice(ENDS), self.draw.randint(2, 6)
+        write_start(self.layout, trial, number)
+        self.layout.end(trial, number).unlink(missing_ok=True)
+        if status is not None:
+            write_end(self.layout, trial, number, status=status, step=step)
+        self.attempts[trial, number] = status, step
+
+    def _shard(self) -> None:
+        """A shard of one or two attempts; steps overlap with those of others."""
+        places = self.draw.sample(sorted(self.attempts), min(len(self.attempts), self.draw.randint(1, 2)))
+        rows = [
+            (*place, step, name, self.draw.random())
+            for place in places
+            for begin in [self.draw.randint(0, 4)]
+            for step in range(begin, begin + 3)
+            for name in NAMES[: self.draw.randint(1, 2)]
+            if not any((*place, step, name) == known[:4] for known in self._all())
+        ]
+        if rows:
+            columns: dict[str, list[Any]] = dict(
+                zip(("trial", "attempt", "step", "name", "value"), map(list, zip(*rows, strict=True)), strict=True)
+            )
+            columns["wall_s"] = [0.0] * len(rows)
+            number = len(self.shards)
+            path = write_shard(self.layout, "metric", columns, submission=SUBMISSION, worker=0, sequence=number)
+            self.shards[path] = rows
+
+    def _all(self) -> Iterator[Row]:
+        return (row for rows in self.shards.values() for row in rows)
+
+    def _damage(self) -> None:
+        sound = [path for path in self.shards if path not in self.whole]
+        if sound:
+            path = self.draw.choice(sound)
+            self.whole[path] = path.read_bytes()
+            path.write_bytes(self.whole[path][:-1])
+
+    def _restore(self) -> None:
+        if self.whole:
+            path = self.draw.choice(list(self.whole))
+            path.write_bytes(self.whole.pop(path))
+
+    def final(self) -> set[tuple[str, str, int, float]]:
+        """By the definition in words: of each ok trial and name the value at the last step, by the latest attempt."""
+        found: dict[tuple[str, str], tuple[int, int, float]] = {}
+        for path, rows in self.shards.items():
+            for trial, attempt, step, name, value in rows:
+                last = self._result(trial)
+                if last is not None and attempt <= last and path not in self.whole:
+                    found[trial, name] = max(found.get((trial, name), (-1, 0, 0.0)), (step, attempt, value))
+        ends = {trial: self.attempts[trial, last][1] for trial in self.trials if (last := self._result(trial))}
+        return {
+            (trial, name, step, value)
+            for (trial, name), (step, _, value) in found.items()
+            if step >= ends[trial] or not self.whole
+        }
+
+    def _result(self, trial: str) -> int | None:
+        return max(
+            (n for (key, n), (status, _) in self.attempts.items() if key == trial and status == "ok"), default=None
+        )
+
+
+PLAIN = """
+    SELECT shard, 'metric' AS "table", trial, attempt, name, max(step) AS step, arg_max(value, step) AS value
+    FROM metric GROUP BY ALL
+"""
+THROUGH_ROWS = """
+    SELECT trial, name, max(m.step) AS step, arg_max(m.value, m.step) AS value
+    FROM v_metric m JOIN trial t USING (trial)
+    WHERE t.status = 'ok' GROUP BY ALL HAVING max(m.step) >= any_value(t.step) OR NOT EXISTS (FROM bad_shard)
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_last_values_equal_their_definition_after_any_history(tmp_path: Path, seed: int) -> None:
+    history = History(Layout(tmp_path), random.Random(seed))
+    history.attempts[history.trials[0], 1] = (None, 0)
+    write_start(history.layout, history.trials[0], 1)
+    seen = set()
+    for _ in range(9):
+        for _ in range(6):
+            history.happen()
+        ingest(tmp_path, snapshot=False)
+        with duckdb.connect(str(history.layout.live)) as connection:
+            kept = set(connection.execute("FROM last_value").fetchall())
+            final = connection.execute("SELECT trial, name, step, value FROM v_final").fetchall()
+            assert kept == set(connection.execute(PLAIN).fetchall())
+            assert set(final) == set(connection.execute(THROUGH_ROWS).fetchall())
+        assert len(set(final)) == len(final)
+        assert set(final) == history.final()
+        seen |= set(final)
+    assert seen  # or nothing was compared
+    rebuild(tmp_path)
+    with duckdb.connect(str(history.layout.live)) as connection:
+        assert set(connection.execute("SELECT trial, name, step, value FROM v_final").fetchall()) == history.final()
