@@ -66,8 +66,11 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    unordered = {"preserve_insertion_order": False}  # rows of a table have no order, and keeping one costs a third
-    connection = duckdb.connect(str(path), config=unordered if threads is None else {**unordered, "threads": threads})
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "preserve_insertion_order": False,  # rows of a table have no order, and keeping one costs a third
+        **({} if threads is None else {"threads": threads}),
+    }
+    connection = duckdb.connect(str(path), config=config)
     try:
         yield connection
     except BaseException:

@@ -6,6 +6,7 @@ from typing import NamedTuple, final
 import duckdb
 
 from store.database import open_live
+from store.grid_views import refresh_grid_views
 from store.intake import Intake
 from store.landing import Landing
 from store.layout import Layout
@@ -69,6 +70,7 @@ def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection) -> Ingest
     landing, intake = Landing(layout, connection), Intake(layout, connection)
     landing.run()
     intake.run()
+    refresh_grid_views(connection)
     return Ingested(
         rows=intake.rows,
         shards=intake.shards,

@@ -10,7 +10,6 @@ import pyarrow as pa
 from store.database import transaction
 from store.evaluated import Evaluated, evaluated_on_disk, evaluated_row
 from store.fields import clean_text
-from store.grid_views import create_grid_views
 from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
 from store.records import Attempt, Problem, attempt_signature, attempts_on_disk, read_attempt
@@ -56,7 +55,6 @@ class Landing:
             self._drop_plan(source)
         for source in changed:
             self._insert_plan(read_plan(self._layout, source), on_disk[source])
-        create_grid_views(self._connection)
         self.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:

@@ -13,9 +13,9 @@ def test_the_share_of_sequences_with_a_higher_rank_pairs_them() -> None:
     blocks = re.findall(r"```sql\n(.*?)```", (DOCS / "sql.md").read_text(encoding="utf-8"), re.DOTALL)
     (query,) = [block for block in blocks if "effective_rank_median" in block]
     store = duckdb.connect()
-    store.execute("create table grid_quickstart (trial varchar, label varchar, seed integer, status varchar)")
+    store.execute("create table trials_quickstart (trial varchar, label varchar, seed integer, status varchar)")
     for row in (("a", "softmax", 0, "ok"), ("b", "softmax", 1, "ok"), ("c", "SSA", 0, "ok"), ("d", "SSA", 1, "failed")):
-        store.execute("insert into grid_quickstart values (?, ?, ?, ?)", row)
+        store.execute("insert into trials_quickstart values (?, ?, ?, ?)", row)
     store.execute(
         "create table v_probe (trial varchar, step integer, name varchar, layer integer, "
         "point map(varchar, double), value double)"

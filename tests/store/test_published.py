@@ -230,7 +230,7 @@ def test_the_file_changes_with_its_version() -> None:
 
 def test_the_store_holds_all_of_it(reading: Store) -> None:
     assert reading.sql("SELECT count(*) AS n, count(value) AS told FROM published").rows() == [(1255, 1244)]
-    assert dict(reading.sql("FROM meta").iter_rows()) == {
+    assert dict(reading.sql("FROM meta WHERE NOT starts_with(name, 'grid_views')").iter_rows()) == {
         "store_schema": str(STORE_SCHEMA),
         "published_version": str(version()),
         "published_hash": file_hash(),

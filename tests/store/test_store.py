@@ -224,7 +224,7 @@ def test_two_grids_may_share_trials(tmp_path: Path, opened: OpenStore) -> None:
     store = opened(tmp_path)
     assert store.grids() == ["first", "second-one"]
     assert store.sql("SELECT count(*) AS n FROM trial")["n"].item() == len(first.lines)
-    assert store.sql("FROM grid_second_one").height == 2
+    assert store.sql("FROM trials_second_one").height == 2
 
 
 def test_a_store_without_anything_yet_answers(tmp_path: Path, opened: OpenStore) -> None:

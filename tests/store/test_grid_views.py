@@ -1,0 +1,219 @@
+"""The wide views of a grid: columns, rows, and names that collide."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import MEASURE, Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
+
+from store.ingest import ingest
+from store.layout import Layout
+from store.shards import ShardBuffer
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+Values = Mapping[str, Sequence[tuple[Mapping[str, float], float]]]
+
+
+def row(store: Store, query: str) -> dict[str, Any]:
+    return store.sql(query).row(0, named=True)
+
+
+def recorded(
+    root: Path, evaluations: Values, metrics: Mapping[str, float], *, factors: Mapping[str, Sequence[Any]] | None = None
+) -> Layout:
+    """A grid `g` of two operators and a seed; the first trial ended with these values, the other has none."""
+    layout = Layout(root)
+    lines = plan_lines(("softmax", "SSA"), [0], "g", factors or {})
+    publish_grid(layout, plan_header(lines, "g", factors or {}, ("softmax", "SSA")), lines)
+    key = lines[0]["trial"]
+    write_start(layout, key, 1)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    for name, taken in evaluations.items():
+        buffer.extend("evaluation", [(key, 1, 3, name, dict(point), value, 10, 0.1) for point, value in taken])
+    buffer.extend("metric", [(key, 1, 3, name, value, 0.5) for name, value in metrics.items()])
+    buffer.flush()
+    write_end(layout, key, 1, step=3)
+    return layout
+
+
+def columns(store: Store, view: str) -> list[str]:
+    return store.sql(f"FROM {view} LIMIT 0").columns
+
+
+def test_a_wide_view_is_what_v_final_says_in_the_grids_own_words(shared: Campaign, reading: Store) -> None:
+    found = reading.sql(
+        "SELECT operator, width, avg(mse) AS mse FROM grid_quickstart WHERE sigma_f = 5 GROUP BY ALL ORDER BY ALL"
+    )
+    expected = reading.sql(
+        """
+        SELECT g.operator, (g.axes->>'$.width')::BIGINT AS width, avg(value) AS mse
+        FROM v_final f JOIN grid_trial g USING (grid, trial)
+        WHERE f.name = 'mse' AND f.point['sigma_f'] = 5 GROUP BY ALL ORDER BY ALL
+        """
+    )
+    assert found.height == 4
+    assert found.rows() == [(*row[:2], pytest.approx(row[2])) for row in expected.iter_rows()]
+
+
+def test_each_trial_has_a_row_per_point_or_one_of_nulls(shared: Campaign, reading: Store) -> None:
+    counted = reading.sql(
+        "SELECT status, count(*) AS n, count(DISTINCT trial) AS trials, count(mse) AS mse, count(loss) AS loss "
+        "FROM grid_quickstart GROUP BY ALL ORDER BY ALL"
+    ).rows()
+    # 12 trials: 2 failed, 1 pending, 1 running; those that are ok were judged at 2 points
+    assert counted == [("failed", 2, 2, 0, 0), ("ok", 16, 8, 16, 16), ("pending", 1, 1, 0, 0), ("running", 1, 1, 0, 0)]
+    assert reading.sql("SELECT trial FROM trials_quickstart ORDER BY ALL").rows() == [
+        (line["trial"],) for line in sorted(shared.lines, key=lambda line: str(line["trial"]))
+    ]
+
+
+def test_values_of_a_trial_stand_in_all_of_its_rows_and_those_at_points_in_theirs(
+    tmp_path: Path, opened: OpenStore
+) -> None:
+    recorded(
+        tmp_path,
+        {"mse": [({"f": 1}, 1.0), ({"f": 2}, 2.0)], "far": [({"n": 8}, 8.0)], "both": [({}, 5.0), ({"f": 1}, 6.0)]}
+        | {"score": [({}, 7.0)]},
+        {"loss": math.nan},
+    )
+    found = opened(tmp_path).sql(
+        "SELECT f, n, mse, far, \"both\", score, loss FROM grid_g WHERE status = 'ok' ORDER BY ALL"
+    )
+    assert found.rows(named=False) == [
+        (1.0, None, 1.0, None, 6.0, 7.0, pytest.approx(math.nan, nan_ok=True)),
+        (2.0, None, 2.0, None, None, 7.0, pytest.approx(math.nan, nan_ok=True)),
+        (None, 8.0, None, 8.0, None, 7.0, pytest.approx(math.nan, nan_ok=True)),
+        (None, None, None, None, 5.0, 7.0, pytest.approx(math.nan, nan_ok=True)),
+    ]
+
+
+def test_names_that_collide_say_what_they_are(tmp_path: Path, opened: OpenStore) -> None:
+    recorded(
+        tmp_path,
+        {"zero.mse": [({"loss": 1}, 1.0)], "zero_mse": [({}, 2.0)], "Loss": [({}, 3.0)], "seed": [({}, 4.0)]},
+        {"loss": 5.0, "rate": 6.0, 'o"; DROP VIEW v_final; --': 7.0},
+        factors={"rate": [0.5]},
+    )
+    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok'")
+    assert {name: value for name, value in found.items() if isinstance(value, float)} == {
+        "rate": 0.5,
+        "loss": 1.0,  # the coordinate
+        "zero_mse": 1.0,
+        "zero_mse_evaluation": 2.0,
+        "Loss_evaluation": 3.0,
+        "seed_evaluation": 4.0,
+        "loss_metric": 5.0,
+        "rate_metric": 6.0,
+        "o_DROP_VIEW_v_final_": 7.0,
+    }
+    meanings = dict(
+        opened(tmp_path)
+        .sql("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'grid_g'")
+        .iter_rows()
+    )
+    assert meanings["zero_mse"] == "final value of the evaluation zero.mse at the point"
+    assert meanings["loss_metric"] == "final value of the metric loss of the trial, in each of its rows"
+    assert None not in meanings.values()
+
+
+def test_two_hundred_evaluations_are_two_hundred_columns(tmp_path: Path, opened: OpenStore) -> None:
+    names = [f"task {i}.accuracy" for i in range(200)]
+    recorded(tmp_path, {name: [({}, float(i))] for i, name in enumerate(names)}, {})
+    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok'")
+    assert [found[f"task_{i}_accuracy"] for i in range(200)] == list(map(float, range(200)))
+
+
+def test_what_a_grid_is_judged_by_is_a_column_before_any_trial_has_ended(tmp_path: Path, opened: OpenStore) -> None:
+    lines = plan_lines(("softmax",), [0], "g", {})
+    publish_grid(Layout(tmp_path), plan_header(lines, "g", {}, ("softmax",)), lines)
+    found = row(opened(tmp_path), "FROM grid_g")
+    assert {name: found[name] for name in (MEASURE["name"], *MEASURE["point"])} == {
+        "mse": None,
+        "sigma_f": None,
+        "sigma_x": None,
+    }
+
+
+def test_columns_follow_what_lands_and_what_goes(tmp_path: Path, opened: OpenStore) -> None:
+    layout = recorded(tmp_path, {"mse": [({"f": 1}, 1.0)]}, {"loss": 1.0})
+    assert "later" not in columns(opened(tmp_path), "grid_g")
+    key = next(iter(layout.trial_keys()))
+    buffer = ShardBuffer(layout, submission="20260102T030406-0a1b2c", worker=0)
+    buffer.add("evaluation", (key, 1, 3, "later", {"g": 1}, 2.0, 10, 0.1))
+    (path,) = buffer.flush()
+    assert {"later", "g"} <= set(columns(opened(tmp_path), "grid_g"))
+    path.write_bytes(b"")
+    assert not {"later", "g"} & set(columns(opened(tmp_path), "grid_g"))
+
+
+def test_an_ingest_that_was_killed_before_the_views_were_made_is_finished_by_the_next(
+    tmp_path: Path, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path, {"mse": [({"f": 1}, 1.0)]}, {})
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("store.ingest.refresh_grid_views", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(tmp_path)
+    assert "f" in columns(opened(tmp_path), "grid_g")
+
+
+def test_an_axis_has_the_type_of_its_values(tmp_path: Path, opened: OpenStore) -> None:
+    factors: dict[str, list[Any]] = {
+        "width": [8, 16],
+        "rate": [1, 0.5],
+        "gate": [True, False],
+        "mixed": [1, "one"],
+        "absent": [None, 3],
+        "never": [None],
+    }
+    lines = plan_lines(("softmax",), [0], "types", factors)
+    publish_grid(Layout(tmp_path), plan_header(lines, "types", factors, ("softmax",)), lines)
+    store = opened(tmp_path)
+    described = dict(store.sql("SELECT column_name, column_type FROM (DESCRIBE trials_types)").iter_rows())
+    assert {name: described[name] for name in factors} == {
+        "width": "BIGINT",
+        "rate": "DOUBLE",
+        "gate": "BOOLEAN",
+        "mixed": "VARCHAR",
+        "absent": "BIGINT",
+        "never": "VARCHAR",
+    }
+    assert (
+        store.sql("SELECT count(*) AS n FROM trials_types WHERE width > 8 AND gate AND absent IS NULL")["n"].item() == 4
+    )
+
+
+def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: OpenStore) -> None:
+    names = [
+        "trial",
+        "Seed",
+        "status",
+        "label",
+        'we"ird',
+        "semi;colon",
+        "o'clock",
+        "back\\slash",
+        "select",
+        "Width",
+        "width",
+        "2d",
+    ]
+    factors = {name: [f"value of {name}"] for name in names}
+    for grid in ("a-b", "a.b", "A_B", "trial"):
+        lines = plan_lines(("softmax",), [7], grid, factors)
+        publish_grid(Layout(tmp_path), plan_header(lines, grid, factors, ("softmax",)), lines)
+    store = opened(tmp_path)
+    for view in (f"{kind}_{name}" for kind in ("grid", "trials") for name in ("A_B", "a_b_2", "a_b_3", "trial_2")):
+        found = row(store, f"FROM {view}")
+        assert found["seed"] == 7
+        assert found["status"] == "value of status"
+        expected = {"trial_2": "trial", "Seed_2": "Seed", "width_2": "width", "select": "select", "we_ird": 'we"ird'}
+        expected |= {"o_clock": "o'clock", "back_slash": "back\\slash", "semi_colon": "semi;colon", "_2d": "2d"}
+        assert {name: found[name] for name in expected} == {name: f"value of {of}" for name, of in expected.items()}
