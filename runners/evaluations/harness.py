@@ -272,13 +272,13 @@ def quietly() -> Iterator[None]:
 @contextmanager
 def offline() -> Iterator[None]:
     """Nothing is looked for in the network, also where these packages have been imported before."""
+    hub = needed("huggingface_hub.constants", by="the evaluation lm_eval", extra="lm-eval")
+    data = needed("datasets", by="the evaluation lm_eval", extra="lm-eval").config  # imported before it is told
     with ExitStack() as stack:
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
             before = os.environ.get(name)
             stack.callback(partial(_put_back, name, before))
             os.environ[name] = "1"
-        hub = needed("huggingface_hub.constants", by="the evaluation lm_eval", extra="lm-eval")
-        data = needed("datasets", by="the evaluation lm_eval", extra="lm-eval").config
         for module, name in ((hub, "HF_HUB_OFFLINE"), (data, "HF_HUB_OFFLINE"), (data, "HF_DATASETS_OFFLINE")):
             if hasattr(module, name):
                 stack.callback(setattr, module, name, getattr(module, name))

@@ -44,6 +44,7 @@ from runners.tasks.corpus import content_hash
 from runners.tasks.encoder import Encodes
 from runners.tasks.optional import needed
 from runners.tasks.per_file import per_file
+from runners.tasks.places import absolute
 from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
 
@@ -72,7 +73,7 @@ class LmEval(Evaluation):
             if self.content_hash is not None:
                 raise ValueError("content_hash is of the files in include; the harness's own tasks have none")
             return self
-        object.__setattr__(self, "include", str(Path(self.include).expanduser().resolve()))
+        object.__setattr__(self, "include", absolute("include", self.include))
         if self.content_hash is not None and not Path(self.include).exists():
             return self
         try:

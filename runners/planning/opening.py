@@ -11,6 +11,7 @@ from grid import Planned, Spec
 from grid.errors import SpecError
 from runners.awaited import awaited
 from store.layout import Layout
+from store.status import trial_state
 
 if TYPE_CHECKING:
     from runners.evaluations.evaluation import Evaluation
@@ -30,17 +31,24 @@ class Refusal(NamedTuple):
 
 @final
 class Opening:
-    """What the cells of some grids read, as far as the campaign has not tried their trials."""
+    """What the cells of some grids read, as far as the campaign has not tried their trials; with `retry`, what those
+    read that failed, too.
+    """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, retry: bool = False) -> None:
+        self._layout, self._retry = layout, retry
         self._tried = frozenset(layout.trial_keys())
         self._cells: dict[_Read, tuple[str, str]] = {}
 
     def look(self, grid: str, planned: Planned) -> None:
         """Note what a cell reads."""
         read = _read(planned.trial)
-        if read is not None and planned.key not in self._tried:
+        if read is not None and self._begins(planned.key):
             self._cells.setdefault(read, (grid, planned.label))
+
+    def _begins(self, trial: str) -> bool:
+        tried = trial in self._tried
+        return not tried or (self._retry and trial_state(self._layout, trial).status == "failed")
 
     def refusals(self) -> Iterator[Refusal]:
         """Open all of it. What is no fault of the spec is left to the trials, whose failure will tell."""

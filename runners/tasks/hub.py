@@ -177,7 +177,10 @@ def _commit(hub: HubText) -> str:
             f"the hub has no {hub.told} that you may read; check hub.name, and `hf auth login` where it is private"
         ) from error
     except errors.HFValidationError as error:
-        raise SpecError(f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}") from error
+        raise SpecError(
+            f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}; take it from the dataset's page, "
+            "or begin with '/', '.' or '~' for a folder"
+        ) from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error
 

@@ -1,10 +1,14 @@
 """Evaluations of lm-eval beside one another, and what may be read for them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
@@ -82,6 +86,28 @@ def test_two_evaluations_of_one_task_at_one_point_are_refused_before_training(
     with pytest.raises(SpecError, match=r"about lm_eval.mine at fewshot=0, context=16: leave one out"):
         train(tiny.changed(task=TASK.changed(context=16), evaluations=(spec, spec.changed(**again))), world)
     assert not world.evaluations
+
+
+@pytest.mark.parametrize("place", ["", " "])
+def test_an_empty_name_is_not_the_folder_one_is_in(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder(tmp_path / "t"))
+    with pytest.raises(ValidationError, match=rf"include names a file or a folder; got '{place}'; '.' is the folder"):
+        LmEval(tasks=("mine",), include=place)
+    assert LmEval(tasks=("mine",), include=".") == LmEval(tasks=("mine",), include=str(tmp_path / "t"))
+
+
+def test_the_network_is_left_out_only_while_the_harness_works() -> None:
+    """In a process of its own, where nothing has imported what reads the words of the environment once."""
+    script = """
+from runners.evaluations.harness import offline
+with offline():
+    import datasets, huggingface_hub
+    within = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
+print(within, datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE)
+"""
+    own = {name: value for name, value in os.environ.items() if not name.endswith("_OFFLINE")}
+    found = subprocess.run([sys.executable, "-c", script], env=own, capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "(True, True) False False"
 
 
 INCLUDING = "include: {file}\ntask: mine\n"

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,29 @@ def test_a_cell_that_has_been_tried_reads_nothing_before_its_time(spec: Path, tm
     assert run_campaign(tmp_path / "c", [grid], Inline(), options).skipped == 2
     with pytest.raises(SpecError, match="there is no text"):
         run_campaign(tmp_path / "other", [grid], Inline(), options)
+
+
+def test_what_failed_is_opened_before_it_is_tried_again(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, options = load_spec_file(spec)["good"], RunOptions(land_every_s=None, progress=False)
+    again = replace(options, retry=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(Text, "open", _bug)
+        assert run_campaign(tmp_path / "c", [grid], Inline(), options).failed == 2
+    text = (tmp_path / "a.txt").read_text()
+    (tmp_path / "a.txt").unlink()
+    assert run_campaign(tmp_path / "c", [grid], Inline(), options).skipped_failed == 2
+    with pytest.raises(SpecError, match="there is no text"):
+        run_campaign(tmp_path / "c", [grid], Inline(), again)
+    (tmp_path / "a.txt").write_text(text)
+    assert run_campaign(tmp_path / "c", [grid], Inline(), again).ok == 2
+    (tmp_path / "a.txt").unlink()
+    assert run_campaign(tmp_path / "c", [grid], Inline(), again).skipped == 2
+
+
+def _bug(task: Text) -> None:
+    raise KeyError("a bug")
 
 
 def test_a_cluster_s_plan_opens_nothing_here(spec: Path, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_network_that_goes_away_leaves_nothing_behind(
     [
         ("RepositoryNotFoundError", "the hub has no dataset a/b, split train that you may read; check hub.name"),
         ("RevisionNotFoundError", "has no revision 'v9'; leave hub.revision out for the newest"),
-        ("HFValidationError", "hub.name is the name of a dataset, like 'owner/name'; got 'a/b'"),
+        ("HFValidationError", "like 'owner/name'; got 'a/b'; take it from the dataset's page, or begin"),
     ],
 )
 def test_what_the_hub_does_not_have_is_said(monkeypatch: pytest.MonkeyPatch, error: str, said: str) -> None:
