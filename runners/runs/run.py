@@ -88,13 +88,13 @@ def run_campaign(
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
-            that have not been tried would fail on what they read.
+            that have not been tried, or are tried again, would fail on what they read.
         EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
     """
     options = options or RunOptions()
     layout = Layout(Path(root).resolve())
     wanted = list(grids)
-    opening = Opening(layout)
+    opening = Opening(layout, retry=options.retry)
     cells = walk(wanted, opening.look)
     if options.only is None:  # chosen from what has been tried
         opening.require()
