@@ -58,6 +58,7 @@ def _create(path: Path) -> None:
             connection.execute(files("store").joinpath("schema.sql").read_text())
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             connection.execute(files("store").joinpath("views.sql").read_text())
+            connection.execute(files("store").joinpath("macros.sql").read_text())
             fill(connection)
         temporary.rename(path)
     finally:

@@ -1,0 +1,56 @@
+-- Questions with an argument: SELECT ... FROM final('mse'). Names of measurements are those of v_final.
+
+-- final value of a measurement, by grid, trial and point
+CREATE OR REPLACE MACRO final(measured) AS TABLE
+SELECT * FROM v_final WHERE name = measured;
+
+-- final value of a measurement beside that of another cell of the same seed: the grid's baseline, or the one that has the
+-- label `against`
+CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE
+WITH other AS (
+    SELECT grid, baseline AS cell FROM grid WHERE against IS NULL
+    UNION SELECT grid, cell FROM grid_trial WHERE label = against
+)
+SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
+       b.value AS baseline_value, f.value - b.value AS difference,
+       CASE WHEN f.value > 0 AND b.value > 0 THEN
+            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
+FROM v_final f
+JOIN other o ON o.grid = f.grid AND o.cell <> f.cell
+JOIN v_final b ON b.grid = f.grid AND b.cell = o.cell AND b.seed = f.seed
+    AND b.source = f.source AND b.name = f.name AND b.point = f.point
+WHERE f.name = measured AND b.name = measured;
+
+-- best level of an axis (its name or its path) beside each combination of the others, by the mean over seeds. `prefer` is
+-- 'lower' or 'higher'; by default what the grid is judged by says so, and for other measurements 'lower' is meant. The
+-- mean of what was chosen because of it is too good: `remark` says so, and `ablate table` compares on other seeds.
+CREATE OR REPLACE MACRO best_over(over_axis, measured, prefer := NULL) AS TABLE
+WITH level AS (
+    SELECT DISTINCT g.grid, g.cell, g.label, g.axes->>('$."' || a.name || '"') AS level,
+           json_merge_patch(g.axes, json_object(a.name, NULL)) AS rest
+    FROM grid_trial g JOIN axis a ON a.grid = g.grid AND (a.name = over_axis OR a.path = over_axis)
+),
+judged AS (
+    SELECT l.*, s.source, s.name, s.point, s.n, s.mean,
+           coalesce(prefer, CASE WHEN h.measure->>'$.name' = s.name THEN h.measure->>'$.better' END, 'lower') AS better
+    FROM level l JOIN v_cell_stats s ON s.grid = l.grid AND s.cell = l.cell JOIN grid h ON h.grid = l.grid
+    WHERE s.name = measured
+)
+SELECT grid, rest, level, label, cell, source, name, point, n, mean, better, count(*) OVER beside AS levels,
+       min(n) OVER beside AS least_n, 'chosen on these seeds: the mean is too good' AS remark
+FROM judged
+WINDOW beside AS (PARTITION BY grid, rest, source, name, point)
+QUALIFY row_number() OVER (PARTITION BY grid, rest, source, name, point
+                           ORDER BY CASE WHEN better = 'higher' THEN -mean ELSE mean END, level) = 1;
+
+-- training metric by step, with the grid's words
+CREATE OR REPLACE MACRO curve(measured) AS TABLE
+SELECT g.grid, g.cell, g.label, g.operator, m.trial, g.seed, m.step, m.value, m.wall_s
+FROM v_metric m JOIN grid_trial g USING (trial) WHERE m.name = measured;
+
+-- value of a probe at the last step that a trial was probed at, with the grid's words; also of trials that failed
+CREATE OR REPLACE MACRO last_probe(measured) AS TABLE
+SELECT g.grid, g.cell, g.label, g.operator, p.trial, g.seed, t.status, p.step, p.name, p.layer, p.head, p.point, p.value
+FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+WHERE p.name = measured
+QUALIFY p.step = max(p.step) OVER (PARTITION BY g.grid, p.trial);

@@ -1,0 +1,105 @@
+"""Macros answer what their definitions in plain Python do, through the snapshot that readers open."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+from synthetic import Campaign, write_campaign
+
+from grid.errors import SpecError
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+
+
+def test_final_is_the_rows_of_v_final_of_that_name(reading: Store) -> None:
+    for name in ("mse", "loss"):
+        expected = reading.sql("FROM v_final WHERE name = $name ORDER BY ALL", {"name": name}).rows()
+        assert expected
+        assert reading.sql(f"FROM final('{name}') ORDER BY ALL").rows() == expected
+    assert reading.sql("FROM final('msee')").is_empty()
+
+
+def test_pairs_are_those_of_the_baseline_unless_another_cell_is_named(shared: Campaign, reading: Store) -> None:
+    expected = reading.sql("FROM v_pair WHERE name = 'mse' ORDER BY ALL").rows()
+    assert expected
+    assert reading.sql("FROM paired('mse') ORDER BY ALL").rows() == expected
+    assert reading.sql("FROM paired('mse', 'softmax · 8') ORDER BY ALL").rows() == expected
+    values = {
+        (row["label"], row["seed"], row["point"][0]["value"]): row["value"]
+        for row in reading.sql("SELECT label, seed, map_entries(point) AS point, value FROM final('mse')").rows(
+            named=True
+        )
+    }
+    found = reading.sql(
+        "SELECT label, seed, map_entries(point) AS point, difference, log_ratio FROM paired('mse', 'SSA · 16')"
+    ).rows(named=True)
+    assert len(found) == 2 * (2 + 2 + 1)  # points x seeds that softmax 8, softmax 16 and SSA 8 share with it
+    for row in found:
+        point = row["point"][0]["value"]
+        own, other = values[row["label"], row["seed"], point], values["SSA · 16", row["seed"], point]
+        assert row["label"] != "SSA · 16"
+        assert (row["difference"], row["log_ratio"]) == pytest.approx((own - other, math.log(own / other)))
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, opened: OpenStore) -> Store:
+    """A grid of two operators and three rates, of which one has an effect for each operator."""
+    best = {"softmax": 0.1, "SSA": 0.3}
+    write_campaign(
+        tmp_path,
+        operators=("softmax", "SSA"),
+        factors={"rate": (0.01, 0.1, 0.3)},
+        seeds=range(3),
+        effect=lambda axes: -1.0 if axes["rate"] == best[axes["operator"]] else 0.0,
+        failed={("SSA · 0.3", 2): "diverged"},
+        steps=4,
+        sigma_f=(5,),
+        sigma_x=(1,),
+    )
+    return opened(tmp_path)
+
+
+@pytest.mark.parametrize("axis", ["rate", "operator.rate"])
+def test_the_best_level_of_an_axis_is_found_beside_each_of_the_others(tuned: Store, axis: str) -> None:
+    found = tuned.sql(f"FROM best_over('{axis}', 'mse') ORDER BY label").rows(named=True)
+    assert [(row["rest"], row["level"], row["n"], row["levels"], row["least_n"]) for row in found] == [
+        ('{"operator":"SSA"}', "0.3", 2, 3, 2),
+        ('{"operator":"softmax"}', "0.1", 3, 3, 3),
+    ]
+    for row in found:
+        values = tuned.sql("SELECT value FROM final('mse') WHERE cell = $c", {"c": row["cell"]})["value"].to_list()
+        assert row["mean"] == pytest.approx(mean(values))
+        assert row["remark"] == "chosen on these seeds: the mean is too good"
+
+
+def test_what_is_preferred_turns_the_choice_around(tuned: Store) -> None:
+    worst = tuned.sql("SELECT cell, mean FROM best_over('rate', 'mse', prefer := 'higher')").rows()
+    for cell, value in worst:
+        others = tuned.sql(
+            "SELECT max(mean) AS m FROM v_cell_stats WHERE name = 'mse' AND label[:3] = "
+            "(SELECT any_value(label)[:3] FROM grid_trial WHERE cell = $c)",
+            {"c": cell},
+        )
+        assert value == others["m"].item()
+    assert len(worst) == 2
+
+
+def test_curves_and_probes_carry_the_words_of_the_grid(shared: Campaign, reading: Store) -> None:
+    curve: list[tuple[Any, ...]] = reading.sql(
+        "SELECT step, value FROM curve('loss') WHERE label = 'SSA · 8' AND seed = 0 ORDER BY step"
+    ).rows()
+    trial = shared.line("SSA · 8", 0)["trial"]
+    query = "SELECT step, value FROM v_metric WHERE name = 'loss' AND trial = $t ORDER BY step"
+    assert len(curve) == 12
+    assert curve == reading.sql(query, {"t": trial}).rows()
+    probes = reading.sql("SELECT step, layer, head FROM last_probe('number.strength') WHERE trial = $t", {"t": trial})
+    assert sorted(probes.rows()) == [(12, layer, head) for layer in range(2) for head in range(2)]
+
+
+def test_a_macro_without_what_it_needs_names_what_it_takes(reading: Store) -> None:
+    with pytest.raises(SpecError, match=r"Macro final\(\) does not support the supplied arguments"):
+        reading.sql("FROM final()")
