@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from store.campaign import Campaign as Campaign
     from store.ingest import Ingested as Ingested
     from store.layout import Layout as Layout
     from store.shards import BadShard as BadShard
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BadShard": "store.shards",
+    "Campaign": "store.campaign",
     "Ingested": "store.ingest",
     "Layout": "store.layout",
     "ShardBuffer": "store.shards",

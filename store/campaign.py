@@ -1,0 +1,347 @@
+"""A campaign in Python: its results as polars frames, and a place to log runs of your own.
+
+    from store import Campaign
+
+    campaign = Campaign("campaigns/quickstart")
+    campaign.compare()                                  # the verdicts
+    campaign.sql("select label, avg(value) from v_final where name = 'mse' group by all")
+
+    run = Campaign("campaigns/mine").start("widths", label="wide", seed=0, config={"width": 64})
+    run.log(step, loss=loss)
+    run.finish()
+
+docs/python.md is for users.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, final
+
+from grid.errors import AblateError, NotFoundError, SpecError
+from grid.measure import Measure
+from grid.spec import did_you_mean
+from store.files import read_json
+from store.layout import Layout
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from store.logged.run import Run
+    from store.store import Store
+
+_VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
+_OVERVIEW = ("cells", "planned", "ok", "failed", "running", "pending")
+
+
+def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
+    """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing.
+
+    Raises:
+        NotFoundError: there is none, or none of that name; names those there are.
+        SpecError: there are several and none is wanted.
+    """
+    if wanted is not None and wanted not in known:
+        raise NotFoundError(
+            f"{where} has no {what} {wanted!r}; it has {list(known)}{did_you_mean(wanted, list(known))}"
+        )
+    if not known:
+        raise NotFoundError(f"{where} has no {what} yet")
+    if wanted is None and len(known) > 1:
+        raise SpecError(f"{where} has several {what}s: {list(known)}; say which one")
+    return known[0] if wanted is None else wanted
+
+
+@final
+class Campaign:
+    """The campaign in the directory `root`; nothing is read or written until it is asked for something.
+
+    The first question brings the database of the campaign up to date, as every command does, and later ones are
+    answered from the same state, until `refresh`. With `refresh=False` the database is read as it was last published,
+    and nothing is written. Where `grid` is None, the only grid is meant.
+
+    All that asks raises NotFoundError where there is no campaign, grid or name like that, SpecError where a question
+    has no meaning, StoreError where what is stored cannot be read; the text says what to do.
+    """
+
+    def __init__(self, root: str | Path, *, refresh: bool = True) -> None:
+        self.root = Path(root).expanduser()
+        self._refreshes = refresh
+        self._store: Store | None = None
+        self._running: list[Run] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database; the next question opens it again."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def refresh(self) -> Self:
+        """Bring in what has landed since the first question."""
+        self.close()
+        self._refreshes = True
+        self.store  # noqa: B018  (opened now, so that what is wrong is told here)
+        return self
+
+    @property
+    def store(self) -> "Store":
+        """The open database, for what is not among the methods here: `store.why` and its neighbours take it."""
+        from store.store import Store
+
+        if any(run.ended for run in self._running):  # what was logged through this object is among its results
+            self._running = [run for run in self._running if not run.ended]
+            self.close()
+        if self._store is None:
+            self._store = Store.open(self.root, refresh=self._refreshes)
+        return self._store
+
+    # results
+
+    def sql(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> "pl.DataFrame":
+        """The result of one reading statement; docs/sql.md has the tables, views and an example of each."""
+        return self.store.sql(query, parameters)
+
+    def grids(self) -> list[str]:
+        """Names of the grids, sorted."""
+        return self.store.grids()
+
+    def grid_named(self, grid: str | None = None) -> str:
+        """`grid`, or the only grid."""
+        return only("grid", grid, self.grids(), f"the campaign in {self.root}")
+
+    def trials(self, grid: str | None = None) -> "pl.DataFrame":
+        """One row per planned trial, in execution order.
+
+        Returns:
+            label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s, one typed
+            column per axis, `value` (the grid's measure, null unless the trial is ok), operator, cell, trial (keys). An
+            axis takes the place of a column of its name; beside one that is called value the measure is value_2.
+        """
+        from store.frames import trials
+
+        return trials(self.store, self.grid_named(grid))
+
+    def curves(self, name: str, grid: str | None = None, *, buckets: int = 400) -> "pl.DataFrame":
+        """A training metric of every trial by step, in at most `buckets` buckets of equal width.
+
+        Returns:
+            label, seed, step (the bucket's first), mean, low, high (least and greatest) over the bucket's finite
+            values, n, n_finite, operator, cell, trial.
+        """
+        from store.frames import led_by
+
+        chosen = self.grid_named(grid)
+        self._require_recorded("metric", name, chosen)
+        return led_by(self.store.curves(chosen, name, buckets=buckets), ("label", "seed"))
+
+    def evaluations(
+        self, name: str | None = None, grid: str | None = None, *, where: Mapping[str, float] | None = None
+    ) -> "pl.DataFrame":
+        """The values of an evaluation, by default the measured one, at every point that agrees with `where`.
+
+        Returns:
+            label, seed, step, one column per coordinate of the points, value, items, se_items, operator, cell, trial:
+            a row per ok trial and point, at the trial's last step.
+        """
+        from store.frames import led_by
+        from store.verdicts import measure_of
+
+        chosen = self.grid_named(grid)
+        wanted = measure_of(self.store, chosen, None).name if name is None else name
+        self._require_recorded("evaluation", wanted, chosen)
+        return led_by(self.store.evaluation(chosen, wanted, where), ("label", "seed"))
+
+    def probes(self, name: str, grid: str | None = None) -> "pl.DataFrame":
+        """The values of a probe, at every step at which the model was looked into.
+
+        Returns:
+            label, seed, status, step, layer, head (null where the value belongs to none), one column per coordinate of
+            the points, value, operator, cell, trial.
+        """
+        from store.frames import probes
+
+        chosen = self.grid_named(grid)
+        self._require_recorded("probe", name, chosen)
+        return probes(self.store, chosen, name)
+
+    def compare(
+        self,
+        grid: str | None = None,
+        baseline: str | None = None,
+        measure: "str | Measure | Mapping[str, Any] | None" = None,
+    ) -> "pl.DataFrame":
+        """The verdict of every cell against the baseline, as `ablate table` prints it.
+
+        `baseline` is a label or a cell's key, by default the grid's. `measure` replaces the grid's: an evaluation's
+        name, a Measure, or single fields such as `{"point": {"sigma_f": 5}}`.
+
+        Returns:
+            one row per other cell: label, verdict, percent, p_holm, reason, pairs, value, baseline_value, and what else
+            docs/statistics.md explains; operator and cell stand at the end.
+        """
+        from store.frames import led_by
+        from store.verdicts import verdicts
+
+        found = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
+        return led_by(found, _VERDICT)
+
+    def effects(
+        self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
+    ) -> "pl.DataFrame":
+        """What each level of each axis does to the measure, the other axes averaged out.
+
+        Returns:
+            one row per axis (`factor`) and `level`; docs/factorial.md explains the columns.
+        """
+        from store.effects import effects
+
+        return effects(self.store, self.grid_named(grid), measure=_changes(measure))
+
+    def progress(self, grid: str | None = None) -> "pl.DataFrame":
+        """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""
+        from store.frames import led_by
+
+        return led_by(self.store.progress(self.grid_named(grid)), ("label",))
+
+    def failures(self, grid: str | None = None) -> "pl.DataFrame":
+        """Failed trials by kind, of all grids by default.
+
+        Returns:
+            fingerprint, reason, n, example (a trial), labels, message, traceback; commonest first.
+        """
+        return self.store.failures(grid)
+
+    def _require_recorded(self, table: str, name: str, grid: str) -> None:
+        found = self.store.sql(
+            f"SELECT DISTINCT name FROM v_{table} JOIN grid_trial USING (trial) WHERE grid = $grid ORDER BY ALL",
+            {"grid": grid},
+        )
+        only(table, name, found["name"].to_list(), f"grid {grid!r}")
+
+    # logging
+
+    def grid(
+        self, name: str, *, baseline: str | None = None, measure: Measure | Mapping[str, Any] | None = None
+    ) -> Self:
+        """Say once what the runs logged into the grid `name` are judged by; what is None stays as it was.
+
+        `baseline` is the label of a variant, which may be logged later.
+
+        Raises:
+            SpecError: no grid can have that name, a spec has planned it, or the measure has no meaning.
+            EnvironmentProblem: the campaign cannot be written.
+        """
+        from store.logged.plans import judge
+
+        judge(Layout(self.root), name, baseline, None if measure is None else _measure(measure).data())
+        return self
+
+    def start(
+        self,
+        grid: str,
+        *,
+        label: str,
+        seed: int,
+        config: Mapping[str, Any] | None = None,
+        axes: Mapping[str, str | float | bool | None] | None = None,
+        steps: int | None = None,
+    ) -> "Run":
+        """Begin to log a run of a training loop of your own; the campaign and the grid are made if need be.
+
+        Args:
+            grid: lower-case letters and digits joined by - or _; grids of specs are others.
+            label: names the variant; runs of one label differ in their seeds only.
+            seed: what pairs the runs of different variants.
+            config: everything that makes a difference, as plain data; a `seed` in it is left out there.
+            axes: where the variant lies on the axes of the grid: a number, a text or a truth value each.
+            steps: how many steps there will be, for displays.
+
+        Raises:
+            SpecError: one of these has no meaning, the label has another config, or a live process logs the run.
+            EnvironmentProblem: the campaign cannot be written.
+        """
+        from store.logged.plans import require_logged, trial_line
+        from store.logged.run import start_run
+
+        layout = Layout(self.root)
+        require_logged(layout, grid)
+        found = start_run(layout, trial_line(grid, label, seed, config or {}, axes or {}), steps)
+        self._running.append(found)
+        return found
+
+    def finished(self, *, label: str, seed: int, config: Mapping[str, Any] | None = None) -> bool:
+        """Whether such a run has been logged and finished, so that a script that is run again can leave it out."""
+        from store.logged.plans import trial_line
+        from store.status import trial_state
+
+        line = trial_line("any", label, seed, config or {}, {})
+        return trial_state(Layout(self.root), line["trial"]).status == "ok"
+
+    # displays
+
+    def __repr__(self) -> str:
+        layout = Layout(self.root)
+        try:
+            told = [f"{name} ({_trials(layout, name)})" for name in layout.grid_names()]
+            what = f"{len(told)} grid{'s' * (len(told) != 1)}: {', '.join(told)}" if told else "no grid yet"
+            return f"Campaign({str(self.root)!r}): {what if layout.exists() else 'there is no campaign yet'}"
+        except AblateError as error:
+            return f"Campaign({str(self.root)!r}): {error}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the grids and how far they are."""
+        title = f"<p><strong>Campaign</strong> <code>{html.escape(str(self.root))}</code></p>"
+        try:
+            rows = [self._overview(grid) for grid in self.grids()]
+            notes = self.store.warnings()
+        except AblateError as error:
+            return f"{title}<p>{html.escape(str(error))}</p>"
+        heads = "".join(f"<th>{name}</th>" for name in ("grid", *_OVERVIEW, "baseline", "measure"))
+        cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if rows else "<p>no grid yet</p>"
+        return title + table + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+
+    def _overview(self, grid: str) -> list[object]:
+        progress, header = self.store.progress(grid), self.store.grid(grid)
+        labels = dict(progress.select("cell", "label").iter_rows())
+        counts = [progress[name].sum() for name in _OVERVIEW[1:]]
+        measure = header["measure"] or {}
+        return [grid, progress.height, *counts, labels.get(header["baseline"], "–"), measure.get("name", "–")]
+
+
+def _trials(layout: Layout, grid: str) -> str:
+    try:
+        planned = read_json(layout.grid_header(grid)).get("trials")
+    except AblateError:
+        return "unreadable"
+    return f"{planned} trial{'s' * (planned != 1)}"
+
+
+def _measure(given: Measure | Mapping[str, Any]) -> Measure:
+    from pydantic import ValidationError
+
+    from grid.validation import spec_error
+
+    try:
+        return given if isinstance(given, Measure) else Measure.model_validate(dict(given))
+    except ValidationError as error:
+        raise spec_error(error, "Measure") from error
+
+
+def _changes(measure: str | Measure | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The fields of a measure that replace a grid's; another evaluation does not keep the point of the grid's own."""
+    if isinstance(measure, str):
+        return {"name": measure, "point": {}}
+    if isinstance(measure, Measure):
+        return {name: value for name, value in measure.data().items() if name != "unit"}
+    return measure
