@@ -1,0 +1,185 @@
+"""The figures of the report, one function each, for a notebook: a campaign in, a plotly figure out.
+
+    from dashboards import differences
+    from store import Campaign
+
+    differences(Campaign("campaigns/quickstart"))
+
+Where `grid` is None the only grid is meant. They raise what `Campaign` raises. Where a grid has nothing of a kind to
+show, the figure is empty and says so.
+"""
+
+from typing import Final
+
+import plotly.graph_objects as go
+
+from dashboards.figures import curves as curves_figure
+from dashboards.figures import effects as effects_figure
+from dashboards.figures import failures as failures_figure
+from dashboards.figures import forest, numbers, shift, shift_map
+from dashboards.figures import progress as progress_figure
+from dashboards.figures.canvas import canvas
+from dashboards.html import plain
+from dashboards.report import campaign_styles
+from dashboards.sections.verdict_table import ICONS, marked
+from dashboards.subject import Subject, in_order, subject
+from dashboards.theme import INK, PAPER
+from dashboards.words import point
+from store import Campaign
+from store.campaign import only
+from store.verdicts import Measure, measure_of, verdicts
+
+_TITLE: Final = 46
+"""Pixels above a figure for its title."""
+
+_LEGEND: Final = 26
+"""Pixels below a figure for each row of its legend."""
+
+
+def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
+    """Every variant against the baseline: mean difference, interval, verdict, and the band that counts as equal."""
+    about = _about(campaign, grid)
+    measure = _measure(about)
+    found = forest.differences(verdicts(about.store, about.grid), measure)
+    if found["difference"].is_null().all():
+        return _empty("No difference from the baseline can be computed yet.")
+    figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
+    return _shown(figure, f"{measure.name}: difference from {about.baseline_name}")
+
+
+def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
+    """The measured evaluation along one coordinate of its points, a line with a 95 % band per variant."""
+    about = _about(campaign, grid)
+    measure = _measure(about)
+    along = _coordinate(about, measure, along)
+    found = shift.error_by_shift(about.store, about.grid, measure, along, about.drawn)
+    figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
+    return _shown(figure, f"{measure.name} by {along}{_fixed(measure, along)}", legend=found["cell"].n_unique())
+
+
+def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
+    """As `error_by`, the changes from the baseline, paired by seed."""
+    about = _about(campaign, grid)
+    measure = _measure(about)
+    along = _coordinate(about, measure, along)
+    found = shift.change_by_shift(about.store, about.grid, measure, along, about.drawn)
+    if found["value"].is_null().all():
+        return _empty("No change from the baseline can be computed yet.")
+    figure = shift.draw_change_by_shift(found, about.look, measure, along)
+    title = f"{measure.name}: change from {about.baseline_name} by {along}{_fixed(measure, along)}"
+    return _shown(figure, title, legend=found["cell"].n_unique())
+
+
+def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
+    """The measured evaluation over the two coordinates with most values, of the variant `label`: its change from the
+    baseline, paired by seed; of the baseline, which is the default, the values themselves."""
+    about = _about(campaign, grid)
+    measure = _measure(about)
+    at = shift.coordinates(about.store, about.grid, measure.name)
+    wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    if len(wide) < 2:
+        return _empty(f"{measure.name} has no two coordinates that vary, so there is no map.")
+    labels = {cell.label or cell.operator: cell.cell for cell in about.cells}
+    first = next((name for name, cell in labels.items() if cell == about.baseline), next(iter(labels)))
+    cell = labels[only("variant", first if label is None else label, list(labels), f"grid {about.grid!r}")]
+    axes = (wide[0], wide[1])
+    found = shift_map.shift_map(about.store, about.grid, measure, axes, [cell])
+    if found.is_empty():
+        return _empty("No trial of this variant has finished yet.")
+    column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
+    span = shift_map.ends(found, column, log=measure.scale == "log")
+    figure = shift_map.draw_shift_map(found, measure, axes, span, column)
+    what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
+    return _shown(figure, f"{what} of {about.look.names[cell]}")
+
+
+def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
+    """What each level of each axis does to the measure, the other axes averaged out."""
+    about = _about(campaign, grid)
+    measure = _measure(about)
+    found = effects_figure.effects(about.store, about.grid, measure)
+    if found.is_empty():
+        return _empty("No axis has effects that can be estimated yet.")
+    return _shown(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
+
+
+def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
+    """A training metric by step, the average of a variant's seeds with its 95 % band."""
+    about = _about(campaign, grid)
+    campaign.curves(name, about.grid, buckets=1)  # told with the names there are, where it was never recorded
+    scale = about.measure.scale if about.measure is not None else "log"
+    found = curves_figure.curves(about.store, about.grid, name, about.drawn, scale=scale)
+    if found.frame.is_empty():
+        return _empty(f"No value of {name} can be shown on the {scale} scale.")
+    figure = curves_figure.draw_curves(found, about.look, title=name, scale=scale)
+    return _shown(figure, f"{name} by training step", legend=found.frame["cell"].n_unique())
+
+
+def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
+    """One learned number of the operators after training, by layer and head."""
+    about = _about(campaign, grid)
+    found = numbers.numbers(about.store, about.grid, about.drawn)
+    if found.is_empty() and name is None:
+        return _empty("No run of this grid has recorded learned numbers.")
+    chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
+    rows = found.filter(found["name"] == chosen)
+    return _shown(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=rows["cell"].n_unique())
+
+
+def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
+    """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
+    about = _about(campaign, grid)
+    found = failures_figure.rates(about.store, about.grid, [cell.cell for cell in about.cells])
+    return _shown(failures_figure.draw_rates(found, about.look), "Trials that failed")
+
+
+def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
+    """Trials of each variant by state."""
+    about = _about(campaign, grid)
+    found = in_order(progress_figure.progress(about.store, about.grid), [cell.cell for cell in about.cells])
+    return _shown(progress_figure.draw_progress(found, about.look), f"Progress of {about.grid}", legend=1)
+
+
+def _about(campaign: Campaign, grid: str | None) -> Subject:
+    store = campaign.store
+    return subject(store, campaign.grid_named(grid), campaign_styles(store))
+
+
+def _measure(about: Subject) -> Measure:
+    return about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
+
+
+def _coordinate(about: Subject, measure: Measure, wanted: str | None) -> str:
+    """The coordinate `wanted`, or the one with most values."""
+    at = shift.coordinates(about.store, about.grid, measure.name)
+    varying = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    default = wanted if wanted is not None or not varying else varying[0]
+    return only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
+
+
+def _fixed(measure: Measure, along: str) -> str:
+    rest = {name: value for name, value in measure.point.items() if name != along}
+    return f" at {point(rest)}" if rest else ""
+
+
+def _shown(figure: go.Figure, title: str, *, legend: int = 0) -> go.Figure:
+    """A figure of the report with what the page around it has there: title, paper, and a legend of so many entries."""
+    rows = -(-legend // 4)
+    figure.update_layout(
+        title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},
+        height=figure.layout.height + _TITLE + _LEGEND * rows,
+        paper_bgcolor=PAPER,
+        plot_bgcolor=PAPER,
+        showlegend=legend > 0,
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+    )
+    figure.update_layout(margin={**figure.layout.margin.to_plotly_json(), "t": _TITLE, "b": 8 + _LEGEND * rows})
+    return figure
+
+
+def _empty(why: str) -> go.Figure:
+    figure = canvas(120)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(text=plain(why), showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
+    return figure.update_layout(paper_bgcolor=PAPER)

@@ -1,0 +1,134 @@
+"""Tables and figures in a notebook: what a cell's last line shows, and that it is what the report shows."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import plotly.io
+import polars as pl
+import pytest
+from synthetic import write_campaign
+
+import dashboards
+from dashboards import differences, error_by, error_map, failure_rates, learned_numbers, progress, training_curves
+from grid.errors import NotFoundError, SpecError
+from store import Campaign
+
+FIGURES: list[Callable[..., go.Figure]] = [
+    getattr(dashboards, name) for name in dashboards.__all__ if name not in ("report", "write_report")
+]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a campaign in campaigns/quickstart."""
+    place = tmp_path_factory.mktemp("notebook")
+    write_campaign(
+        place / "campaigns" / "quickstart",
+        operators=("softmax", "SSA", "<b>x"),
+        seeds=range(3),
+        failed={("SSA", 1): "error"},
+        steps=6,
+        sigma_f=(1, 5, 9),
+        sigma_x=(1, 2),
+    )
+    return place
+
+
+@pytest.fixture
+def campaign(root: Path) -> Iterator[Campaign]:
+    """It, closed at the end of the test."""
+    with Campaign(root / "campaigns" / "quickstart") as found:
+        yield found
+
+
+def texts(figure: go.Figure) -> str:
+    return str(figure.to_json())
+
+
+@pytest.mark.parametrize("make", FIGURES, ids=lambda make: make.__name__)
+def test_every_figure_of_the_report_is_one_line(campaign: Campaign, make: Callable[..., go.Figure]) -> None:
+    figure = make(campaign)
+    assert isinstance(figure, go.Figure)
+    assert figure.layout.title.text
+    assert len(figure.data) > 0
+    legend = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    assert bool(figure.layout.showlegend) == bool(legend)
+    assert "<b>x" not in texts(figure).replace("\\u003c", "<")  # labels are shown as they are, and are no markup
+    with pytest.raises(NotFoundError, match="did you mean 'quickstart'"):
+        make(campaign, grid="quickstar")
+
+
+def test_lines_are_the_values_of_the_campaign(campaign: Campaign) -> None:
+    figure = training_curves(campaign)
+    lines = {trace.name: trace for trace in figure.data if trace.name}
+    curves = campaign.curves("loss").join(campaign.trials().select("trial", "status"), on="trial")
+    kept = curves.filter((pl.col("label") == "SSA") & (pl.col("status") == "ok"))
+    means = kept.group_by("step").agg(pl.col("mean").log().mean().exp()).sort("step")
+    assert list(lines["SSA"].y) == pytest.approx(means["mean"].to_list())
+    by = error_by(campaign, "sigma_f")
+    points = campaign.evaluations(where={"sigma_x": 1}).filter(pl.col("label") == "softmax")
+    expected = points.group_by("sigma_f").agg(pl.col("value").log().mean().exp()).sort("sigma_f")
+    softmax = next(trace for trace in by.data if trace.name == "softmax")
+    assert list(softmax.y) == pytest.approx(expected["value"].to_list())
+
+
+def test_what_is_asked_for_is_found_or_told(campaign: Campaign) -> None:
+    asked: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (lambda: error_by(campaign, "sigma_g"), NotFoundError, "varying coordinate 'sigma_g'.*did you mean 'sigma_"),
+        (lambda: error_map(campaign, "SAS"), NotFoundError, "no variant 'SAS'.*did you mean 'SSA'"),
+        (lambda: training_curves(campaign, "los"), NotFoundError, "no metric 'los'.*did you mean 'loss'"),
+        (lambda: learned_numbers(campaign, "strenght"), NotFoundError, "did you mean 'strength'"),
+    ]
+    for ask, error, told in asked:
+        with pytest.raises(error, match=told):
+            ask()
+    assert "change from softmax of SSA" in texts(error_map(campaign, "SSA"))
+    assert "change" not in str(error_map(campaign).layout.title.text)
+
+
+def test_where_there_is_nothing_the_figure_says_so(tmp_path: Path) -> None:
+    with Campaign(tmp_path).grid("a", baseline="x", measure={"name": "mse"}) as campaign:
+        for label in "xy":
+            campaign.start("a", label=label, seed=0).fail("no")
+        assert "can be computed yet" in texts(differences(campaign))
+        assert "learned numbers" in texts(learned_numbers(campaign))
+        assert len(failure_rates(campaign).data) == 2
+        campaign.start("b", label="x", seed=0).finish()
+        assert len(progress(campaign, "b").data) > 0
+        with pytest.raises(SpecError, match="grid 'b' has no measure"):
+            differences(campaign, "b")
+        with pytest.raises(SpecError, match="several grids"):
+            differences(campaign)
+
+
+def cells(page: str) -> list[str]:
+    """The Python blocks of a page."""
+    return [part.split("```", 1)[0] for part in page.split("```python\n")[1:]]
+
+
+def shown(cell: str, names: dict[str, Any]) -> Any:
+    """Run a cell; what a notebook would show: the value of its last line."""
+    body = ast.parse(cell).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "cell", "exec"), names)
+    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+
+
+def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text()
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # what a Jupyter kernel chooses
+    names: dict[str, Any] = {}
+    found = [shown(cell, names) for cell in cells(page)]
+    tables = [each for each in found if isinstance(each, pl.DataFrame)]
+    figures = [each for each in found if isinstance(each, go.Figure)]
+    assert len(tables) == 3
+    assert all("<table" in table._repr_html_() for table in tables)
+    assert tables[-1]["verdict"].to_list() == ["better"]
+    assert len(figures) == 1
+    assert "application/vnd.plotly.v1+json" in figures[0]._repr_mimebundle_()
+    assert "<td>rates</td>" in names["campaign"]._repr_html_()
+    names["campaign"].close()
