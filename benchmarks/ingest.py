@@ -1,115 +1,84 @@
-"""Rows per second from shards into the database, and the time to publish a snapshot, as JSON lines.
+"""Seconds from shards to a database that answers: ten million rows, ten thousand tiny shards, snapshot, rebuild, views.
 
-python benchmarks/ingest.py [--shards 100] [--rows 10000] [--repeat 3] [--threads N]
+python benchmarks/ingest.py [--trials 1000] [--rows 10000] [--tiny 10000] [--repeat 3] [--threads N]
+
+One trial per large shard. A campaign where some trials were resumed, trained again or evaluated later stands beside a
+plain one. Every line says its target and whether the least of its times met it.
 """
 
 import argparse
-import json
-import math
-import os
-import platform
-import statistics
+import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
+from big_campaign import curves, key_of, write_campaign, write_rows
+from measured import Took, machine, report, tell, took
 
+from store.content import content_hash
 from store.database import open_live
 from store.ingest import ingest
 from store.intake import Intake
 from store.layout import Layout
 from store.locking import ingest_lock
-from store.shards import write_shard
+from store.rebuild import rebuild
 from store.snapshot import publish
-from store.store import Store
-
-SUBMISSION = "20260101T000000-abcdef"
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shards", type=int, default=100)
+    parser.add_argument("--trials", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--tiny", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
-    print(json.dumps({"machine": machine(), "shards": options.shards, "rows_per_shard": options.rows}))
+    tell({**machine(), "trials": options.trials, "rows_per_shard": options.rows, "tiny_shards": options.tiny})
     with tempfile.TemporaryDirectory() as folder:
-        spool = Layout(Path(folder) / "source")
-        begin = time.perf_counter()
-        for sequence in range(options.shards):
-            write_shard(
-                spool, "metric", rows(sequence, options.rows), submission=SUBMISSION, worker=0, sequence=sequence
-            )
-        report("write", (time.perf_counter() - begin) / options.shards, "s per shard, fsynced")
-        total = options.shards * options.rows
-        took = [once(spool, Path(folder) / f"run{turn}", options.threads, total) for turn in range(options.repeat)]
-        report("ingest", total / statistics.median(took), "rows/s, shards to committed rows, hashes verified")
-        whole(Path(folder) / "run0", total)
+        tiny = Layout(Path(folder) / "tiny")
+        for number in range(options.tiny):
+            write_rows(tiny, "metric", curves(key_of(number // 10), 1, 40 * (number % 10), 100), number)
+        report("tiny_shards", [once(tiny, options.threads) for _ in range(options.repeat)], target_s=10)
+        for name in ("plain", "odd"):
+            layout = Layout(Path(folder) / name)
+            write_campaign(layout, options.trials, options.rows, odd=name == "odd")
+            report(f"{name}.ingest", [once(layout, options.threads) for _ in range(options.repeat)], target_s=6)
+            whole(layout, name, options.repeat, options.threads)
 
 
-def machine() -> dict[str, object]:
-    """What the numbers depend on."""
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "duckdb": duckdb.__version__,
-        "pyarrow": pa.__version__,
-    }
-
-
-def rows(sequence: int, count: int) -> dict[str, list[object]]:
-    """The metrics of a few trials, as training writes them: three names per step."""
-    trial = f"{sequence:032x}"
-    return {
-        "trial": [trial] * count,
-        "attempt": [1] * count,
-        "step": [i // 3 for i in range(count)],
-        "name": [("loss", "grad_norm", "learning_rate")[i % 3] for i in range(count)],
-        "value": [math.exp(-1e-4 * i) * math.sin(i + sequence) for i in range(count)],
-        "wall_s": [1e-3 * i for i in range(count)],
-    }
-
-
-def once(source: Layout, root: Path, threads: int | None, total: int) -> float:
-    """Seconds to bring all shards into a fresh database, committed."""
-    layout = Layout(root)
-    layout.root.mkdir()
-    layout.spool.symlink_to(source.spool)
+def once(layout: Layout, threads: int | None) -> Took:
+    """Bring all shards into a fresh database, verified and committed."""
+    shutil.rmtree(layout.store, ignore_errors=True)
     with ingest_lock(layout, wait=True), open_live(layout.live, threads=threads) as connection:
         intake = Intake(layout, connection)
-        begin = time.perf_counter()
-        intake.run()
-        took = time.perf_counter() - begin
-    if intake.rows != total:
-        raise SystemExit(f"{intake.rows} rows arrived; {total} were written")
-    return took
+        found = took(intake.run)
+    if intake.bad_shards or intake.shards != len(layout.shards()):
+        raise SystemExit(f"{intake.shards} shards arrived; {len(layout.shards())} were written")
+    return found
 
 
-def whole(root: Path, total: int) -> None:
-    """The rest of a reader's way: checkpoint and snapshot, an ingest with nothing to do, and a query."""
-    layout = Layout(root)
-    begin = time.perf_counter()
-    publish(layout)
-    report("publish", time.perf_counter() - begin, f"s for a snapshot of {total} rows")
-    report("size", layout.snapshot.stat().st_size / total, "bytes per row")
-    begin = time.perf_counter()
-    ingest(layout)
-    report("nothing_new", time.perf_counter() - begin, "s for an ingest without news")
-    with Store.open(root, refresh=False) as store:
-        begin = time.perf_counter()
-        store.sql("SELECT trial, name, arg_max(value, step) FROM v_metric GROUP BY trial, name")
-        report("last_values", time.perf_counter() - begin, "s for the last value of every metric")
+def whole(layout: Layout, name: str, repeat: int, threads: int | None) -> None:
+    """The rest of a reader's way: the plan, snapshot, views, an ingest without news, and a rebuild."""
+    ingest(layout, threads=threads)
+    report(f"{name}.publish", [took(lambda: publish(layout)) for _ in range(repeat)], target_s=0.5)
+    tell({"name": f"{name}.size", "mib": round(layout.snapshot.stat().st_size / 2**20, 1)})
+    report(f"{name}.nothing_new", [took(lambda: ingest(layout)) for _ in range(repeat)])
+    with duckdb.connect(str(layout.snapshot), read_only=True) as connection:
+        before = content_hash(connection)
+        for view in summary_views(connection):
+            runs = [took(lambda: connection.table(view).fetchall()) for _ in range(repeat)]  # noqa: B023
+            report(f"{name}.{view}", runs, target_s=0.3)
+    report(f"{name}.rebuild", [took(lambda: rebuild(layout, threads=threads))], target_s=30)
+    with duckdb.connect(str(layout.snapshot), read_only=True) as connection:
+        if content_hash(connection) != before:
+            raise SystemExit("the rebuilt store says something else")
 
 
-def report(name: str, value: float, unit: str) -> None:
-    """One line."""
-    print(json.dumps({"name": name, "value": round(value, 6), "unit": unit}))
+def summary_views(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """All views but those of the rows themselves."""
+    found = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL").fetchall()
+    return [str(name) for (name,) in found if name not in ("v_metric", "v_evaluation", "v_item", "v_probe")]
 
 
 if __name__ == "__main__":

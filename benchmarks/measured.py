@@ -1,0 +1,59 @@
+"""How a benchmark says what it measured: JSON lines with the median and the least of several times, and a target.
+
+Beside each least time stands the least processor time, of all threads: on a machine where others are at work it says
+what a quiet one would take at most, if one core did it all.
+"""
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+
+def machine() -> dict[str, object]:
+    """What the numbers depend on; a load above the number of cores says that others were at work."""
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "duckdb": duckdb.__version__,
+        "pyarrow": pa.__version__,
+    }
+
+
+class Took(NamedTuple):
+    """What one run of something took."""
+
+    wall_s: float
+    cpu_s: float
+    """Of this process and its children."""
+
+
+def took(action: Callable[[], object]) -> Took:
+    """Run `action`."""
+    wall, cpu = time.perf_counter(), sum(os.times()[:4])
+    action()
+    return Took(time.perf_counter() - wall, sum(os.times()[:4]) - cpu)
+
+
+def report(name: str, runs: Sequence[Took], target_s: float | None = None) -> None:
+    """One line; the target is met if the least of the times is within it."""
+    wall, cpu = zip(*runs, strict=True)
+    line = {"median_s": statistics.median(wall), "least_s": min(wall), "cpu_s": min(cpu)}
+    said: dict[str, object] = {"name": name, **{key: round(value, 3) for key, value in line.items()}}
+    if target_s is not None:
+        said |= {"target_s": target_s, "met": min(wall) <= target_s}
+    tell({**said, "load": round(os.getloadavg()[0], 1)})
+
+
+def tell(line: Mapping[str, object]) -> None:
+    """One JSON line, at once."""
+    print(json.dumps(line), flush=True)
