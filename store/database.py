@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
+from store.described import describe
 from store.files import environment_problem, make_directory, temporary_name
 from store.layout import STORE_SCHEMA
 from store.published.filling import fill
@@ -59,6 +60,7 @@ def _create(path: Path) -> None:
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             connection.execute(files("store").joinpath("views.sql").read_text())
             connection.execute(files("store").joinpath("macros.sql").read_text())
+            describe(connection)
             fill(connection)
         temporary.rename(path)
     finally:

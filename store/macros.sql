@@ -6,6 +6,9 @@ SELECT * FROM v_final WHERE name = measured;
 
 -- final value of a measurement beside that of another cell of the same seed: the grid's baseline, or the one that has the
 -- label `against`
+--   baseline_value: of the other cell's trial of the same seed
+--   difference: value minus baseline_value
+--   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE
 WITH other AS (
     SELECT grid, baseline AS cell FROM grid WHERE against IS NULL
@@ -24,6 +27,13 @@ WHERE f.name = measured AND b.name = measured;
 -- best level of an axis (its name or its path) beside each combination of the others, by the mean over seeds. `prefer` is
 -- 'lower' or 'higher'; by default what the grid is judged by says so, and for other measurements 'lower' is meant. The
 -- mean of what was chosen because of it is too good: `remark` says so, and `ablate table` compares on other seeds.
+--   rest: JSON: the other axes
+--   level: the chosen one
+--   mean: over the seeds of the chosen level
+--   better: lower or higher
+--   levels: that were compared
+--   least_n: fewest seeds that one of them has
+--   remark: what to mind
 CREATE OR REPLACE MACRO best_over(over_axis, measured, prefer := NULL) AS TABLE
 WITH level AS (
     SELECT DISTINCT g.grid, g.cell, g.label, g.axes->>('$."' || a.name || '"') AS level,
@@ -44,11 +54,13 @@ QUALIFY row_number() OVER (PARTITION BY grid, rest, source, name, point
                            ORDER BY CASE WHEN better = 'higher' THEN -mean ELSE mean END, level) = 1;
 
 -- training metric by step, with the grid's words
+--   wall_s: since the start of the attempt that computed it
 CREATE OR REPLACE MACRO curve(measured) AS TABLE
 SELECT g.grid, g.cell, g.label, g.operator, m.trial, g.seed, m.step, m.value, m.wall_s
 FROM v_metric m JOIN grid_trial g USING (trial) WHERE m.name = measured;
 
 -- value of a probe at the last step that a trial was probed at, with the grid's words; also of trials that failed
+--   status: ok, failed, running, pending; as of the last ingest
 CREATE OR REPLACE MACRO last_probe(measured) AS TABLE
 SELECT g.grid, g.cell, g.label, g.operator, p.trial, g.seed, t.status, p.step, p.name, p.layer, p.head, p.point, p.value
 FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)

@@ -1,30 +1,79 @@
 -- The tables of the store. Everything in them is read from files of the campaign; nothing is written here first.
+-- Columns that mean the same everywhere:
+--   trial: key of the trial, 32 hexadecimal digits
+--   cell: key of the cell: the trial without its seed
+--   attempt: number of the attempt, from 1
+--   grid: name of the grid
+--   label: the cell in words
+--   operator: name of the operator
+--   seed: replicate; trials of one seed are pairs
+--   step: steps of training done
+--   name: of the measurement
+--   point: where on its evaluation grid it was taken: coordinate -> value; empty for one value
+--   value: as measured, in the unit of the measurement; NaN and infinities are data
+--   items: how many items the value is the mean of
+--   se_items: standard error over these items; null where none is known
+--   layer: of the model, from 0; null for the whole model
+--   head: of the layer, from 0; null for the whole layer
+--   submission: id of the `run` that asked for it
+--   worker: number of the worker in its submission
+--   host: name of the machine
+--   device: what it was computed on: cpu, or the name of the GPU
+--   threads: of the processor
+--   versions: version of each package, by name
+--   data: what was read, by hash
+--   reason: in one word or sentence
+--   message: of the error, as it was raised
+--   traceback: of the error; null for failures that have none
+--   wall_s: seconds on the clock
+--   train_s: seconds of training
+--   evaluate_s: seconds of evaluating
+--   probe_s: seconds of probing
+--   parameters: of the model
+--   operator_parameters: of the numbers of its operators
+--   memory_bytes: most memory in use at a time
+--   spec: the whole spec
+--   kind: of the spec
+--   shard: number of the shard that brought the row
+--   file: path in the campaign, or name of the shard
+--   signature: inode, size and time of change of what was read
+--   found: when it was found, in seconds since the epoch
+--   n: number of seeds
+--   source: evaluation, or metric of the training
+--   own_mean: mean over seeds of the own cell
 
-CREATE TABLE meta (name VARCHAR NOT NULL, value VARCHAR NOT NULL);
+-- fact about the store
+CREATE TABLE meta (
+    name VARCHAR NOT NULL,          -- of the fact
+    value VARCHAR NOT NULL          -- as text
+);
 
 -- What was planned -------------------------------------------------------------------------------------------------
 
+-- grid of the campaign
 CREATE TABLE grid (
     grid VARCHAR NOT NULL,
-    cells BIGINT NOT NULL,
-    trials BIGINT NOT NULL,
-    seeds BIGINT[] NOT NULL,
+    cells BIGINT NOT NULL,          -- how many
+    trials BIGINT NOT NULL,         -- how many
+    seeds BIGINT[] NOT NULL,        -- of every cell
     baseline VARCHAR,               -- key of the cell that the others are compared with
-    measure JSON,
-    rules JSON,
-    base JSON,
+    measure JSON,                   -- what it is judged by: name, point, scale, better, rope
+    rules JSON,                     -- what is left out, and why
+    base JSON,                      -- spec that the axes vary
     header JSON NOT NULL            -- the whole grids/<name>.json
 );
 
+-- axis of a grid
 CREATE TABLE axis (
     grid VARCHAR NOT NULL,
-    position INTEGER NOT NULL,
-    name VARCHAR NOT NULL,
-    path VARCHAR NOT NULL,
-    labels VARCHAR[] NOT NULL,
+    position INTEGER NOT NULL,      -- among the axes of the grid, from 0
+    name VARCHAR NOT NULL,          -- the column in grid_<name>
+    path VARCHAR NOT NULL,          -- of the field that varies
+    labels VARCHAR[] NOT NULL,      -- of its levels
     type VARCHAR NOT NULL           -- of the column in grid_<name>: BIGINT, DOUBLE, BOOLEAN or VARCHAR
 );
 
+-- trial of a grid
 CREATE TABLE grid_trial (
     grid VARCHAR NOT NULL,
     trial VARCHAR NOT NULL,
@@ -32,7 +81,7 @@ CREATE TABLE grid_trial (
     label VARCHAR NOT NULL,
     operator VARCHAR NOT NULL,
     seed BIGINT NOT NULL,
-    axes JSON NOT NULL,
+    axes JSON NOT NULL,             -- axis -> value
     position BIGINT NOT NULL        -- in execution order, from 0
 );
 
@@ -48,36 +97,38 @@ CREATE TABLE planned (
 
 -- What happened ----------------------------------------------------------------------------------------------------
 
+-- trial of the campaign, with its state as of the last ingest
 CREATE TABLE trial (
     trial VARCHAR NOT NULL,
     cell VARCHAR,                   -- null when no readable plan holds the trial
     operator VARCHAR,
     seed BIGINT,
-    task VARCHAR,
+    task VARCHAR,                   -- its kind
     spec JSON,
     status VARCHAR NOT NULL,        -- ok, failed, running, pending; as of the last ingest
     reason VARCHAR,                 -- of the failure that counts
-    attempts INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,      -- begun so far
     step BIGINT,                    -- reached by the attempt that counts: the one that is ok, or the last that ended
     wall_s DOUBLE,                  -- of all ended attempts
     parameters BIGINT,
     operator_parameters BIGINT
 );
 
+-- execution of a trial: its start.json and end.json
 CREATE TABLE attempt (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
     submission VARCHAR,
     worker BIGINT,
     host VARCHAR,
-    pid BIGINT,
+    pid BIGINT,                     -- of its process
     started DOUBLE,                 -- seconds since the epoch
-    resumed_attempt INTEGER,
-    resumed_step BIGINT,
+    resumed_attempt INTEGER,        -- whose checkpoint it went on from; null where it began anew
+    resumed_step BIGINT,            -- of that checkpoint
     path VARCHAR,                   -- execution path
     device VARCHAR,
     threads INTEGER,
-    code VARCHAR,
+    code VARCHAR,                   -- hash of the core that every trial runs
     versions JSON,
     data JSON,
     sources JSON,                   -- hash of each definition that the trial is made of, by name
@@ -92,7 +143,7 @@ CREATE TABLE attempt (
     train_s DOUBLE,
     evaluate_s DOUBLE,
     probe_s DOUBLE,
-    ended DOUBLE,
+    ended DOUBLE,                   -- seconds since the epoch
     parameters BIGINT,
     operator_parameters BIGINT,
     memory_bytes BIGINT,
@@ -100,6 +151,7 @@ CREATE TABLE attempt (
     signature VARCHAR NOT NULL      -- of start.json and end.json as they were when they were read
 );
 
+-- value of a training metric, of every attempt
 CREATE TABLE metric (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -110,6 +162,7 @@ CREATE TABLE metric (
     shard INTEGER NOT NULL          -- the number of the shard that brought it
 );
 
+-- value of an evaluation, of every attempt
 CREATE TABLE evaluation (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -122,6 +175,7 @@ CREATE TABLE evaluation (
     shard INTEGER NOT NULL
 );
 
+-- value of one item of an evaluation, of every attempt
 CREATE TABLE item (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -133,6 +187,7 @@ CREATE TABLE item (
     shard INTEGER NOT NULL
 );
 
+-- value of a probe, of every attempt
 CREATE TABLE probe (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -167,7 +222,10 @@ CREATE TABLE evaluated (
 );
 
 -- Attempts that recorded rows: only trials with several of them need the search for the latest.
-CREATE TABLE recorded (trial VARCHAR NOT NULL, attempt INTEGER NOT NULL);
+CREATE TABLE recorded (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL
+);
 
 -- The last of what a shard says of a measurement of an attempt, made in the transaction that inserts the shard's rows, so
 -- that no view searches the long tables for it.
@@ -185,32 +243,47 @@ CREATE TABLE last_value (
 
 -- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.
 CREATE TABLE shard (
-    blake2b VARCHAR PRIMARY KEY,
+    blake2b VARCHAR PRIMARY KEY,    -- hash of the file
     number INTEGER NOT NULL,        -- of this database: what its rows say in their column shard
     file VARCHAR NOT NULL,
-    "table" VARCHAR NOT NULL,
-    rows BIGINT NOT NULL,
-    bytes BIGINT NOT NULL,
-    schema INTEGER NOT NULL,
+    "table" VARCHAR NOT NULL,       -- that its rows belong to
+    rows BIGINT NOT NULL,           -- how many
+    bytes BIGINT NOT NULL,          -- of the file
+    schema INTEGER NOT NULL,        -- version of the file format
     submission VARCHAR NOT NULL,
     worker BIGINT NOT NULL,
-    sequence INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,      -- of the worker's shards, from 0
     later BOOLEAN NOT NULL,         -- of an evaluation of a finished trial, whose record names it
     signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
-    ingested DOUBLE NOT NULL
+    ingested DOUBLE NOT NULL        -- when, in seconds since the epoch
 );
 
 -- Shards that are not served. A good delivery under the same name removes the row.
-CREATE TABLE bad_shard (file VARCHAR NOT NULL, reason VARCHAR NOT NULL, signature VARCHAR NOT NULL, found DOUBLE NOT NULL);
+CREATE TABLE bad_shard (
+    file VARCHAR NOT NULL,
+    reason VARCHAR NOT NULL,
+    signature VARCHAR NOT NULL,
+    found DOUBLE NOT NULL
+);
 
 -- JSON files and lines that could not be read; the rest of the file is served.
-CREATE TABLE bad_record (file VARCHAR NOT NULL, reason VARCHAR NOT NULL, found DOUBLE NOT NULL);
+CREATE TABLE bad_record (
+    file VARCHAR NOT NULL,
+    reason VARCHAR NOT NULL,
+    found DOUBLE NOT NULL
+);
 
 -- Plan files as they were when they were read: inode, size and time of change.
-CREATE TABLE plan_file (source VARCHAR NOT NULL, signature VARCHAR NOT NULL);
+CREATE TABLE plan_file (
+    source VARCHAR NOT NULL,        -- 'grids/<name>' or 'submissions/<id>'
+    signature VARCHAR NOT NULL
+);
 
 -- Two-sided 95 % quantiles of Student's t; a sample between two rows takes the larger quantile.
-CREATE TABLE t_quantile (df INTEGER NOT NULL, q DOUBLE NOT NULL);
+CREATE TABLE t_quantile (
+    df INTEGER NOT NULL,            -- degrees of freedom
+    q DOUBLE NOT NULL               -- the quantile
+);
 INSERT INTO t_quantile VALUES
     (1, 12.706205), (2, 4.302653), (3, 3.182446), (4, 2.776445), (5, 2.570582), (6, 2.446912),
     (7, 2.364624), (8, 2.306004), (9, 2.262157), (10, 2.228139), (11, 2.200985), (12, 2.178813),
@@ -247,7 +320,7 @@ CREATE TABLE published (
     arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- of the operator, where the paper gives them
     baseline BOOLEAN NOT NULL,      -- what the table compares others with, in the same model, setup and metric
     placement VARCHAR,              -- layers that have the operator, where the paper says
-    model VARCHAR NOT NULL,
+    model VARCHAR NOT NULL,         -- as the paper calls it
     parameters DOUBLE,              -- of the model
     data VARCHAR,                   -- it was trained on
     tokens DOUBLE,                  -- of these data, as the paper says
@@ -264,17 +337,17 @@ CREATE TABLE published (
 -- Inconsistency within a paper.
 CREATE TABLE published_note (
     note INTEGER NOT NULL,          -- from 1
-    paper VARCHAR NOT NULL,
+    paper VARCHAR NOT NULL,         -- 000 to 004
     place VARCHAR NOT NULL,         -- where in the paper
-    text VARCHAR NOT NULL,
+    text VARCHAR NOT NULL,          -- what does not agree
     unusable BOOLEAN NOT NULL,      -- nothing can be compared with the cells that it concerns
     cells BIGINT NOT NULL           -- that it concerns; 0 where it is about a figure
 );
 
 -- Operator that a published table names, with its arguments: what the spec of such an operator holds.
 CREATE TABLE published_operator (
-    operator VARCHAR NOT NULL,
-    arguments MAP(VARCHAR, VARCHAR) NOT NULL,
+    operator VARCHAR NOT NULL,      -- as `ablate operators` lists it
+    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- of the operator, where the paper gives them
     kinds MAP(VARCHAR, VARCHAR) NOT NULL,       -- JSON path -> JSON text: which operator it is
     numbers MAP(VARCHAR, VARCHAR) NOT NULL      -- JSON path -> JSON text: that it has these arguments
 );

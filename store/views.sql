@@ -14,18 +14,22 @@ UNION SELECT trial FROM v_superfluous
 UNION SELECT trial FROM evaluated;
 
 -- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
+--   counts: whether the attempt is the trial's result
+--   sources: hash of each definition that judged, and was judged, by name
 CREATE OR REPLACE VIEW v_evaluated AS
 SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS counts
 FROM evaluated e
 LEFT JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f USING (trial);
 
 -- Shards of later evaluations. Of two that say the same of a trial the one that was made last counts.
+--   counts: whether the attempt is the trial's result
 CREATE OR REPLACE VIEW v_later_shard AS
 SELECT s.number, e.evaluation, e.ended, v.counts
 FROM shard s JOIN (SELECT *, unnest(shards) AS file FROM evaluated) e USING (file)
 JOIN v_evaluated v ON v.trial = e.trial AND v.attempt = e.attempt AND v.evaluation = e.evaluation;
 
 -- measurement that counts
+--   wall_s: since the start of the attempt that computed it
 CREATE OR REPLACE VIEW v_metric AS
 SELECT * EXCLUDE (shard) FROM metric WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
@@ -34,6 +38,7 @@ SELECT * EXCLUDE (shard) FROM metric m WHERE trial IN (FROM v_repeated)
 QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
 
 -- measurement that counts; `later` is the key of the evaluation that was made later, null for what the trial measured
+--   later: key of the evaluation that was made later
 CREATE OR REPLACE VIEW v_evaluation AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
@@ -45,6 +50,7 @@ QUALIFY (attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
     = max((attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY trial, step, name, point);
 
 -- item of an evaluation, as measured in the attempt that counts
+--   later: key of the evaluation that was made later
 CREATE OR REPLACE VIEW v_item AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM item WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
@@ -79,6 +85,11 @@ FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
 WHERE t.status = 'ok' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard));
 
 -- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
+--   mean: over seeds
+--   sd: sample standard deviation over seeds; null for one seed
+--   low: lower end of the 95 % t interval of the mean over seeds
+--   high: upper end
+--   geometric_mean: over seeds; null unless all are positive
 CREATE OR REPLACE VIEW v_cell_stats AS
 WITH scaled AS (
     SELECT *, max(CASE WHEN isfinite(value) THEN abs(value) END)
@@ -97,6 +108,9 @@ SELECT s.grid, s.cell, s.label, s.operator, s.source, s.name, s.point, s.n, s.me
 FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df;
 
 -- grid, cell other than the baseline, seed, source, name, point: the value beside the baseline's of the same seed
+--   baseline_value: of the baseline's trial of the same seed
+--   difference: value minus baseline_value
+--   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE VIEW v_pair AS
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
@@ -108,6 +122,8 @@ JOIN v_final b ON b.grid = f.grid AND b.cell = g.baseline AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point;
 
 -- kind of failure, over the trials that count as failed
+--   n: number of trials
+--   example: key of one of them
 CREATE OR REPLACE VIEW v_failure AS
 WITH counted AS (
     SELECT a.* FROM attempt a JOIN trial t USING (trial)
@@ -130,6 +146,12 @@ WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
                   AND e.shard NOT IN (SELECT number FROM v_later_shard)));  -- nor has each trial been evaluated later
 
 -- grid, cell: how far it is; unreadable ones are among those that are ok
+--   planned: trials of the cell
+--   ok: finished
+--   failed: given up
+--   running: at work
+--   pending: not begun, or to be tried again
+--   unreadable: of those ok, without a readable result
 CREATE OR REPLACE VIEW v_progress AS
 SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
        count(*) FILTER (WHERE t.status = 'ok') AS ok,
@@ -143,6 +165,18 @@ GROUP BY g.grid, g.cell, g.label, g.operator;
 -- grid, trial that is ok: what the attempts that its result came from took. An attempt that was killed has left no cost:
 -- with one among them (`missing_attempts`) every sum is null, and a rate is over the others. A quantity that one of them
 -- could not measure is null. Steps that compiled are in no rate, neither their seconds nor what they did.
+--   attempts: that the result came from
+--   missing_attempts: of them, killed: they left no record
+--   steps: of training
+--   tokens: trained on
+--   train_s: seconds of training
+--   tokens_per_s: in the steps that compiled nothing
+--   flops_per_s: operations of the operator's definition, forward and backward, per second
+--   flop_utilisation: that over what one large matrix product reaches there
+--   joules: of the whole processors or GPUs
+--   joules_per_token: joules over tokens
+--   probe_share: of the seconds, those of probing
+--   compile_s: seconds of the steps that compiled
 CREATE OR REPLACE VIEW v_cost AS
 WITH RECURSIVE counted(trial, attempt) AS (
     SELECT trial, max(attempt) FROM attempt WHERE status = 'ok' GROUP BY trial
@@ -206,6 +240,12 @@ SELECT p.cell, n.operator, n.arguments FROM planned p JOIN named n USING (made);
 
 -- published cell, own cell of the same operator and measurement: the value that was printed beside the own mean over
 -- seeds, with its 95 % t interval, in the printed unit. The two are of other models, data and budgets.
+--   baseline: whether the table compares others with it
+--   model: as the paper calls it
+--   value: printed; null where the paper prints a dash
+--   own_mean: mean over the own seeds
+--   own_low: lower end of its 95 % t interval
+--   own_high: upper end
 CREATE OR REPLACE VIEW v_published AS
 SELECT p.id, p.paper, p.paper_table, p.row_label, p.column_label, p.metric, p.operator, p.arguments, p.baseline,
        p.placement, p.model, p.setup, p.unit, p.better, p.value, p.uncertainty, p.uncertainty_is, p.binomial_se, p.trust,

@@ -1,0 +1,76 @@
+"""docs/sql.md says what the store holds: every column, from the DDL's own comments, with queries that answer."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grid.errors import SpecError
+from store.described import Relation, meaning, relations
+from store.sql_page import column_types, example, page
+from store.store import Store
+
+DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
+TYPES = column_types()
+
+
+def named(relation: Relation) -> str:
+    return relation.name
+
+
+def test_the_page_is_what_the_ddl_says() -> None:
+    assert DOCS.read_text(encoding="utf-8") == page(), "run `python -m store.sql_page` and commit docs/sql.md"
+
+
+def test_every_table_view_and_macro_of_a_store_is_described(reading: Store) -> None:
+    tables = reading.sql(
+        "SELECT table_name AS name FROM duckdb_tables() WHERE database_name = 'store' "
+        "UNION SELECT view_name FROM duckdb_views() WHERE database_name = 'store' AND NOT internal "
+        "UNION SELECT function_name FROM duckdb_functions() WHERE database_name = 'store' AND NOT internal"
+    )["name"].to_list()
+    assert {name for name in tables if not re.match("grid_quick|trials_", name)} == set(TYPES)
+
+
+@pytest.mark.parametrize("relation", relations(), ids=named)
+def test_every_column_has_a_meaning_and_no_meaning_is_of_no_column(relation: Relation) -> None:
+    columns = [name for name, _ in TYPES[relation.name]]
+    assert [name for name in columns if not meaning(relation, name)] == []
+    assert set(relation.columns) <= set(columns)
+    assert relation.meaning
+    assert "|" not in relation.meaning + "".join(str(meaning(relation, name)) for name in columns)
+
+
+@pytest.mark.parametrize("relation", relations(), ids=named)
+def test_the_example_of_each_answers_about_it(relation: Relation, reading: Store) -> None:
+    query = example(relation)
+    assert re.search(rf"\b{relation.name}\b", query)
+    reading.sql(query)
+
+
+@pytest.mark.parametrize("query", re.findall(r"```sql\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL))
+def test_every_query_of_the_page_answers(query: str, reading: Store) -> None:
+    for statement in filter(str.strip, query.split(";\n")):
+        reading.sql(statement)
+
+
+def test_a_query_with_a_misspelt_column_would_not(reading: Store) -> None:
+    with pytest.raises(SpecError, match="widht"):
+        reading.sql("select widht from grid_quickstart")
+
+
+def test_a_store_carries_the_meanings(reading: Store) -> None:
+    found = reading.sql(
+        "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE database_name = 'store' AND NOT internal"
+    )
+    assert found.filter(found["comment"].is_null() | (found["comment"] == "")).rows() == []
+    said = {(table, column): comment for table, column, comment in found.iter_rows()}
+    for relation in relations():
+        for column, _ in TYPES[relation.name] if relation.kind != "macro" else ():
+            assert said[relation.name, column] == meaning(relation, column)
+    about = dict(
+        reading.sql(
+            "SELECT table_name, comment FROM duckdb_tables() UNION SELECT view_name, comment FROM duckdb_views() "
+            "UNION SELECT function_name, comment FROM duckdb_functions() WHERE function_type = 'table_macro'"
+        ).iter_rows()
+    )
+    assert {each.name: about[each.name] for each in relations()} == {each.name: each.meaning for each in relations()}
