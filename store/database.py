@@ -10,7 +10,7 @@ import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
 from store.described import describe
-from store.files import environment_problem, make_directory, temporary_name
+from store.files import environment_problem, make_directory, sync_directory, temporary_name
 from store.layout import STORE_SCHEMA
 from store.published.filling import fill
 
@@ -46,6 +46,7 @@ def _make_anew(path: Path) -> None:
         # its log must go first: replayed into the new database it would damage it
         Path(f"{path}.wal").unlink(missing_ok=True)
         path.unlink()
+        sync_directory(path.parent)
     except OSError as error:
         raise environment_problem("replace", path, error) from error
     _create(path)
@@ -76,11 +77,12 @@ def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConne
     connection = duckdb.connect(str(path), config=config)
     try:
         yield connection
+        connection.execute("CHECKPOINT")
     except BaseException:
-        with suppress(duckdb.Error):  # what broke the connection says more than its refusal to close
+        # what broke the connection says more than its refusal to close; open, it would break the next one as well
+        with suppress(duckdb.Error):
             connection.close()
         raise
-    connection.execute("CHECKPOINT")
     connection.close()
 
 
@@ -92,7 +94,7 @@ def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     """
     try:
         found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
-    except duckdb.Error as error:
+    except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
         raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
     return int(found[0][0]) if found else 0
 

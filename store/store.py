@@ -14,7 +14,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries, quoting
 from store.content import content_hash
-from store.database import engine_errors, stored_version, with_suggestion
+from store.database import engine_errors, stored_version, translated, with_suggestion
 from store.ingest import ingest
 from store.layout import STORE_SCHEMA, Layout
 from store.locked import check_reads, locked_connection
@@ -75,6 +75,7 @@ class Store:
 
         Raises:
             SpecError: the statement has an error (the engine's own words), or would change something.
+            StoreError: the snapshot is damaged where the statement reads it.
             EnvironmentProblem: it needs more memory or disk than there is.
         """
         try:
@@ -85,6 +86,8 @@ class Store:
         except duckdb.OutOfMemoryException as error:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
         except duckdb.Error as error:
+            if "Corrupt database" in str(error):  # no fault of the query
+                raise translated(error, self.layout.snapshot) from error
             raise SpecError(f"SQL: {with_suggestion(error)}") from error
         return found
 
@@ -177,7 +180,8 @@ class Store:
 
     def content_hash(self) -> str:
         """32 hexadecimal digits, equal for stores that hold the same rows."""
-        return content_hash(self._connection)
+        with engine_errors(self.layout.snapshot):
+            return content_hash(self._connection)
 
 
 def _is_older(snapshot: Path) -> bool:

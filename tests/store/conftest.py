@@ -65,6 +65,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     """Another process that runs `code` with `arguments` in sys.argv[1:]."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
