@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from runners.evaluations.likelihood import costs
+from runners.evaluations.stretching import stretched
 from runners.tasks import Batch, Data, Measured, Predict, Task
 from runners.tasks.task import Items
 from runners.training import train
@@ -209,6 +210,14 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
         single = worlds[0].single[place]
         assert sum(single.values()) / len(single) == pytest.approx(expected, rel=1e-6)
         assert list(single) == [f"window/{number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("beside", [{"factor": 2}, {"original": 32}, {"beta_fast": 3}, {"beta_slow": 0.5}])
+def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies(beside: dict[str, float]) -> None:
+    plain, own = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}, Rotary(base=500, share=0.5)
+    for fields in (plain, plain | beside):
+        found = stretched(gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields))
+        assert found == Yarn.model_validate({"base": 500, "share": 0.5, **fields})
 
 
 def yarn(stretch: Stretch) -> Yarn:
