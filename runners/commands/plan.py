@@ -109,7 +109,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    counted, opening = _Counted(options.parameters), Opening(layout)
+    counted, opening = _Counted(options.parameters), Opening(layout, retry=options.retry)
 
     looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
 
