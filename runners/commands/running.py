@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.awaited import awaited
-from runners.commands.options import LOCAL, NO_CLUSTER, Clusters, Json, Wheres
-from runners.commands.repeat import NO_REPEAT, Repeat, Repeats
+from runners.commands.options import LOCAL, NO_CLUSTER, Cluster, Clusters, Json, Where, Wheres
+from runners.commands.repeat import WHOLE, Extents, Repeat
 from runners.output import counted, say, write, write_json
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def plan(
     grid: str | None = None,
     campaign: Path | None = None,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
-    repeat: Repeats = NO_REPEAT,
+    repeat: Extents = WHOLE,
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
@@ -85,20 +85,24 @@ def plan(
     from grid.errors import SpecError
     from runners.commands.finding import campaign_for, choose_grids, find_campaign
     from runners.commands.plan import plan_campaign
-    from runners.commands.plan_text import plan_data, plan_lines
+    from runners.commands.plan_text import halving_line, plan_data, plan_lines
+    from runners.planning.halving import rungs
     from runners.provenance.specfile import load_spec_file
     from store.layout import Layout
 
     where.check()
-    grids = choose_grids(load_spec_file(spec), grid, one=False)
+    halving = repeat.rule(where.on)
+    grids = choose_grids(load_spec_file(spec), grid, one=halving is not None)
+    halved = None if halving is None else rungs(grids[0], halving)
     root = campaign_for(spec, campaign)
     other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
     options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
     found = plan_campaign(root, grids, options)
     if as_json:
-        write_json("plan", plan_data(found))
+        steps = {} if halved is None else {"halving": [rung._asdict() for rung in halved]}
+        write_json("plan", {**plan_data(found), **steps})
     else:
-        write("\n".join(plan_lines(found)))
+        write("\n".join([*plan_lines(found), *([] if halved is None else [halving_line(found, halved)])]))
     return SpecError.exit_code if found.refused else 0
 
 
@@ -145,7 +149,7 @@ def run(
     grid: str | None = None,
     campaign: Path | None = None,
     where: Wheres = LOCAL,
-    repeat: Repeats = NO_REPEAT,
+    repeat: Extents = WHOLE,
     cluster: Clusters = NO_CLUSTER,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
@@ -159,16 +163,11 @@ def run(
     campaign
         Directory of the results; default campaigns/FILE.
     """
-    from grid.errors import SpecError
     from runners.commands.finding import campaign_for, choose_grids, worker_count
     from runners.provenance.specfile import load_spec_file
 
-    if where.on != "slurm":
-        cluster.refuse(where.on)
-    if where.on == "inline" and where.workers is not None:
-        raise SpecError(
-            "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
-        )
+    _check(where, cluster)
+    halving = repeat.rule(where.on)
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     if where.on == "slurm":
@@ -176,6 +175,7 @@ def run(
 
         return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
     from runners.machines import Inline, Local, Machine
+    from runners.runs.halving import run_by_halving
     from runners.runs.run import RunOptions, run_campaign
 
     machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
@@ -186,10 +186,24 @@ def run(
         files=(spec.resolve(),),
         oom="halve" if cluster.oom == "halve" else "fail",
     )
+    if halving is not None:
+        return concluded(run_by_halving(root, grids[0], halving, machine, options), root)
     return concluded(run_campaign(root, grids, machine, options), root)
 
 
-def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeats) -> None:
+def _check(where: Where, cluster: Cluster) -> None:
+    """Refuse flags that say nothing to the machine."""
+    from grid.errors import SpecError
+
+    if where.on != "slurm":
+        cluster.refuse(where.on)
+    if where.on == "inline" and where.workers is not None:
+        raise SpecError(
+            "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
+        )
+
+
+def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
     """With --again, trials whose results cannot be read are trained anew."""
     from runners.attempts.lost import give_back_unreadable
 
@@ -227,6 +241,11 @@ def _in_words(result: "RunResult") -> str:
         of(result.ok, "trained", "trained"),
         of(result.failed, "failed", "failed"),
         of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
+        of(
+            result.truncated,
+            "truncated by halving, without a verdict (without --halving it trains to the end)",
+            "truncated by halving, without a verdict (without --halving they train to the end)",
+        ),
         of(result.skipped, "was done before", "were done before"),
         of(
             result.skipped_other_code,
