@@ -36,7 +36,9 @@ def locked_connection(snapshot: Path) -> duckdb.DuckDBPyConnection:
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)
-        # without this a query could read the caller's variables by name, and a misspelt table would be one of them
+        # it would be drawn on stdout, into the result
+        connection.execute("SET enable_progress_bar = false")
+        # variables of the caller are no tables; a second lock, since the next line closes them, too
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -54,23 +56,35 @@ def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         raise SpecError("there is no SQL statement in the query; write SELECT ...")
     if len(statements) != 1:
         raise SpecError(f"one SQL statement at a time; got {len(statements)}")
-    kind = statements[0].type
+    kind = _kind(statements[0])
     if kind == duckdb.StatementType.MULTI:
         raise SpecError(
             "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
             "list them, as in PIVOT ... ON column IN ('a', 'b')"
         )
     if kind not in _READING:
-        raise SpecError(f"the store is read-only: write SELECT ...; got a {kind.name} statement")
+        raise SpecError(f"the store is read-only: write SELECT ...; got {_named(kind)}")
     if kind == duckdb.StatementType.EXPLAIN:
         _check_explained(connection, statements[0].query)
+
+
+def _kind(statement: duckdb.Statement) -> duckdb.StatementType | None:
+    """None for one of the engine's kinds that its Python module has no name for, such as UPDATE EXTENSIONS."""
+    try:
+        return statement.type
+    except ValueError:
+        return None
+
+
+def _named(kind: duckdb.StatementType | None) -> str:
+    return f"a {kind.name} statement" if kind else "another statement"
 
 
 def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """EXPLAIN ANALYZE runs what it explains."""
     inner = connection.extract_statements(explained(query))
-    if [each.type for each in inner] != [duckdb.StatementType.SELECT]:
-        found = f"; got one of a {inner[0].type.name} statement" if inner else ", without brackets around it"
+    if [_kind(each) for each in inner] != [duckdb.StatementType.SELECT]:
+        found = f"; got one of {_named(_kind(inner[0]))}" if inner else ", without brackets around it"
         raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
 
 

@@ -1,7 +1,6 @@
 """Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +14,11 @@ from grid.spec import did_you_mean
 from store import queries, quoting
 from store.content import content_hash
 from store.database import engine_errors, stored_version, translated, with_suggestion
+from store.frame_limits import check_dates, check_types
 from store.ingest import ingest
 from store.layout import STORE_SCHEMA, Layout
 from store.locked import check_reads, locked_connection
 from store.plans import require_version
-
-_NOT_IN_FRAMES = re.compile(r"\b(INTERVAL|UNION)\b")
 
 
 @final
@@ -74,14 +72,15 @@ class Store:
         """The result of one reading SQL statement over the tables and views of the store; `most` rows of it.
 
         Raises:
-            SpecError: the statement has an error (the engine's own words), or would change something.
+            SpecError: the statement has an error (the engine's own words), would change something, or has values that
+                no frame can hold.
             StoreError: the snapshot is damaged where the statement reads it.
             EnvironmentProblem: it needs more memory or disk than there is.
         """
         try:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
-            _check_types(relation)
+            check_types(relation)
             found: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
         except duckdb.OutOfMemoryException as error:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
@@ -89,6 +88,7 @@ class Store:
             if "Corrupt database" in str(error):  # no fault of the query
                 raise translated(error, self.layout.snapshot) from error
             raise SpecError(f"SQL: {with_suggestion(error)}") from error
+        check_dates(found)
         return found
 
     def interrupt(self) -> None:
@@ -194,15 +194,6 @@ def _is_older(snapshot: Path) -> bool:
             return stored_version(connection, snapshot) < STORE_SCHEMA
         finally:
             connection.close()
-
-
-def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
-    for name, kind in zip(relation.columns, relation.types, strict=True):
-        if _NOT_IN_FRAMES.search(str(kind)):
-            raise SpecError(
-                f"SQL: the column {name!r} is of the type {kind}, which a frame cannot hold; "
-                "cast it, such as CAST(... AS VARCHAR), or epoch(...) for the seconds of an interval"
-            )
 
 
 def _refresh(layout: Layout) -> str | None:

@@ -69,7 +69,6 @@ READS = {
     "FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''{file}'')'))": NO_FILES,
     "IMPORT DATABASE '{folder}'": READ_ONLY,
     "SELECT getenv('HOME')": "getenv does not exist",
-    "FROM secret": "does not exist",  # a variable of the caller
 }
 
 CHANGES = {
@@ -85,6 +84,8 @@ CHANGES = {
     "CALL enable_logging()": READ_ONLY,
     "USE memory": READ_ONLY,
     "DETACH memory": READ_ONLY,
+    "UPDATE EXTENSIONS": READ_ONLY,
+    "EXPLAIN UPDATE EXTENSIONS": "Parser Error",
 }
 
 
@@ -102,6 +103,12 @@ def test_a_query_only_reads_the_store(
     assert reading.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows() == settings
     assert reading.sql("SELECT getvariable('x') AS x")["x"].item() is None
     assert reading.sql("SELECT count(*) AS n FROM duckdb_tables() WHERE database_name <> 'store'")["n"].item() == 0
+
+
+def test_neither_a_progress_bar_nor_a_variable_of_the_caller_comes_in(reading: Store) -> None:
+    names = "('enable_progress_bar', 'python_enable_replacements')"
+    found = reading.sql(f"SELECT name, value FROM duckdb_settings() WHERE name IN {names} ORDER BY name")
+    assert found.rows() == [("enable_progress_bar", "false"), ("python_enable_replacements", "false")]
 
 
 def test_files_in_the_temporary_directory_are_as_closed_as_any_other(
