@@ -62,6 +62,9 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     """
     rules = _rules(store, grid, wanted)
     own = (store.grid(grid)["measure"] or {}).get("name")
+    twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
+    if twice:
+        raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
     columns = []
     for word in wanted or [rules.name]:
         name, better = _asked(word)
@@ -154,6 +157,7 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
 
     Paired t tests by seed on the measure's scale between all pairs of cells, Holm over all of them: whichever cell
     turns out to be the best of the sample, the chance that any cell is called worse and is not stays below `alpha`.
+    A cell with fewer than three seeds in common with the best is not shown to be worse, whatever its values.
     Cells with fewer than three values, or with some that the scale cannot take, are not judged and not among them.
     """
     units = {
@@ -172,7 +176,7 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     for (one, other), part, chance in zip(pairs, parts, p, strict=True):
         rival = other if one == best else one
         alike = part.size > 0 and not part.any()  # equal on every seed: nothing to test, and no worse
-        if best in (one, other) and (alike or chance > alpha):
+        if best in (one, other) and (alike or not chance <= alpha):  # without a p nothing is shown
             kept.add(rival)
     return kept if len(kept) < len(units) else set()
 

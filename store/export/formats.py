@@ -46,10 +46,12 @@ def encoded(frame: pl.DataFrame, kind: str) -> bytes:
 
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Nested columns as JSON text, which CSV can hold."""
+    """Nested columns as JSON text and bytes as hexadecimal digits, which CSV can hold."""
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    texts: list[Any] = [pl.Series(name, [_nested(value) for value in frame[name].to_list()]) for name in nested]
-    return frame.with_columns(texts) if texts else frame
+    texts: list[Any] = [
+        pl.Series(name, [_nested(value) for value in frame[name].to_list()], dtype=pl.String) for name in nested
+    ]
+    return frame.with_columns(*texts, pl.col(pl.Binary).bin.encode("hex"))
 
 
 def _nested(value: object) -> str | None:
@@ -66,4 +68,6 @@ def _text(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, bytes):
+        return value.hex()
     return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list) else str(value)

@@ -5,7 +5,10 @@ from decimal import Decimal
 
 
 def plain(value: object) -> object:
-    """`value` as JSON has it: what is not finite is null, a decimal a number, anything unknown its text."""
+    """`value` as JSON has it: what is not finite is null, a decimal a number, bytes are hexadecimal digits.
+
+    Anything unknown is its text.
+    """
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, Decimal):  # what the database sums integers to
@@ -14,4 +17,6 @@ def plain(value: object) -> object:
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.hex()
     return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -102,13 +102,16 @@ def test_of_a_measurement_without_a_direction_nothing_is_bold(store: Store) -> N
     assert any(entry.best for entry in column.entries)
 
 
-def test_what_is_not_there_is_named(store: Store) -> None:
+def test_what_is_not_there_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError, match=r"has 'mes'; they have .*did you mean 'mse'"):
         cells(store, "quickstart", ("mes",), {}, "interval")
     with pytest.raises(NotFoundError, match=r"'mse' has no point with \{'sigma_f': 3.0\}; it has 2"):
         cells(store, "quickstart", ("mse",), {"sigma_f": 3.0}, "interval")
-    with pytest.raises(SpecError, match="at most 24 columns; 26 are meant"):
-        cells(store, "quickstart", ("mse",) * 13, {}, "interval")
+    monkeypatch.setattr("store.export.cells.MOST_COLUMNS", 5)
+    with pytest.raises(SpecError, match="at most 5 columns; 6 are meant"):
+        cells(store, "quickstart", ("mse", "mse:lower", "mse:higher"), {}, "interval")
+    with pytest.raises(SpecError, match="shown once; mse came several times"):
+        cells(store, "quickstart", ("mse", "loss", "mse"), {}, "interval")
 
 
 def test_noise_alone_makes_nothing_bold_in_95_of_100_tables() -> None:
@@ -128,6 +131,9 @@ def test_noise_alone_makes_nothing_bold_in_95_of_100_tables() -> None:
         ([{0: 1.0, 1: 1.1, 2: 0.9}] * 2 + [{0: 2.0, 1: 2.1, 2: 1.91}], {0, 1}),  # equal on every seed
         ([{0: 1.0, 1: 1.1}, {0: 9.0, 1: 9.1, 2: 9.2}], set()),  # too few to judge
         ([{}, {}], set()),
+        # no seed in common with the best: nothing is shown of the second, and the third is worse
+        ([{0: 1.0, 1: 1.1, 2: 0.9}, {3: 2.0, 4: 2.1, 5: 1.91}, {0: 9.0, 1: 9.1, 2: 8.91}], {0, 1}),
+        ([{0: 1.0, 1: 1.1, 2: 0.9}, {1: 2.0, 2: 2.1, 5: 1.91}], set()),  # two in common
     ],
 )
 def test_who_is_within_noise_of_the_best(runs: list[dict[int, float]], found: set[int]) -> None:

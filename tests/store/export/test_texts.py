@@ -90,6 +90,13 @@ def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(
     assert len(digits) <= 2
 
 
+def test_bytes_are_hexadecimal_digits_in_every_text() -> None:
+    frame = pl.DataFrame({"x": [b"\xab\x00", None], "y": [{"a": b"\xff"}, None]})
+    assert encoded(frame, "csv").decode().splitlines() == ["x,y", 'ab00,"{""a"": ""ff""}"', ","]
+    assert "| ab00 |" in encoded(frame, "md").decode()
+    assert "b'" not in encoded(frame, "tex").decode()
+
+
 def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
     frame = pl.DataFrame({"i": range(10_001)})
     assert encoded(frame, "csv").count(b"\n") == 10_002
