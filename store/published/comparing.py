@@ -34,6 +34,7 @@ class _Tried(NamedTuple):
 
     claim: Claim
     own: Own | None = None
+    base: Own | None = None
     point: Point = ()
     summary: Paired | None = None
     tested: bool = False
@@ -44,7 +45,7 @@ class _Tried(NamedTuple):
 def compare_published(
     store: "Store", grid: str, *, paper: str | None = None, table: str | None = None, metric: str | None = None
 ) -> pl.DataFrame:
-    """One row per claim of the papers and cell of `grid` that it can stand beside; or one row that says why none can.
+    """One row per claim of the papers, cell of `grid` beside it and own baseline; or one row that says why none can.
 
     Returns:
         paper, paper_table, row_label, column_label, claim, metric, operator, arguments, baseline, unit (of the
@@ -59,7 +60,7 @@ def compare_published(
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
     tried = [each for claim in wanted for each in _beside(claim, found)]
     judged = _judged([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
-    rows = [_row(each, next(judged) if each.summary is not None else None, found) for each in tried]
+    rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
@@ -72,12 +73,16 @@ def _beside(claim: Claim, found: Results) -> list[_Tried]:
     assert cell.operator is not None
     assert base.operator is not None
     ours = found.of_operator(cell.operator, cell.arguments, cell.task)
-    theirs = {own.rest: own for own in found.of_operator(base.operator, base.arguments, base.task)}
+    theirs: dict[str, list[Own | None]] = {}
+    for other in found.of_operator(base.operator, base.arguments, base.task):
+        theirs.setdefault(other.rest, []).append(other)
     if not ours:
         return [_Tried(claim, why=f"no cell of the grid is {named(cell)}")]
     if not theirs:
         return [_Tried(claim, why=f"no cell of the grid is its baseline, {named(base)}")]
-    return [each for own in ours for each in _with(claim, own, theirs.get(own.rest), found)]
+    alone: list[Own | None] = [None]
+    pairs = [(own, other) for own in ours for other in theirs.get(own.rest, alone)]
+    return [each for own, other in pairs for each in _with(claim, own, other, found)]
 
 
 def _never(claim: Claim, found: Results) -> str:
@@ -106,14 +111,14 @@ def _with(claim: Claim, own: Own, base: Own | None, found: Results) -> Iterator[
     points = found.points(own.cell, cell.measurement, cell.point)
     if not points or not found.arms:
         where = f" at {pointed(cell.point)}" if cell.point else ""
-        yield _Tried(claim, own, why=f"no finished run of {own.label} measured {cell.measurement}{where}")
+        yield _Tried(claim, own, base, why=f"no finished run of {own.label} measured {cell.measurement}{where}")
     for point in points if found.arms else ():
         arms = [found.arm(each.cell, cell.measurement, point) for each in (own, base)]
         pairing = pair(arms[0], arms[1], cell.scale)
         if pairing.problem:
-            yield _Tried(claim, own, point, tested=True, why=pairing.problem)
+            yield _Tried(claim, own, base, point, tested=True, why=pairing.problem)
         else:
-            yield _Tried(claim, own, point, pairing.summary, tested=True)
+            yield _Tried(claim, own, base, point, pairing.summary, tested=True)
 
 
 class _Judged(NamedTuple):
@@ -141,11 +146,11 @@ def _judged(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
         yield _Judged(round(float(both.n[i])), float(both.mean[i]), float(low), float(high), float(adjusted[i]))
 
 
-def _row(tried: _Tried, judged: _Judged | None, found: Results) -> tuple[Any, ...]:
+def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     cell, base = tried.claim.cell, tried.claim.base
     word, because = _word(tried.claim, judged) if judged else ("not comparable", tried.why)
     shown = (judged.mean, judged.low, judged.high) if judged else (None, None, None)
-    arm = _partner(tried, found)
+    arm = tried.base.label if tried.base else None
     doubts = sorted({*cell.notes, *base.notes})
     return (
         *(cell.paper, cell.paper_table, cell.row_label, cell.column_label, tried.claim.words, cell.metric),
@@ -156,14 +161,6 @@ def _row(tried: _Tried, judged: _Judged | None, found: Results) -> tuple[Any, ..
         *(judged.p_holm if judged else None, word, because),
         *(differs(cell, tried.own) if tried.own else None, doubts, trust_of(doubts)),
     )
-
-
-def _partner(tried: _Tried, found: Results) -> str | None:
-    base = tried.claim.base
-    if tried.own is None or base.operator is None:
-        return None
-    same = [o for o in found.of_operator(base.operator, base.arguments, base.task) if o.rest == tried.own.rest]
-    return same[0].label if same else None
 
 
 def _word(claim: Claim, judged: _Judged) -> tuple[Word, str]:

@@ -158,6 +158,37 @@ def test_what_cannot_be_tested_counts_in_the_family() -> None:
     assert beside.low < alone.low < alone.high < beside.high
 
 
+def test_a_failed_claim_counts_in_the_family_of_the_others(tmp_path: Path) -> None:
+    values = {"plain": [mse(s, {5: 0.0}) for s in range(4)], "mine": [mse(2 * s, {5: -0.05}) for s in range(4)]}
+    cells = {"plain": softmax(), "mine": ssa()}
+    frames = []
+    for name, more in (("alone", {}), ("beside", {"warm": temperature(5.0)})):
+        told = {**values, **({"warm": [*values["plain"][:3], None]} if more else {})}
+        with planted(tmp_path / name, {**cells, **more}, told) as store:
+            frames.append(compare_published(store, "planted"))
+    alone, beside = frames
+    failed = beside.filter(pl.col("because").str.starts_with("failures differ")).height
+    judged = alone["p_holm"].drop_nulls().len()
+    assert (failed, judged) == (1, 1)
+    assert 0 < alone["p_holm"].drop_nulls().item() < 0.5
+    assert beside["p_holm"].drop_nulls().item() == pytest.approx(2 * alone["p_holm"].drop_nulls().item())
+
+
+@pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
+def test_each_of_several_baselines_has_its_own_row(tmp_path: Path, order: tuple[str, str]) -> None:
+    effects = {"low": -0.7, "high": 0.7}
+    cells = {**{name: softmax().changed(name=name) for name in order}, "SSA": ssa()}
+    values = {name: [mse(s, {5: effects[name]}) for s in range(4)] for name in order}
+    values["SSA"] = [mse(2 * s, {5: 0.0}) for s in range(4)]
+    with planted(tmp_path, cells, values) as store:
+        found = compare_published(store, "planted", paper="003", table="T1")
+    rows = found.filter((pl.col("row_label") == "SSA") & (pl.col("column_label") == "5")).rows(named=True)
+    assert [row["base"] for row in rows] == list(order)
+    for row in rows:
+        assert row["own"] == pytest.approx((np.exp(-effects[row["base"]]) - 1) * 100, abs=5)
+        assert row["word"] == {"low": "differs", "high": "same direction"}[row["base"]]
+
+
 def test_cells_are_known_by_what_they_are_made_of(tmp_path: Path) -> None:
     named = catalogue()
     cells = {name: each.make().changed(name=f"my own {at}") for at, (name, each) in enumerate(named.items())}
