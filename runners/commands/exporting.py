@@ -96,6 +96,8 @@ def export(
 
     if to == "-" and kind is None:
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
+    if not Path(to).name:
+        raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
     asked = kind or format_of(Path(to))
     if page != PLAIN and not (what == "cells" and asked in ("tex", "md")):
         raise SpecError(

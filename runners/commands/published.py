@@ -73,6 +73,8 @@ def published(
     as_csv
         Print CSV.
     """
+    if as_json and as_csv:
+        raise SpecError("a result has one format; got --json and --csv: leave one out")
     if beside.compare:
         _compare(asked, beside, as_json=as_json, as_csv=as_csv)
         return 0

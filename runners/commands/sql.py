@@ -46,6 +46,8 @@ class Format:
         found = [name for name, asked in flags.items() if asked]
         if len(found) > 1:
             raise SpecError(f"a result has one format; got {' and '.join(found)}: leave one out")
+        if self.parquet is not None and not self.parquet.name:
+            raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
         return found[0] if found else None
 
 
@@ -88,6 +90,10 @@ def sql(
     from store.store import Store
 
     given = shown.given()
+    if saved:
+        _refuse_beside("--saved", given if given != "--json" else None, query, file, save)
+    if save is not None:
+        _refuse_beside("--save", given)
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
@@ -113,6 +119,16 @@ def _ask(store: "Store", text: str) -> "pl.DataFrame":
     return cancellable(store, lambda: store.sql(text))
 
 
+def _refuse_beside(
+    flag: str, given: str | None, query: str | None = None, file: Path | None = None, save: str | None = None
+) -> None:
+    """Refuse what `flag` would ignore."""
+    named = {given or "": given, f"the query {query!r}": query, f"-f {file}": file, f"--save {save}": save}
+    ignored = [name for name, value in named.items() if value is not None]
+    if ignored:
+        raise SpecError(f"{flag} shows no result; leave out {' and '.join(ignored)}")
+
+
 def _refuse_prompt(given: str | None) -> None:
     if given is not None:
         raise SpecError(f"{given} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
@@ -129,12 +145,23 @@ def _text(layout: "Layout", query: str | None, file: Path | None, *, naming: boo
     if file is not None:
         return _read(file)
     if query == "-":
-        return sys.stdin.read()
+        return _utf8(sys.stdin.read(), "what came on stdin")
+    if query is not None:
+        _utf8(query, "the query")
     if query is not None and query.startswith("-") and len(query.split()) == 1:
         raise SpecError(f"`ablate sql` has no option {query}; `ablate sql --help` lists them")
     if query is None and naming:
         raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
     return saved_query(layout, query) if query is not None and not naming and is_name(query) else query
+
+
+def _utf8(text: str, what: str) -> str:
+    """`text`, unless some of its bytes were no UTF-8: Python keeps such ones as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"{what} is not UTF-8 text: see the character {error.start + 1}") from error
+    return text
 
 
 def _read(file: Path) -> str:

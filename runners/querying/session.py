@@ -43,6 +43,9 @@ class Session:
             say("cancelled")
         except AblateError as error:
             say(f"ablate: {error}")
+        except Exception as error:  # noqa: BLE001  # the sitting and its last query outlast a fault of ours
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            say(f"ablate: internal error, a bug in ablate: {said}; the prompt goes on")
         return True
 
     def _answer(self, text: str) -> bool:
@@ -77,7 +80,7 @@ class Session:
             replaced = save_query(self.store.layout, rest, self._asked())
             say("replaced" if replaced else "saved")
         else:
-            self._write(Path(rest))
+            self._write(Path(rest).expanduser())
         return True
 
     def _show(self, query: str) -> None:

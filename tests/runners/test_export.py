@@ -74,6 +74,7 @@ def test_stdout_takes_any_format(campaign: Path, capfdbinary: pytest.CaptureFixt
         (["cells", "--to", "x.md", "--at", "sigma_f"], (2, "such as sigma_x=1; got 'sigma_f'")),
         (["cells", "--to", "x.md", "--measure", "mes"], (3, "did you mean 'mse'")),
         (["cells", "--to", "x.md", "--grid", "quikstart"], (3, "did you mean 'quickstart'")),
+        (["cells", "--to", "", "--format", "csv"], (2, "--to takes the name of a file, or - for stdout; got ''")),
         (["cells"], (2, "--to")),
     ],
 )

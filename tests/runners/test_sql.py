@@ -100,6 +100,14 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
         (["--save", "wrong"], 2, "needs the query to keep"),
         (["--cvs"], 2, "no option --cvs"),
         (["select nothing from trial"], 2, "nothing"),
+        (["select 'infinity'::date as far"], 2, "'far' has a date outside the years 1 to 9999"),
+        (["select to_timestamp(1.7e12) as far"], 2, "'far' has a date outside the years 1 to 9999"),
+        (["update extensions"], 2, "read-only"),
+        (["--parquet", "", "select 1"], 2, "--parquet takes the name of a file"),
+        (["select \udcff"], 2, "the query is not UTF-8 text: see the character 8"),
+        (["--saved", "--md"], 2, "--saved shows no result; leave out --md"),
+        (["--saved", "select 1"], 2, "leave out the query 'select 1'"),
+        (["--save", "wrong", "select 1", "--csv"], 2, "--save shows no result; leave out --csv"),
     ],
 )
 def test_wrong_use_is_one_sentence(

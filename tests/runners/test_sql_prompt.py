@@ -72,6 +72,31 @@ def test_a_long_result_is_cut_and_says_how_much_is_left(
     assert "more than 50 more" in capsys.readouterr().err
 
 
+def test_a_fault_of_the_program_ends_no_sitting(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("first\nsecond")
+
+    monkeypatch.setattr(sitting, "write_table", fail)
+    assert Session(store).answer("select 1;")
+    said = capsys.readouterr().err
+    assert "a bug in ablate: ValueError: first second" in said
+    assert said.count("\n") == 1
+
+
+def test_a_file_below_the_home_directory_may_be_named_with_a_tilde(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    session = Session(store)
+    session.answer("select 7 as seven;")
+    session.answer(".csv ~/x.csv")
+    assert (tmp_path / "home" / "x.csv").read_text() == "seven\n7\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 def test_queries_are_saved_and_run_by_name(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     session = Session(store)
     session.answer(".save mine")

@@ -46,6 +46,7 @@ def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
         (("--paper", "005"), 3, "there is no paper '005'; there are 000 Affine-Scaled Attention; 001"),
         (("004", "T15"), 3, "paper 004 has no table 'T15' of values; there are T1, T2, T3"),
         (("--metric", "msee"), 3, "did you mean 'mse'?"),
+        (("--csv", "--json"), 2, "one format; got --json and --csv"),
         (("--grid", "mine"), 2, "add --compare"),
         (("001",), 3, "paper 001 has no table of values: Principled Attention publishes no results"),
         (("--compare", "--campaign", "nowhere"), 3, "there is no campaign in nowhere"),
