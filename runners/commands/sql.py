@@ -145,7 +145,10 @@ def _text(layout: "Layout", query: str | None, file: Path | None, *, naming: boo
     if file is not None:
         return _read(file)
     if query == "-":
-        return _utf8(sys.stdin.read(), "what came on stdin")
+        try:
+            return _utf8(sys.stdin.read(), "what came on stdin")
+        except UnicodeDecodeError as error:
+            raise SpecError("what came on stdin is not UTF-8 text") from error
     if query is not None:
         _utf8(query, "the query")
     if query is not None and query.startswith("-") and len(query.split()) == 1:
