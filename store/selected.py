@@ -10,7 +10,7 @@ from grid.axis import label_of
 from grid.errors import SpecError
 from grid.spec import did_you_mean
 from store.statistics import compare
-from store.statistics.selection import Selected, Split, expected_optimism, select_then_report
+from store.statistics.selection import Choice, Selected, Split, expected_optimism, select_then_report
 from store.verdicts import baseline_of, measure_of, runs
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def selected_verdicts(
     others ("apart"), or on all ("same"), which each reason then warns of. The columns besides those of `compare`:
     selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
     of the best of so many equal cells on all reported seeds, in standard deviations of a run; 0 apart).
+    Without any value on the seeds that select, in the setting or in the baseline's, there is no verdict and `among`
+    is 0; while runs on these seeds are outstanding or where they failed, the reason says how many.
     Raises as `verdicts` does, and SpecError for an axis that does not vary or too few seeds.
     """
     rules = measure_of(store, grid, measure)
@@ -57,9 +59,14 @@ def selected_verdicts(
     )
     base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))
     found = compare(
-        chosen.values, baseline=base, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+        _of_the_selected(chosen),
+        baseline=base,
+        scale=rules.scale,
+        better=rules.better,
+        rope=rules.rope,
+        alpha=rules.alpha,
     )
-    return _with_choices(found, chosen)
+    return _with_choices(found, chosen, chosen.choices[base])
 
 
 def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: str) -> str:
@@ -68,7 +75,27 @@ def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str
     return next(cell for cell in chosen.choices if settings[cell] == settings[baseline])
 
 
-def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
+def _of_the_selected(chosen: Selected) -> pl.DataFrame:
+    """The runs to report, without the values of cells that nothing selected: these say nothing about their setting."""
+    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
+    return chosen.values.with_columns(
+        pl.when(pl.col("cell").is_in(unselected)).then(None).otherwise(pl.col("value")).alias("value")
+    )
+
+
+def _of_selecting(choice: Choice, where: str) -> str:
+    """What stands against the choice: nothing to choose by, runs to come, runs that failed."""
+    planned = f"{choice.runs} selecting runs{where}"
+    failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
+    if not choice.among:
+        left = [f"{choice.outstanding} of them outstanding"] if choice.outstanding else []
+        return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *failed])
+    ended = choice.runs - choice.outstanding
+    left = [f"preliminary: {ended} of {planned}"] if choice.outstanding else []
+    return "; ".join([*left, *failed])
+
+
+def _with_choices(found: pl.DataFrame, chosen: Selected, base: Choice) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
     told = "; ".join(
         [
@@ -76,10 +103,19 @@ def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
             *filter(None, [chosen.warning.replace(_AXIS, "")]),
         ]
     )
-    reasons = [f"{reason}; {told}" for reason in found["reason"]]
+    theirs, words, reasons = _of_selecting(base, " in the baseline"), [], []
+    for pick, word, reason in zip(picks, found["verdict"], found["reason"], strict=True):
+        selected = pick.among and base.among
+        words.append(word if selected else "no verdict")
+        against = [_of_selecting(pick, ""), theirs, *([reason] if selected else []), told]
+        reasons.append("; ".join(filter(None, against)))
     optimism = [expected_optimism(pick.among, len(chosen.reported_on)) if chosen.warning else 0.0 for pick in picks]
-    levels = [", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) for pick in picks]
+    levels = [
+        ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
+        for pick in picks
+    ]
     return found.with_columns(
+        pl.Series("verdict", words, pl.String),
         pl.Series("reason", reasons, pl.String),
         pl.Series("selected", levels, pl.String),
         pl.Series("among", [pick.among for pick in picks], pl.Int64),

@@ -72,7 +72,11 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
 def _bars(items: Mapping[str, Any] | None) -> str:
     if items is None:
         return "over seeds only, as no values of single items are recorded for both arms"
-    mean, n = f"{items['difference']:.3g}", f"{items['items']:,} items"
+    mean, n = f"{items['difference']:.3g}", f"{items['items']:,} item{'s' * (items['items'] != 1)}"
+    if items["items"] == 1:
+        seeds = f"{items['seeds']} seed{'s' * (items['seeds'] != 1)}"
+        error = "" if items["seeds"] == 1 else f"; standard error {items['se_seeds']:.2g} over seeds"
+        return f"{mean} over {n} and {seeds}{error}; one item has no error bar over items"
     if items["seeds"] == 1:
         low, high = items["interval_items"]
         return f"{mean} over {n} of one seed, interval {low:.3g} to {high:.3g} over items, which ignores seeds"

@@ -99,7 +99,8 @@ def why_lines(row: Mapping[str, Any]) -> list[str]:
         f"seeds: {_list(row['seeds'])} here, {_list(row['baseline_seeds'])} in the baseline",
         f"difference: {_number(row['difference'])} in units of the scale, "
         f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone",
-        f"family: {row['family']} comparisons; p {_number(row['p'])}, after Holm {_number(row['p_holm'])}",
+        f"family: {row['family']} comparison{'s' * (row['family'] != 1)}; "
+        f"p {_number(row['p'])}, after Holm {_number(row['p_holm'])}",
         f"size: Hedges g {_number(row['hedges_g'])}; the cell is better in {_share(row['superiority'])} of "
         f"{'pairs' if paired else 'all pairs of runs'}",
         f"assumptions: {_assumptions(row)}",
@@ -119,7 +120,8 @@ def _assumptions(row: Mapping[str, Any]) -> str:
         "sign flip p {}": row["sign_flip_p"],
         "normality (Shapiro and Wilk) p {}": row["normal_p"],
     }
-    leans = "leans on normal noise" if row["leans_on_normal"] else "does not lean on normal noise"
+    few = f"fewer than {ROBUST_PAIRS} pairs or the sign-flip test disagrees: leans on normal noise"
+    leans = few if row["leans_on_normal"] else "assumes both arms have noise of one shape and spread, or normal noise"
     return ", ".join([*(text.format(_number(value)) for text, value in known.items() if value is not None), leans])
 
 

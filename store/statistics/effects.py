@@ -46,7 +46,8 @@ def main_effects(values: pl.DataFrame, factors: list[str], *, scale: Scale, alph
     `values` has one row per run: seed, value, one column per factor. Rows without a finite value are missing runs;
     `n` counts the others. `effect`, `low`, `high` are log ratios on the log scale; the t interval (not corrected for
     the number of levels) takes the residual of the additive model, interactions included, as noise. `percent` is the
-    effect in per cent of the grid mean. An effect that the present cells cannot tell apart is null, and so is an
+    effect in per cent of the grid mean (the model's, over all levels and seeds alike).
+    An effect that the present cells cannot tell apart is null, and so is an
     interval without residual degrees of freedom. Raises SpecError for an unknown factor or an unusable value.
     """
     check(values, factors)
@@ -55,7 +56,7 @@ def main_effects(values: pl.DataFrame, factors: list[str], *, scale: Scale, alph
     axes = read_factors(kept, {name: _appearance(kept[name]) for name in factors})
     design = build(kept, axes, order=1)
     found = fit(design.matrix, y)
-    centre = back(float(y.mean()), scale) if y.size else math.nan
+    centre = _grid_mean(design, found, scale)
     rows = [_row(level, found, alpha, scale, centre) for level in _levels(design)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
@@ -71,6 +72,13 @@ def _levels(design: Design) -> Iterator[_Level]:
         whole[:, term.columns] = contrasts(len(factor.levels))
         for place, (level, row) in enumerate(zip(factor.levels, whole, strict=True)):
             yield _Level(factor.name, level, int((factor.codes == place).sum()), row)
+
+
+def _grid_mean(design: Design, found: Fit, scale: Scale) -> float:
+    """The mean coefficient, as all else sums to zero; that of the runs at hand leans to the fullest cells."""
+    mean = np.zeros((1, design.matrix.shape[1]))
+    mean[0, design.terms[0].columns] = 1.0
+    return back(float(found.coefficients @ mean[0]), scale) if found.estimable(mean) else math.nan
 
 
 def _row(level: _Level, found: Fit, alpha: float, scale: Scale, centre: float) -> tuple[Any, ...]:

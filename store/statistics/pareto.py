@@ -1,13 +1,13 @@
 """Pareto sets with noise: which cells are worse than another one in every respect, as far as the seeds can show it.
 
-A cell is *dominated* only if some other cell is shown to be better in every objective that is not the same on all
-seeds (parameters often are), by paired t tests over shared seeds. It is *on the front* if against each other cell it is
-shown to be better in some objective. Otherwise the seeds do *not tell it apart*. Both claims are Holm-adjusted: the
-chance of any false one of a kind is at most alpha.
+A cell is *dominated* only if some other cell is shown to be better in every objective, by paired t tests over shared
+seeds. An exact objective (parameters) needs no test, and may be equal; any other that ties on the seeds shows nothing.
+A cell is *on the front* if against each other cell it is shown to be better in some objective. Otherwise the seeds do
+*not tell it apart*. Both claims are Holm-adjusted: the chance of any false one of a kind is at most alpha.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,14 +31,23 @@ class Objective(NamedTuple):
     column: str
     better: Better = "lower"
     scale: Scale = "log"
+    exact: bool = False
+    """Known without noise, as parameters are: the same on all seeds is equal, a constant difference is shown."""
 
 
-def pareto(values: pl.DataFrame, objectives: Sequence[Objective], *, alpha: float = 0.05) -> pl.DataFrame:
+Forbidden = Mapping[tuple[str, str], str]
+"""Pairs of cell keys that cannot be compared, in both orders, with the reason."""
+
+
+def pareto(
+    values: pl.DataFrame, objectives: Sequence[Objective], *, alpha: float = 0.05, forbidden: Forbidden | None = None
+) -> pl.DataFrame:
     """One row per cell with a run that has every objective, in order of appearance.
 
     `values` has one row per run: cell, label, seed and the objectives' columns; a run that lacks one is left out. The
-    columns are cell, label, n, the mean of each objective over its seeds, standing, dominated_by and untold (labels of
-    the cells that it is neither shown to be dominated by nor to be better than somewhere). Raises SpecError for fewer
+    columns are cell, label, n, the mean of each objective over its seeds, standing, dominated_by, untold (labels of
+    the cells that it is neither shown to be dominated by nor to be better than somewhere) and note (which of these are
+    `forbidden`, and why; a forbidden pair shows nothing). Raises SpecError for fewer
     than two objectives, a column that is not there, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
@@ -53,8 +62,9 @@ def pareto(values: pl.DataFrame, objectives: Sequence[Objective], *, alpha: floa
     )
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
     table = _table(kept, cells["cell"].to_list(), objectives)
-    worse, front = _shown(table, alpha)
-    names = cells["label"].to_list()
+    keys, names = cells["cell"].to_list(), cells["label"].to_list()
+    barred = forbidden or {}
+    worse, front = _shown(table, alpha, [each.exact for each in objectives], _matrix(keys, barred))
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(worse.claimed[:, at])]
@@ -62,15 +72,36 @@ def pareto(values: pl.DataFrame, objectives: Sequence[Objective], *, alpha: floa
         means = [_mean(table[at, :, k], each) for k, each in enumerate(objectives)]
         untold = [names[j] for j in np.flatnonzero(~front.pairs[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())
-        rows.append((cell, label, n, *means, standing, by, untold if standing == STANDINGS[-1] else []))
+        told = standing != STANDINGS[-1]
+        note = "" if told else _reasons(cell, zip(keys, names, strict=True), barred)
+        rows.append((cell, label, n, *means, standing, by, [] if told else untold, note))
     schema: dict[str, Any] = {
         "cell": pl.String,
         "label": pl.String,
         "n": pl.Int64,
         **dict.fromkeys(columns, pl.Float64),
     }
-    schema |= {"standing": pl.String, "dominated_by": pl.List(pl.String), "untold": pl.List(pl.String)}
+    schema |= {
+        "standing": pl.String,
+        "dominated_by": pl.List(pl.String),
+        "untold": pl.List(pl.String),
+        "note": pl.String,
+    }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
+    barred = [(one, other) in forbidden for one in keys for other in keys]
+    return np.array(barred, dtype=bool).reshape(len(keys), len(keys))
+
+
+def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
+    """Each reason once, with the cells that it holds against."""
+    found: dict[str, list[str]] = {}
+    for key, name in others:
+        if (cell, key) in forbidden:
+            found.setdefault(forbidden[cell, key], []).append(name)
+    return "; ".join(f"against {', '.join(names)}: {reason}" for reason, names in found.items())
 
 
 class _Worse(NamedTuple):
@@ -98,8 +129,9 @@ def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Object
     return table
 
 
-def _shown(table: Floats, alpha: float) -> tuple[_Worse, _Front]:
-    p, equal = _one_sided(table)
+def _shown(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray) -> tuple[_Worse, _Front]:
+    p, equal = _one_sided(table, np.array(exact, dtype=bool))
+    p, equal = np.where(barred[:, :, None], 1.0, p), equal & ~barred[:, :, None]
     cells = len(table)
     other = ~np.eye(cells, dtype=bool)
     every = np.where(equal, 0.0, p).max(-1)  # all objectives must be shown, so the largest p is that of the claim
@@ -111,10 +143,10 @@ def _shown(table: Floats, alpha: float) -> tuple[_Worse, _Front]:
     return _Worse(dominates), _Front(holm(worst) <= alpha, some * cells <= alpha)
 
 
-def _one_sided(table: Floats) -> tuple[Floats, np.ndarray]:
+def _one_sided(table: Floats, exact: np.ndarray) -> tuple[Floats, np.ndarray]:
     """[i, j, objective]: p of "i is not smaller than j", 1 below three pairs; and whether they are equal on all pairs.
 
-    A difference without any spread is the same on every seed, as of parameters: it needs no test.
+    A difference without any spread needs no test where the objective is exact, and shows nothing where it is not.
     """
     cells, _, objectives = table.shape
     p = np.ones((cells, cells, objectives))
@@ -131,9 +163,9 @@ def _one_sided(table: Floats) -> tuple[Floats, np.ndarray]:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = mean / np.sqrt(squares / (n - 1) / n)
         tested = special.stdtr(np.maximum(n - 1, 1), t)
-        exact = np.where(mean < -1e-12 * size, 0.0, 1.0)
-        p[i] = np.where(enough, np.where(still, exact, tested), 1.0)
-        equal[i] = enough & still & (np.abs(mean) <= 1e-12 * size)
+        known = np.where(exact & (mean < -1e-12 * size), 0.0, 1.0)
+        p[i] = np.where(enough, np.where(still, known, tested), 1.0)
+        equal[i] = exact & enough & still & (np.abs(mean) <= 1e-12 * size)
     return p, equal
 
 

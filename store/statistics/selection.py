@@ -26,9 +26,15 @@ class Choice(NamedTuple):
     cell: str
     label: str
     among: int
-    """Cells that had a value to be chosen by."""
+    """Cells that had a value to be chosen by; 0: nothing chose this one."""
     levels: Mapping[str, object]
     """Of the chosen cell on the axes selected over."""
+    runs: int
+    """Planned for the setting on the seeds that select."""
+    outstanding: int
+    """Of these, not ended yet."""
+    failed: int
+    """Of these, failed, or ended without a finite value."""
 
 
 class Selected(NamedTuple):
@@ -57,6 +63,7 @@ def select_then_report(
 
     `values` has the columns that `compare` takes and one for every axis named. The best is the cell with the best mean
     on the scale over the seeds that select; a cell with fewer usable values than another of its setting is not chosen.
+    A setting without any value on these seeds keeps its first cell, with `among` 0: its runs show nothing about it.
     Baseline and variants are chosen alike, so their tuning budgets are equal. Raises SpecError for an axis that is no
     column, and where there are too few seeds to split.
     """
@@ -86,6 +93,8 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
         *(pl.col(name).first() for name in ("label", *over, *within)),
         pl.col("units_").count().alias("n_"),
         pl.col("units_").mean().alias("mean_"),
+        pl.len().alias("runs_"),
+        pl.col("status").is_in(["pending", "running"]).sum().alias("outstanding_"),
     )
     settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in cells.iter_rows(named=True):
@@ -94,7 +103,10 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
     for group in settings.values():
         best = min(group, key=lambda row: _rank(row, better))
         among = sum(row["n_"] > 0 for row in group)
-        found[best["cell"]] = Choice(best["cell"], best["label"], among, {name: best[name] for name in over})
+        runs, outstanding, usable = (sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_"))
+        levels = {name: best[name] for name in over}
+        failed = runs - outstanding - usable
+        found[best["cell"]] = Choice(best["cell"], best["label"], among, levels, runs, outstanding, failed)
     return found
 
 

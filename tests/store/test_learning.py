@@ -83,19 +83,20 @@ def test_a_level_that_nobody_reaches_is_told_as_censored(store: Store) -> None:
     assert found["note"].count("end before they reach 1e-09") == 2
 
 
-def test_a_cell_worse_in_both_is_dominated_and_costs_are_compared(store: Store) -> None:
-    found = pareto(store, "quickstart", ["train_s"])
-    assert found["label"].to_list()[0] == "softmax"
-    assert dict(found.select("label", "standing").iter_rows()) == {
-        "softmax": "on the front",
-        "SSA": "on the front",
-        "Integral": "dominated",
-    }
-    both = pareto(store, "quickstart", ["loss"])
-    assert dict(both.select("label", "standing").iter_rows())["Integral"] == "dominated"
-    assert found["dominated_by"].to_list()[-1] == ["softmax"], "equal seconds on every seed, worse mse"
-    same = pareto(store, "quickstart", ["parameters"])
-    assert dict(same.select("label", "standing").iter_rows())["softmax"] == "dominated"
+def test_a_cell_worse_in_both_is_dominated_and_survivors_are_not_compared(store: Store) -> None:
+    for against in ("loss", "parameters"):
+        found = pareto(store, "quickstart", [against])
+        assert dict(found.select("label", "standing").iter_rows()) == {
+            "softmax": "not told apart",
+            "SSA": "not told apart",
+            "Integral": "dominated",
+        }
+        assert found["label"].to_list()[0] == "softmax"
+        assert found["dominated_by"].to_list()[-1] == ["softmax"]
+        assert "against SSA: failures differ between the arms (1 failed only in the baseline)" in found["note"][0]
+        assert found["note"].to_list()[-1] == ""
+    tied = pareto(store, "quickstart", ["train_s"])
+    assert set(tied["standing"]) == {"not told apart"}, "equal seconds on every seed are no proof of equal cost"
 
 
 def test_what_is_not_there_is_named(store: Store) -> None:
@@ -105,8 +106,10 @@ def test_what_is_not_there_is_named(store: Store) -> None:
         curve_points(store, "quickstart", "loss", "token")  # type: ignore[arg-type]
     with pytest.raises(NotFoundError, match=r"has no 'train'.*did you mean 'train_s'"):
         pareto(store, "quickstart", ["train"])
-    with pytest.raises(NotFoundError, match="no finished run of grid 'quickstart' has 'joules'"):
+    with pytest.raises(NotFoundError, match="has 'joules'; they have") as caught:
         pareto(store, "quickstart", ["joules"])
+    assert "'train_s'" in str(caught.value)
+    assert str(caught.value).count("'joules'") == 1
     with pytest.raises(SpecError, match="two objectives or more"):
         pareto(store, "quickstart", ["mse"])
 

@@ -13,7 +13,7 @@ from store.shards import write_shard
 from store.statistics.items import item_bars
 from store.store import Store
 from store.verdicts import verdicts
-from store.why import why, why_text
+from store.why import _bars, why, why_text
 
 
 def asked(campaign: Campaign, cell: str = "SSA", **how: Any) -> dict[str, Any]:
@@ -63,6 +63,15 @@ def test_items_that_both_arms_recorded_give_both_error_bars(tmp_path: Path, seed
     assert ("which ignores seeds" in text) == (len(seeds) == 1)
 
 
+def test_one_item_has_no_bar_over_items() -> None:
+    text = _bars(item_bars(np.array([[0.1], [0.2], [0.3]]))._asdict())
+    assert text == "0.2 over 1 item and 3 seeds; standard error 0.058 over seeds; one item has no error bar over items"
+    assert (
+        _bars(item_bars(np.array([[0.5]]))._asdict())
+        == "0.5 over 1 item and 1 seed; one item has no error bar over items"
+    )
+
+
 def test_items_of_one_arm_are_no_pairs(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
     with_items(campaign, ("SSA",), range(3))
@@ -77,7 +86,7 @@ def test_what_has_no_verdict_to_explain_is_named(tmp_path: Path) -> None:
         asked(campaign, "SA")
 
 
-def rates(root: Path, seeds: range = range(8)) -> Campaign:
+def rates(root: Path, seeds: range = range(8), missing: dict[tuple[str, int], str] | None = None) -> Campaign:
     effect = {"SSA": -0.5, "softmax": 0.0}
     return write_campaign(
         root,
@@ -86,6 +95,8 @@ def rates(root: Path, seeds: range = range(8)) -> Campaign:
         seeds=seeds,
         noise=0.02,
         effect=lambda axes: effect[axes["operator"]] + abs(axes["rate"] - 0.2),
+        failed={who: status for who, status in (missing or {}).items() if status != "pending"},
+        pending=[who for who, status in (missing or {}).items() if status == "pending"],
     )
 
 
@@ -105,6 +116,27 @@ def test_the_best_rate_of_each_operator_is_chosen_on_even_seeds_and_compared_on_
     assert "selected over rate on the seeds that are reported: the best of 3 equal cells" in row["reason"]
     assert row["optimism"] == pytest.approx(0.846 / np.sqrt(8), abs=0.001)
     assert plain["SSA · 0.2"]["difference"] < row["difference"] - 0.05  # the grid's baseline has another rate
+
+
+@pytest.mark.parametrize("status", ["pending", "diverged"])
+@pytest.mark.parametrize("operator", ["SSA", "softmax"])
+def test_without_a_value_on_the_selecting_seeds_there_is_no_verdict(tmp_path: Path, operator: str, status: str) -> None:
+    lost = {(f"{operator} · {rate}", seed): status for rate in (0.1, 0.2, 0.3) for seed in (0, 2, 4, 6)}
+    some = {(f"{operator} · 0.1", 0): status}
+    with Store.open(rates(tmp_path / "all", missing=lost).root) as store:
+        (row,) = selected_verdicts(store, "quickstart", ["rate"]).iter_rows(named=True)
+    assert (row["verdict"], row["p_holm"], row["difference"]) == ("no verdict", None, None)
+    where = " in the baseline" if operator == "softmax" else ""
+    assert f"nothing was selected: none of the 12 selecting runs{where} has a value" in row["reason"]
+    assert ("12 of them outstanding" in row["reason"], "12 of 12 selecting runs" in row["reason"]) == (
+        status == "pending",
+        status == "diverged",
+    )
+    assert (row["among"], row["selected"]) == ((0, None) if operator == "SSA" else (3, "rate=0.2"))
+    with Store.open(rates(tmp_path / "some", missing=some).root) as store:
+        (row,) = selected_verdicts(store, "quickstart", ["rate"]).iter_rows(named=True)
+    told = "preliminary: 11 of 12 selecting runs" if status == "pending" else "1 of 12 selecting runs"
+    assert (row["verdict"], row["reason"].startswith(told + where)) == ("better", True)
 
 
 def test_an_axis_that_is_not_there_is_named(tmp_path: Path) -> None:

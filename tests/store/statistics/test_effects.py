@@ -41,6 +41,17 @@ def test_a_planted_truth_is_recovered_although_cells_are_missing() -> None:
     assert abs(dict(means.iter_rows())["head"] - GATE["head"]) > 0.1, "plain means must fail here, or nothing is shown"
 
 
+@pytest.mark.parametrize("scale", ["linear", "logit"])
+def test_per_cent_are_of_the_grid_mean_whichever_runs_are_missing(scale: str) -> None:
+    values = runs()
+    if scale == "logit":
+        values = values.with_columns(value=1 / (1 + (-pl.col("value")).exp()))
+    some = values.filter(~((pl.col("sink") == "on") & (pl.col("seed") != 1)))
+    whole, found = (main_effects(each, ["gate", "sink"], scale=scale) for each in (values, some))
+    assert found["n"].to_list() != whole["n"].to_list()
+    assert effect(found, "percent") == pytest.approx(effect(whole, "percent"))
+
+
 def test_in_a_complete_grid_an_effect_is_the_mean_of_the_level_minus_the_grid_mean() -> None:
     values = runs(noise=0.2)
     found = effect(main_effects(values, ["gate", "sink"], scale="linear"))
