@@ -156,7 +156,7 @@ def test_a_trial_costs_one_shard_per_table_and_few_syncs(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "fsync", synced.append)
     assert worker.run(0).status == "ok"
     assert sorted(verify_shard(path).table for path in Layout(tmp_path).shards()) == ["evaluation", "metric", "probe"]
-    assert len(synced) <= 13
+    assert len(synced) <= 18  # five of them for directories that a campaign's first trial makes
 
 
 def test_a_trial_that_is_done_keeps_no_checkpoints(tmp_path: Path) -> None:
