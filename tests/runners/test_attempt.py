@@ -19,6 +19,7 @@ from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.endings import record_death
 from runners.attempts.failure import Failure, killed
 from runners.surroundings import Finished
+from store.files import read_json
 from store.layout import Layout
 from store.shards import ShardBuffer, verify_shard
 from store.status import pid_space, process_started, progress_of, trial_state
@@ -52,24 +53,19 @@ def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
     return attempt_of(layout, claimed(layout, **how), checkpoint_s)
 
 
-def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
-
-
 def abandoned(layout: Layout) -> None:
     """An attempt whose process was killed."""
     mine = claimed(layout)
     start = layout.start(TRIAL, mine.number)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    start.write_text(json.dumps({**read(start), "pid": gone.pid, "pid_started": 1}))
+    start.write_text(json.dumps({**read_json(start), "pid": gone.pid, "pid_started": 1}))
 
 
 def test_a_claim_is_a_whole_start_record_under_the_first_number(layout: Layout) -> None:
     mine = claimed(layout)
     assert mine.number == 1
-    start = read(layout.start(TRIAL, 1))
+    start = read_json(layout.start(TRIAL, 1))
     assert start == mine.start
     assert {name: start[name] for name in ABOUT} == ABOUT
     assert (start["pid"], start["pid_started"]) == (os.getpid(), process_started(os.getpid()))
@@ -126,7 +122,7 @@ def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: La
     attempt = begin(layout)
     attempt.save(5, {"x": 1})
     attempt.finish(Finished(5, stopped=True, parameters=7, operator_parameters=2, train_s=0, evaluate_s=0))
-    assert read(layout.end(TRIAL, 1))["status"] == "stopped"
+    assert read_json(layout.end(TRIAL, 1))["status"] == "stopped"
     mine = claimed(layout)
     assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
     second = attempt_of(layout, mine)
@@ -166,7 +162,7 @@ def test_a_checkpoint_of_the_same_code_is_found_behind_a_further_one_of_other_co
     assert claimed(layout, sources=NEW).start["resumed_from"] == {"attempt": 2, "step": 7}
     assert "from the beginning" not in layout.log(TRIAL, 3).read_text()
     start = layout.start(TRIAL, 3)
-    start.write_text(json.dumps({**read(start), "pid_started": 1}))  # that process is gone
+    start.write_text(json.dumps({**read_json(start), "pid_started": 1}))  # that process is gone
     assert claimed(layout, sources=OLD).start["resumed_from"] == {"attempt": 1, "step": 800}
 
 
@@ -176,7 +172,7 @@ def test_a_checkpoint_that_goes_back_to_other_code_is_other_code(layout: Layout)
     first.abandon("for the test")
     tainted = claimed(layout, sources=OLD)
     start = layout.start(TRIAL, 2)
-    start.write_text(json.dumps({**read(start), "sources": NEW}))  # as if resumed before code was compared
+    start.write_text(json.dumps({**read_json(start), "sources": NEW}))  # as if resumed before code was compared
     second = attempt_of(layout, tainted)
     second.save(9, {"x": 2})
     second.abandon("for the test")
@@ -213,7 +209,7 @@ def test_a_second_training_that_was_stopped_goes_on_where_it_was(layout: Layout)
 
 def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> None:
     begin(layout).finish(DONE)
-    end = read(layout.end(TRIAL, 1))
+    end = read_json(layout.end(TRIAL, 1))
     assert {name: end[name] for name in ("status", "reason", "message", "traceback", "step")} == {
         "status": "ok",
         "reason": None,
@@ -228,10 +224,10 @@ def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> No
 
 def test_the_start_record_says_what_was_chosen_and_read(layout: Layout) -> None:
     before = begin(layout)
-    configured = read(layout.start(TRIAL, 1))
+    configured = read_json(layout.start(TRIAL, 1))
     before.begins("cuda", "sdpa", {"files": 2})
     chosen = {"device": "cuda", "path": "sdpa", "data": {"files": 2}}
-    assert read(layout.start(TRIAL, 1)) == {**configured, **chosen}
+    assert read_json(layout.start(TRIAL, 1)) == {**configured, **chosen}
 
 
 def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +293,7 @@ def test_a_heartbeat_goes_on_while_training_is_busy_and_says_how_far_it_was(layo
 def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(layout: Layout, way: str) -> None:
     first = begin(layout)
     start = layout.start(TRIAL, 1)
-    kept = read(start)
+    kept = read_json(start)
     start.write_text(json.dumps({**kept, "pid_started": 1}))  # as if its process had gone
     second = begin(layout)
     start.write_text(json.dumps(kept))
@@ -318,7 +314,7 @@ def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(
 def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> None:
     abandoned(layout)
     record_death(layout, TRIAL, 1, 5, killed(3, "SIGKILL"))
-    end = read(layout.end(TRIAL, 1))
+    end = read_json(layout.end(TRIAL, 1))
     assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 5)
     assert trial_state(layout, TRIAL).status == "failed"
 
@@ -361,12 +357,12 @@ def test_checkpoints_of_other_code_do_not_make_room(layout: Layout) -> None:
 
 def begun_anew(layout: Layout, **other: Any) -> dict[str, Any]:
     """Somebody removed the first attempt, and another began under its number; what that one wrote."""
-    kept = read(layout.start(TRIAL, 1))
+    kept = read_json(layout.start(TRIAL, 1))
     shutil.rmtree(layout.trial(TRIAL))
     anew = claimed(layout)
     assert anew.number == 1
     layout.start(TRIAL, 1).write_text(json.dumps({**kept, **other}))
-    return read(layout.start(TRIAL, 1))
+    return read_json(layout.start(TRIAL, 1))
 
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"pid": 7}, {"started": 7.0}], ids=["host", "pid", "started"])
@@ -386,7 +382,7 @@ def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
         ways[way]()
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()
-    assert read(layout.start(TRIAL, 1)) == theirs
+    assert read_json(layout.start(TRIAL, 1)) == theirs
 
 
 def test_a_file_system_that_does_not_answer_at_a_checkpoint_is_said(
@@ -412,6 +408,6 @@ def test_an_attempt_that_does_not_finish_records_what_it_took(layout: Layout, en
         if told:
             mine.took(cost)
         mine.fail(killed(1, "SIGKILL")) if end == "fails" else mine.abandon("interrupted")
-    found = read(layout.end(TRIAL, 1))
+    found = read_json(layout.end(TRIAL, 1))
     assert found.get("cost") == (cost if told else None)
     assert (found["memory_bytes"] == 5) is told
