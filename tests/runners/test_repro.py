@@ -173,7 +173,7 @@ def test_a_spec_file_that_nothing_names_is_asked_for(
     assert (done.returncode, done.stdout) == (4, "")
     assert "Score has no kind 'mine'" in done.stderr
     assert "name the spec file that defines its classes with --spec" in done.stderr
-    assert len(done.stderr.splitlines()) == 5
+    assert "Traceback" not in done.stderr
     assert "1/1 trial · cells: 0/1 done, 1 with failures" in done.stderr
     done = repro("--spec", place / "user" / "my.py")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
