@@ -92,7 +92,7 @@ def sql(
     given = shown.given()
     if saved:
         _refuse_beside("--saved", given if given != "--json" else None, query, file, save)
-    if save is not None:
+    elif save is not None:
         _refuse_beside("--save", given)
     root = find_campaign(campaign)
     layout = Layout(root)
@@ -104,13 +104,19 @@ def sql(
             say(f"ablate: the newest results may be missing: {store.stale}")
         if save is not None:
             return _save(store, layout, save, text)
-        if text is None:
-            _refuse_prompt(given)
-            from runners.querying.terminal import prompt
+        return _prompt(store, given) if text is None else _answer(store, text, shown)
 
-            return prompt(store)
-        _print(_ask(store, text), shown)
+
+def _answer(store: "Store", text: str, shown: Shown) -> int:
+    _print(_ask(store, text), shown)
     return 0
+
+
+def _prompt(store: "Store", given: str | None) -> int:
+    _refuse_prompt(given)
+    from runners.querying.terminal import prompt
+
+    return prompt(store)
 
 
 def _ask(store: "Store", text: str) -> "pl.DataFrame":
