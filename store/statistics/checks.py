@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from store.statistics.arms import Arm, Pairing, arms, baseline_arm, pair
-from store.statistics.paired import p_zero, sign_flip_p
+from store.statistics.paired import or_null, p_zero, sign_flip_p
 from store.statistics.reasons import ROBUST_PAIRS
 from store.statistics.scales import Scale
 from store.statistics.welch import welch
@@ -59,10 +59,10 @@ def _row(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
         "failed_both": len(failed & theirs),
         "budgets": sorted({run.budget for run in ended if run.budget is not None}),
         "codes": sorted({"unknown" if run.code is None else run.code for run in ended}),
-        "spread": _known(pairing.ours.std(ddof=1) if pairing.ours.size > 1 else np.nan),
-        "baseline_spread": _known(pairing.theirs.std(ddof=1) if pairing.theirs.size > 1 else np.nan),
-        "normal_p": _known(_shapiro(differences) if pairing.spread else np.nan),
-        "unpaired_p": _known(p_zero(welch(pairing.ours, pairing.theirs))),
+        "spread": or_null(pairing.ours.std(ddof=1) if pairing.ours.size > 1 else np.nan),
+        "baseline_spread": or_null(pairing.theirs.std(ddof=1) if pairing.theirs.size > 1 else np.nan),
+        "normal_p": or_null(_shapiro(differences) if pairing.spread else np.nan),
+        "unpaired_p": or_null(p_zero(welch(pairing.ours, pairing.theirs))),
         "leans_on_normal": fewest < ROBUST_PAIRS or _disagrees(pairing, alpha),
     }
 
@@ -78,11 +78,6 @@ def _shapiro(differences: np.ndarray) -> float:
     from scipy import stats  # slow to import, and needed here alone
 
     return float(stats.shapiro(differences).pvalue)
-
-
-def _known(value: Any) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None
 
 
 def why_lines(row: Mapping[str, Any]) -> list[str]:

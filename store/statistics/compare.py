@@ -14,6 +14,7 @@ from store.statistics.paired import (
     Floats,
     Paired,
     hedges_g,
+    or_null,
     pairing_correlation,
     sign_flip_p,
     superiority,
@@ -152,21 +153,21 @@ def _numbers(pairing: Pairing, family: _Family, i: int) -> dict[str, Any]:
         "runs": pairing.ours.size,
         "baseline_runs": pairing.theirs.size,
         "method": pairing.method,
-        "value": _known(value),
-        "baseline_value": _known(base),
-        "difference": _known(one.mean),
-        "low": _known(family.low[i]),
-        "high": _known(family.high[i]),
-        "percent": _known(percent(float(one.mean), base, scale)),
-        "p": _known(family.judged.p[i]),
-        "p_holm": _known(family.judged.p_holm[i]),
+        "value": or_null(value),
+        "baseline_value": or_null(base),
+        "difference": or_null(one.mean),
+        "low": or_null(family.low[i]),
+        "high": or_null(family.high[i]),
+        "percent": or_null(percent(float(one.mean), base, scale)),
+        "p": or_null(family.judged.p[i]),
+        "p_holm": or_null(family.judged.p_holm[i]),
         "family": family.rule.family,
-        "hedges_g": _known(hedges_g(effect)),
-        "superiority": _known(_superiority(pairing, family.better)),
-        "sign_flip_p": _known(sign_flip_p(pairing.differences)),
-        "pairing": _known(pairing_correlation(pairing.ours, pairing.theirs) if paired else math.nan),
-        "seeds_needed": _known(family.seeds[i]),
-        "detectable": _known(family.detectable[i]),
+        "hedges_g": or_null(hedges_g(effect)),
+        "superiority": or_null(_superiority(pairing, family.better)),
+        "sign_flip_p": or_null(sign_flip_p(pairing.differences)),
+        "pairing": or_null(pairing_correlation(pairing.ours, pairing.theirs) if paired else math.nan),
+        "seeds_needed": or_null(family.seeds[i]),
+        "detectable": or_null(family.detectable[i]),
     }
 
 
@@ -199,8 +200,3 @@ def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
 
 def _average(side: Floats, scale: Scale) -> float:
     return back(float(side.mean()), scale) if side.size else math.nan
-
-
-def _known(value: float | Floats) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None

@@ -16,7 +16,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS, Better, holm
-from store.statistics.paired import Floats, p_zero, summarise, t_interval
+from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.response import response
 from store.statistics.scales import Scale, back, percent
 
@@ -136,7 +136,7 @@ def compare_curves(
     for question, at in asked:
         of = [_row(cells, cell, baseline, _Question(question, at, first, rule)) for cell in cells if cell != baseline]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
-        rows += [{**row, "p_holm": _known(float(p))} for row, p in zip(of, adjusted, strict=True)]
+        rows += [{**row, "p_holm": or_null(float(p))} for row, p in zip(of, adjusted, strict=True)]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -182,7 +182,7 @@ def _row(
         "p": float(p_zero(pairs)) if enough else math.nan,
         **_plain(x, y, scale),
     }
-    return {**dict.fromkeys(SCHEMA), **row, **{name: _known(number) for name, number in numbers.items()}}
+    return {**dict.fromkeys(SCHEMA), **row, **{name: or_null(number) for name, number in numbers.items()}}
 
 
 def _answer(curve: Curve, asked: _Question) -> Reached:
@@ -222,7 +222,3 @@ def _note(label: str, both: list[tuple[Reached, Reached]], shared: int, asked: _
     if both and len(both) < MIN_PAIRS:
         told.append(f"fewer than {MIN_PAIRS} pairs")
     return "; ".join(told)
-
-
-def _known(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -9,6 +9,7 @@ from scipy import special
 
 from store.statistics.arms import Arm, arms, baseline_arm
 from store.statistics.family import holm
+from store.statistics.paired import or_null
 
 SCHEMA: Final = {
     "cell": pl.String,
@@ -43,7 +44,7 @@ def failures(values: pl.DataFrame, *, baseline: str, alpha: float = 0.05) -> pl.
     for i, (arm, (ended, failed)) in enumerate(zip(found.values(), counts, strict=True)):
         low, high = wilson_interval(failed, ended, alpha)
         numbers = (failed / ended if ended else math.nan, low, high, raw[i] if i in others else math.nan, adjusted[i])
-        rows.append((arm.cell, arm.label, arm.operator, ended, failed, *map(_known, numbers)))
+        rows.append((arm.cell, arm.label, arm.operator, ended, failed, *map(or_null, numbers)))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
@@ -75,7 +76,3 @@ def fisher_p(events: int, n: int, other_events: int, other_n: int) -> float:
     every = range(max(0, events_in_all - other_n), min(n, events_in_all) + 1)
     ways = {k: math.comb(n, k) * math.comb(other_n, events_in_all - k) for k in every}
     return sum(count for count in ways.values() if count <= ways[events]) / math.comb(total, events_in_all)
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

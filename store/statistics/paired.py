@@ -5,6 +5,7 @@ seed is one observation. Everything here works on summaries (`Paired`) of any sh
 of grids runs the very code that judges a real one.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -122,3 +123,9 @@ def _all_sums(sizes: Floats) -> Floats:
     for size in sizes:
         sums = np.concatenate([sums - size, sums + size])
     return sums
+
+
+def or_null(value: float | Floats) -> float | None:
+    """A number of a frame: `value`, or null where it is not finite."""
+    number = float(value)
+    return number if math.isfinite(number) else None
