@@ -55,7 +55,13 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     """A falling operator's end cannot be written, once a rising one has got somewhere (MEETING exists)."""
     meeting = Path(os.environ["MEETING"])
     if not isinstance(trial.operator, Falling):
-        meeting.touch()
+        plain = surroundings.progress
+
+        def progress(step: int, steps: int, loss: float) -> None:
+            plain(step, steps, loss)
+            meeting.touch()
+
+        surroundings.progress = progress  # type: ignore[method-assign]
         return toy_training.train(trial, surroundings)
     while not meeting.exists():
         time.sleep(0.01)
