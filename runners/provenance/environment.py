@@ -10,6 +10,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -176,8 +177,14 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(imports) - sys.stdlib_module_names - frozenset(ROOMS) - _declared()
     if not wanted:  # the usual case, and the table of all packages takes a while
         return frozenset()
-    known = packages_distributions()
+    known = _names_by_import(tuple(sys.path))
     return frozenset(_normal(name) for each in wanted for name in known.get(each, ()))
+
+
+@cache
+def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Distributions by what they let import, in these places; read once, since it takes longer than a small run."""
+    return packages_distributions()
 
 
 def _glibc() -> str | None:
