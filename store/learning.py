@@ -17,13 +17,15 @@ By = Literal["steps", "tokens", "seconds"]
 
 
 def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
-    """One row per ended run and recorded value of the training metric `name`, with what the run had cost by then.
+    """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
 
+    A run that is outstanding, was truncated by halving, or recorded no value has one row without cost and value.
     Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
     from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
 
     Returns:
-        cell, label, seed, status (ok or failed), cost, value; cells in the order of the axes, the baseline first.
+        cell, label, seed, status (ok, failed, running, pending, truncated), cost, value; cells in the order of the
+        axes, the baseline first.
 
     Raises:
         SpecError: `by` is no cost.
@@ -34,13 +36,13 @@ def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
         raise SpecError(f"curves are compared by {costs}; got {by!r}{did_you_mean(by, costs)}")
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
-    if found.is_empty():
+    if found["step"].null_count() == found.height:
         known = store.sql(_NAMES, {"grid": grid})["name"].to_list()
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
-    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64)).drop_nulls("cost")
+    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64))
     return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
 
 
@@ -74,13 +76,16 @@ def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
 
 
 _POINTS: Final = """
-SELECT g.cell, g.label, g.seed, t.status, g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
-FROM v_metric m JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+SELECT g.cell, g.label, g.seed, CASE WHEN cut.trial IS NULL THEN t.status ELSE 'truncated' END AS status,
+       g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
+FROM grid_trial g JOIN trial t USING (trial)
+LEFT JOIN v_metric m ON m.trial = g.trial AND m.name = $name AND t.status IN ('ok', 'failed')
+LEFT JOIN v_truncated cut ON cut.grid = g.grid AND cut.trial = g.trial
 LEFT JOIN (
     SELECT trial, avg((cost->>'$.tokens')::DOUBLE / nullif((cost->>'$.steps')::DOUBLE, 0)) AS tokens_per_step
     FROM attempt WHERE cost IS NOT NULL GROUP BY trial
-) c USING (trial)
-WHERE g.grid = $grid AND m.name = $name AND t.status IN ('ok', 'failed')
+) c ON c.trial = g.trial
+WHERE g.grid = $grid
 ORDER BY g.position, m.step
 """
 

@@ -15,7 +15,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS
 from store.statistics.paired import Floats, Paired, summarise
-from store.statistics.scales import Scale, fits, forward, misfit
+from store.statistics.scales import Scale, fits, forward, misfit, varies
 from store.statistics.welch import welch
 
 Method = Literal["paired t", "Welch"]
@@ -168,10 +168,17 @@ def _truncated(arm: Arm, base: Arm) -> str | None:
 def _failures_differ(arm: Arm, base: Arm) -> str | None:
     ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _measured(base))
     theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _measured(arm))
-    if not ours and not theirs:
-        return None
-    parts = [f"{len(who)} failed only {where}" for who, where in ((ours, "here"), (theirs, "in the baseline")) if who]
-    return f"failures differ between the arms ({', '.join(parts)}), so the survivors are not a fair sample"
+    return only_survivors(len(ours), len(theirs))
+
+
+def only_survivors(here: int, there: int) -> str | None:
+    """Why failures on so many seeds, in one of the two arms each, forbid a comparison; None where there are none."""
+    parts = [f"{n} failed only {where}" for n, where in ((here, "here"), (there, "in the baseline")) if n]
+    return (
+        f"failures differ between the arms ({', '.join(parts)}), so the survivors are not a fair sample"
+        if parts
+        else None
+    )
 
 
 def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
@@ -217,12 +224,10 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
 
 
 def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:
-    """Whether the differences vary by more than rounding; otherwise there is no noise to judge by."""
     if min(ours.size, theirs.size) < 2:
         return False
-    sizes = float(np.abs(ours).max()), float(np.abs(theirs).max()), 0.0 if scale == "linear" else 1.0
     sides = [ours - theirs] if method == "paired t" else [ours, theirs]
-    return any(bool(side.std(ddof=1) > 16 * np.finfo(np.float64).eps * max(sizes)) for side in sides)
+    return any(varies(side, (ours, theirs), scale) for side in sides)
 
 
 def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:

@@ -7,7 +7,7 @@ it is known to need more, not how much more.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,10 +15,11 @@ import polars as pl
 
 from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
+from store.statistics.arms import only_survivors
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.response import response
-from store.statistics.scales import Scale, back, percent
+from store.statistics.scales import Scale, back, percent, varies
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
 
@@ -48,8 +49,9 @@ class Curve(NamedTuple):
 
     cost: Floats
     value: Floats
-    whole: bool = True
-    """False for a run that broke off: it failed, or its values stopped being finite."""
+    status: str = "ok"
+    """ok: it ran to its end; failed: it broke off, or its values stopped being finite; truncated: by halving; else it
+    is outstanding, and has no values."""
 
 
 class Reached(NamedTuple):
@@ -88,7 +90,8 @@ def cost_to_reach(curve: Curve, level: float, better: Better) -> Reached:
 def read_curves(points: pl.DataFrame) -> dict[str, tuple[str, dict[int, Curve]]]:
     """Cell -> (label, seed -> curve) of `points`, one row per run and recorded value.
 
-    A curve ends where it stops being finite: what comes after a diverged step is no learning.
+    A curve ends where it stops being finite: what comes after a diverged step is no learning. A row without a cost
+    stands for a run that has recorded none.
     """
     missing = [name for name in COLUMNS if name not in points.columns]
     if missing:
@@ -97,11 +100,14 @@ def read_curves(points: pl.DataFrame) -> dict[str, tuple[str, dict[int, Curve]]]
     for (cell, label, seed), rows in points.sort("cost", maintain_order=True).group_by(
         "cell", "label", "seed", maintain_order=True
     ):
-        cost, value = (rows[name].cast(pl.Float64).to_numpy() for name in ("cost", "value"))
+        status = str(rows["status"][0]) if "status" in rows.columns else "ok"
+        recorded = rows.drop_nulls("cost")
+        cost, value = (recorded[name].cast(pl.Float64).to_numpy() for name in ("cost", "value"))
         bad = ~np.isfinite(value)
-        end = int(bad.argmax()) if bad.any() else len(value)
-        whole = end == len(value) and not ("status" in rows.columns and rows["status"][0] == "failed")
-        found.setdefault(str(cell), (str(label), {}))[1][int(str(seed))] = Curve(cost[:end], value[:end], whole)
+        if bad.any():
+            end, status = int(bad.argmax()), "failed"
+            cost, value = cost[:end], value[:end]
+        found.setdefault(str(cell), (str(label), {}))[1][int(str(seed))] = Curve(cost, value, status)
     order = points["cell"].unique(maintain_order=True).to_list()
     return {str(cell): found[str(cell)] for cell in order}
 
@@ -119,16 +125,23 @@ def compare_curves(
 ) -> pl.DataFrame:
     """Each cell against `baseline` (a cell key), one row per question: `value at`, `mean until`, `cost to`.
 
-    `points` has the columns cell, label, seed, cost, value, and status if runs may have failed. `budget` is by default
-    the largest cost that every run has reached that did not break off; `level` asks for the cost to reach it.
-    `difference` and its t interval are in units of the scale (costs: log ratios); `ahead` and `behind` count seeds on
-    which the cell is known to be better or worse. With a censored run among the pairs there is no difference, only
-    these counts. Holm is over the cells of one question. Raises NotFoundError without a curve of the baseline.
+    `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", "truncated", or what else an
+    outstanding run is called) if not all are ok. `budget` is by default the largest cost that every run has reached
+    that did not break off; `level` asks for the cost to reach it. `difference` and its t interval are in units of the
+    scale (costs: log ratios); `ahead` and `behind` count seeds on which the cell is known to be better or worse. With a
+    censored run among the pairs there is no difference, only these counts. There is no p and no interval where
+    `compare` would give no verdict: failures differ, halving stopped a run, fewer than three pairs, no spread; `note`
+    says which. Holm is over the cells of one question.
+
+    Raises:
+        NotFoundError: the baseline has no curve, or no run has one.
+        SpecError: a column lacks, the budget is not among the costs, or the level is no number.
     """
     cells = read_curves(points)
     if baseline not in cells:
         raise NotFoundError(f"the baseline {baseline!r} has no curve{did_you_mean(baseline, list(cells))}")
     first, common = _common(cells)
+    _check(cells, budget, level)
     budget = common if budget is None else budget
     asked: list[tuple[str, float]] = [("value at", budget), ("mean until", budget)]
     asked += [("cost to", level)] if level is not None else []
@@ -138,6 +151,17 @@ def compare_curves(
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
         rows += [{**row, "p_holm": or_null(float(p))} for row, p in zip(of, adjusted, strict=True)]
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _check(cells: Mapping[str, tuple[str, Mapping[int, Curve]]], budget: float | None, level: float | None) -> None:
+    every = [curve.cost for _, of in cells.values() for curve in of.values() if curve.cost.size]
+    low, high = min(float(cost[0]) for cost in every), max(float(cost[-1]) for cost in every)
+    if budget is not None and not low <= budget <= high:
+        raise SpecError(
+            f"a budget lies between the first and the last recorded cost, {low:g} and {high:g}; got {budget:g}"
+        )
+    if level is not None and not math.isfinite(level):
+        raise SpecError(f"a level to be reached is a finite number; got {level:g}")
 
 
 class _Question(NamedTuple):
@@ -152,36 +176,38 @@ def _common(cells: Mapping[str, tuple[str, Mapping[int, Curve]]]) -> tuple[float
     every = [curve for _, of in cells.values() for curve in of.values() if curve.cost.size]
     if not every:
         raise NotFoundError("no run has a curve with a finite value")
-    curves = [curve for curve in every if curve.whole] or every
+    curves = [curve for curve in every if curve.status == "ok"] or every
     return max(float(curve.cost[0]) for curve in curves), min(float(curve.cost[-1]) for curve in curves)
 
 
 def _row(
     cells: Mapping[str, tuple[str, Mapping[int, Curve]]], cell: str, baseline: str, asked: _Question
 ) -> dict[str, object]:
-    label, ours = cells[cell]
-    theirs = cells[baseline][1]
-    seeds = sorted(ours.keys() & theirs.keys())
-    both = [(_answer(ours[seed], asked), _answer(theirs[seed], asked)) for seed in seeds]
-    both = [pair for pair in both if not any(math.isnan(each.cost) for each in pair)]
-    censored = any(each.censored for pair in both for each in pair)
+    (label, ours), (_, theirs) = cells[cell], cells[baseline]
+    shared = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+    answers = [(_answer(x, asked), _answer(y, asked)) for x, y in shared]
+    both = [pair for pair in answers if not any(math.isnan(each.cost) for each in pair)]
     ahead, behind = _order(both, "lower" if asked.name == "cost to" else asked.rule.better)
     row: dict[str, object] = {"cell": cell, "label": label, "question": asked.name, "at": asked.at}
-    row |= {"pairs": len(both), "ahead": ahead, "behind": behind, "note": _note(label, both, len(seeds), asked)}
-    if not both or censored:
-        return {**dict.fromkeys(SCHEMA), **row}
+    row |= {"pairs": len(both), "ahead": ahead, "behind": behind}
+    barred = _truncated(shared) or _failures_differ(shared, answers)
+    told = [
+        *_outstanding(shared),
+        *_missing(shared, answers),
+        *_never(label, both, asked),
+        *([barred] if barred else []),
+    ]
+    if not both or any(each.censored for pair in both for each in pair):
+        return {**dict.fromkeys(SCHEMA), **row, "note": "; ".join(told)}
     scale: Scale = "log" if asked.name == "cost to" else asked.rule.scale
     x, y = (response(np.array([pair[side].cost for pair in both]), scale) for side in (0, 1))
+    shown = None if barred else _too_few(both) or _no_spread(x, y, scale)
     pairs = summarise(x - y)
     low, high = t_interval(pairs, asked.rule.alpha)
-    enough = len(both) >= MIN_PAIRS
-    numbers = {
-        "difference": float(pairs.mean),
-        "low": float(low) if enough else math.nan,
-        "high": float(high) if enough else math.nan,
-        "p": float(p_zero(pairs)) if enough else math.nan,
-        **_plain(x, y, scale),
-    }
+    numbers = {"difference": float(pairs.mean), **_plain(x, y, scale)}
+    if not barred and not shown:
+        numbers |= {"low": float(low), "high": float(high), "p": float(p_zero(pairs))}
+    row["note"] = "; ".join([*told, *([shown] if shown else [])])
     return {**dict.fromkeys(SCHEMA), **row, **{name: or_null(number) for name, number in numbers.items()}}
 
 
@@ -211,14 +237,56 @@ def _plain(x: Floats, y: Floats, scale: Scale) -> dict[str, float]:
     return {"value": value, "baseline_value": base, "percent": change}
 
 
-def _note(label: str, both: list[tuple[Reached, Reached]], shared: int, asked: _Question) -> str:
-    told = []
-    if len(both) < shared:
-        told.append(f"{shared - len(both)} of {shared} shared seeds have no value there")
+_Runs = Sequence[tuple[Curve, Curve]]
+"""Of the cell and of the baseline, by shared seed."""
+_Answers = Sequence[tuple[Reached, Reached]]
+
+_ENDED: Final = ("ok", "failed", "truncated")
+
+
+def _outstanding(shared: _Runs) -> list[str]:
+    ended = sum(all(each.status in _ENDED for each in pair) for pair in shared)
+    return [f"preliminary: {ended} of {len(shared)} seeds"] if ended < len(shared) else []
+
+
+def _missing(shared: _Runs, answers: _Answers) -> list[str]:
+    lost = sum(
+        any(math.isnan(each.cost) for each in found) and all(each.status in _ENDED for each in pair)
+        for pair, found in zip(shared, answers, strict=True)
+    )
+    return [f"{lost} of {len(shared)} shared seeds have no value there"] if lost else []
+
+
+def _never(label: str, both: _Answers, asked: _Question) -> Iterator[str]:
     for name, side in ((label, 0), ("the baseline", 1)):
         never = sum(pair[side].censored for pair in both)
         if never:
-            told.append(f"{never} of {len(both)} runs of {name} end before they reach {asked.at:g}")
-    if both and len(both) < MIN_PAIRS:
-        told.append(f"fewer than {MIN_PAIRS} pairs")
-    return "; ".join(told)
+            yield f"{never} of {len(both)} runs of {name} end before they reach {asked.at:g}"
+
+
+def _truncated(shared: _Runs) -> str | None:
+    counts = [sum(pair[side].status == "truncated" for pair in shared) for side in (0, 1)]
+    where = [f"{n} {name}" for n, name in zip(counts, ("here", "in the baseline"), strict=True) if n]
+    return f"halving stopped runs ({', '.join(where)})" if where else None
+
+
+def _failures_differ(shared: _Runs, answers: _Answers) -> str | None:
+    """A run that broke off before it had a value, on a seed on which the other arm has one, is no gap in the plan."""
+    lost = [0, 0]
+    for pair, found in zip(shared, answers, strict=True):
+        absent = [math.isnan(each.cost) for each in found]
+        for side in (0, 1):
+            lost[side] += absent[side] and pair[side].status == "failed" and not absent[1 - side]
+    return only_survivors(*lost)
+
+
+def _too_few(both: _Answers) -> str | None:
+    return f"fewer than {MIN_PAIRS} pairs" if len(both) < MIN_PAIRS else None
+
+
+def _no_spread(x: Floats, y: Floats, scale: Scale) -> str | None:
+    if varies(x - y, (x, y), scale):
+        return None
+    if not (x - y).any():
+        return "the values equal the baseline's on every seed"
+    return "the difference is the same on every seed, so nothing is known about its noise"

@@ -19,7 +19,7 @@ from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
 from store.statistics.response import response
-from store.statistics.scales import Scale, back
+from store.statistics.scales import ROUNDING, Scale, back
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""
@@ -159,13 +159,13 @@ def _one_sided(table: Floats, exact: np.ndarray) -> tuple[Floats, np.ndarray]:
         squares = np.where(np.isfinite(differences), (filled - mean[:, None]) ** 2, 0.0).sum(1)
         enough = n >= MIN_PAIRS
         size = np.nanmax(np.abs(table), axis=(0, 1), initial=0.0) + 1.0
-        still = squares <= (1e-12 * size) ** 2 * np.maximum(n, 1)
+        still = squares <= (ROUNDING * size) ** 2 * np.maximum(n - 1, 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = mean / np.sqrt(squares / (n - 1) / n)
         tested = special.stdtr(np.maximum(n - 1, 1), t)
-        known = np.where(exact & (mean < -1e-12 * size), 0.0, 1.0)
+        known = np.where(exact & (mean < -ROUNDING * size), 0.0, 1.0)
         p[i] = np.where(enough, np.where(still, known, tested), 1.0)
-        equal[i] = exact & enough & still & (np.abs(mean) <= 1e-12 * size)
+        equal[i] = exact & enough & still & (np.abs(mean) <= ROUNDING * size)
     return p, equal
 
 

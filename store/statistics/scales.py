@@ -5,7 +5,8 @@ between 0 and 1 and differences are logarithms of odds ratios: from 98 to 99 % i
 A value that a scale cannot take (0 and 1 are no odds) is not moved inside: the comparison has no verdict.
 """
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import numpy as np
 from scipy import special
@@ -13,6 +14,9 @@ from scipy import special
 from store.statistics.paired import Floats
 
 Scale = Literal["log", "linear", "logit"]
+
+ROUNDING: Final = 16 * float(np.finfo(np.float64).eps)
+"""Share of their size by which equal values may differ."""
 
 
 def fits(values: Floats, scale: Scale) -> bool:
@@ -43,6 +47,17 @@ def back(units: float, scale: Scale) -> float:
     if scale == "linear":
         return units
     return float(np.exp(units) if scale == "log" else special.expit(units))
+
+
+def varies(values: Floats, of: Iterable[Floats], scale: Scale) -> bool:
+    """Whether `values` [n], made of the arrays in `of`, all in analysis units, vary by more than rounding.
+
+    Otherwise there is no noise to judge by. A logarithm has the rounding of its argument, so its size is 1 at least.
+    """
+    if values.size < 2:
+        return False
+    largest = max(0.0 if scale == "linear" else 1.0, *(float(np.abs(each).max()) for each in of))
+    return bool(values.std(ddof=1) > ROUNDING * largest)
 
 
 def margin(rope: float, scale: Scale) -> float:

@@ -92,9 +92,95 @@ def test_a_censored_run_is_only_known_to_need_more() -> None:
 def test_a_run_that_breaks_off_does_not_shorten_the_budget_and_is_told() -> None:
     cells = {"softmax": [[3.0, 2, 1]] * 4, "SSA": [[2.0, 1, 0.5]] * 3 + [[2.0, math.nan, 1.0]]}
     found = row(compare_curves(points(cells), LINEAR, baseline="key of softmax"), "value at")
-    assert (found["at"], found["pairs"], found["note"]) == (30, 3, "1 of 4 shared seeds have no value there")
+    assert (found["at"], found["pairs"]) == (30, 3)
+    assert found["note"] == (
+        "1 of 4 shared seeds have no value there; failures differ between the arms (1 failed only here), "
+        "so the survivors are not a fair sample"
+    )
     short = points({"softmax": [[3.0, 2, 1]] * 4, "SSA": [[2.0, 1, 0.5]] * 3 + [[2.0]]}, status={"SSA 3": "failed"})
     assert row(compare_curves(short, LINEAR, baseline="key of softmax"), "value at")["at"] == 30
+
+
+def noisy(seed: int, mean: float, seeds: int = 8) -> list[list[float]]:
+    return (mean + np.random.default_rng(seed).normal(0, 0.1, (seeds, 4))).tolist()
+
+
+@pytest.mark.parametrize("broken", ["SSA", "softmax"])
+def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: str) -> None:
+    """However clear the survivors are; a budget that all have reached is compared as if nothing had failed."""
+    cells = {"softmax": noisy(0, 3.0), "SSA": noisy(1, 2.0)}
+    cells[broken] = [curve if seed < 3 else curve[:2] for seed, curve in enumerate(cells[broken])]
+    values = points(cells, status={f"{broken} {seed}": "failed" for seed in range(3, 8)})
+    found = compare_curves(values, LINEAR, baseline="key of softmax")
+    where = "here" if broken == "SSA" else "in the baseline"
+    for question in ("value at", "mean until"):
+        end = row(found, question)
+        assert [end[name] for name in ("pairs", "low", "high", "p", "p_holm")] == [3, None, None, None, None]
+        assert end["difference"] == pytest.approx(-1, abs=0.3)
+        assert f"failures differ between the arms (5 failed only {where})" in str(end["note"])
+    early = row(compare_curves(values, LINEAR, baseline="key of softmax", budget=20), "value at")
+    assert (early["pairs"], early["note"]) == (8, "")
+    assert early["p"] < 0.001  # type: ignore[operator]
+    alike = {label: [*curves[:3], *(curve[:2] for curve in curves[3:])] for label, curves in cells.items()}
+    values = points(alike, status={f"{label} {seed}": "failed" for label in alike for seed in range(3, 8)})
+    both = row(compare_curves(values, LINEAR, baseline="key of softmax", budget=40), "value at")
+    assert (both["p"] is not None, both["note"]) == (True, "5 of 8 shared seeds have no value there")
+
+
+def test_a_run_that_failed_before_it_recorded_anything_is_a_failure_and_one_to_come_is_preliminary() -> None:
+    cells = {"softmax": noisy(0, 3.0, 5), "SSA": noisy(1, 2.0, 5)}
+    for status, told in (
+        ("failed", "1 of 5 shared seeds have no value there; failures differ between the arms (1 failed only here)"),
+        ("pending", "preliminary: 4 of 5 seeds"),
+        ("truncated", "1 of 5 shared seeds have no value there; halving stopped runs (1 here)"),
+    ):
+        values = points(cells, status={"SSA 4": status}).filter((pl.col("label") != "SSA") | (pl.col("seed") < 4))
+        lost = pl.DataFrame([{"cell": "key of SSA", "label": "SSA", "seed": 4, "status": status}])
+        found = row(
+            compare_curves(pl.concat([values, lost], how="diagonal"), LINEAR, baseline="key of softmax"), "value at"
+        )
+        assert str(found["note"]).startswith(told)
+        assert (found["p"] is None) == (status != "pending")
+
+
+def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
+    """Offsets and ratios that are the same on every seed but for the last digits, on 4,000 recorded values."""
+    base = (3 + np.random.default_rng(5).normal(0, 1, (4, 4000))).tolist()
+    cells = {
+        "softmax": base,
+        "SSA": [[value - 0.1 for value in curve] for curve in base],
+        "same": base,
+    }
+    found = compare_curves(points(cells), LINEAR, baseline="key of softmax")
+    for question in ("value at", "mean until"):
+        moved, same = row(found, question), row(found, question, "same")
+        assert moved["difference"] == pytest.approx(-0.1)
+        assert [each[name] for each in (moved, same) for name in ("low", "high", "p", "p_holm")] == [None] * 8
+        assert moved["note"] == "the difference is the same on every seed, so nothing is known about its noise"
+        assert same["note"] == "the values equal the baseline's on every seed"
+    fast = {"softmax": [[4.0] * seed + [1.0] * 9 for seed in (2, 4, 6, 8)]}
+    fast["SSA"] = [[4.0] * seed + [1.0] * 9 for seed in (5, 9, 13, 17)]  # a third, a fifth, ... : twice the cost
+    reached = row(compare_curves(points(fast), LINEAR, baseline="key of softmax", level=2.0), "cost to")
+    assert (reached["percent"], reached["p"], reached["low"]) == (pytest.approx(100), None, None)
+    assert "the same on every seed" in str(reached["note"])
+
+
+def test_the_area_begins_where_every_run_has_a_value() -> None:
+    late = points({"softmax": [[9.0, 1, 1, 1]] * 3, "SSA": [[9.0, 1, 1, 1]] * 3}).filter(
+        (pl.col("label") == "softmax") | (pl.col("cost") > 10)
+    )
+    area = row(compare_curves(late, LINEAR, baseline="key of softmax"), "mean until")
+    assert (area["pairs"], area["value"], area["baseline_value"]) == (3, 1, 1), "from 20, the first cost of SSA"
+
+
+@pytest.mark.parametrize("budget", [9.9, 40.1, -5.0, math.nan, math.inf])
+def test_a_budget_is_among_the_recorded_costs_and_a_level_is_a_number(budget: float) -> None:
+    values = points({"softmax": [[3.0, 2, 1, 1]] * 3, "SSA": [[3.0, 2, 1, 1]] * 3})
+    with pytest.raises(SpecError, match=r"between the first and the last recorded cost, 10 and 40; got"):
+        compare_curves(values, LINEAR, baseline="key of softmax", budget=budget)
+    for level in (math.nan, math.inf):
+        with pytest.raises(SpecError, match="a level to be reached is a finite number; got"):
+            compare_curves(values, LINEAR, baseline="key of softmax", level=level)
 
 
 def test_holm_is_over_the_cells_of_one_question() -> None:
