@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from store.export.plain import plain
+from store.export.visible import visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,12 +22,12 @@ _EXACT = 1e15
 
 def say(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{visible(text)}\n")
 
 
 def write(text: str) -> None:
     """A line of the result, on stdout."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{visible(text)}\n")
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -78,9 +79,9 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     table = Table(box=None, pad_edge=False, header_style="bold")
     numeric = [any(isinstance(row[at], int | float | Decimal) for row in rows) for at in range(len(headings))]
     for heading, right in zip(headings, numeric, strict=True):
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        table.add_column(visible(heading), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(visible(_cell(value)) for value in row))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
     console.print(table)
 
@@ -94,9 +95,16 @@ def _cell(value: object) -> str:
         return _number(value)
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, bytes):
+        return "".join(_byte(each) for each in value)
     if isinstance(value, dict | list):
         return json.dumps(plain(value), ensure_ascii=False)
     return str(value)
+
+
+def _byte(value: int) -> str:
+    r"""As the engine writes it: a character, or \xAB for one that is no plain letter, digit or sign."""
+    return chr(value) if 32 <= value < 127 and value not in b"\"'\\" else f"\\x{value:02X}"
 
 
 def _number(value: float) -> str:

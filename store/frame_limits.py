@@ -8,13 +8,17 @@ import duckdb
 import polars as pl
 
 from grid.errors import SpecError
+from store import quoting
 
 _NOT_IN_FRAMES: Final = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY)\b")
+_SECONDS: Final = re.compile(r"(\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*')|\bTIMESTAMP_S\b")
 _DATES: Final = re.compile(r"\bDate(time)?\b")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 """Names of fields and values of an ENUM."""
 _DAYS: Final = (-719_162, 2_932_896)
 """Of the first day of the year 1 and the last of the year 9999, from 1970-01-01: what Python's dates reach."""
+_INFINITY: Final = 2**63 - 1
+"""Of the engine; in nanoseconds it is nearer than the year 9999."""
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
@@ -26,6 +30,19 @@ def check_types(relation: duckdb.DuckDBPyRelation) -> None:
                 f"SQL: the column {name!r} is of the type {kind}, which a frame cannot hold; "
                 "cast it, such as CAST(... AS VARCHAR), or epoch(...) for the seconds of an interval"
             )
+
+
+def without_seconds(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The same rows, with times in seconds as times in microseconds.
+
+    Frames have no unit of seconds, and a conversion that multiplies would make a time of 1970 of an infinite one.
+    """
+    types = [_SECONDS.sub(lambda found: found[1] or "TIMESTAMP", str(kind)) for kind in relation.types]
+    if types == [str(kind) for kind in relation.types]:
+        return relation
+    columns = zip(relation.columns, types, strict=True)
+    casts = [f"CAST(#{at} AS {kind}) AS {quoting.identifier(name)}" for at, (name, kind) in enumerate(columns, 1)]
+    return relation.project(", ".join(casts))
 
 
 def check_dates(frame: pl.DataFrame) -> None:
@@ -68,4 +85,4 @@ def _in_range(column: pl.Series) -> bool:
 
 
 def _within(column: pl.Series, low: int, high: int) -> bool:
-    return bool(column.to_physical().is_between(low, high).all())
+    return bool(column.to_physical().is_between(max(low, -_INFINITY + 1), min(high, _INFINITY - 1)).all())

@@ -14,7 +14,7 @@ from grid.spec import did_you_mean
 from store import queries, quoting
 from store.content import content_hash
 from store.database import engine_errors, stored_version, translated, with_suggestion
-from store.frame_limits import check_dates, check_types
+from store.frame_limits import check_dates, check_types, without_seconds
 from store.ingest import ingest
 from store.layout import STORE_SCHEMA, Layout
 from store.locked import check_reads, locked_connection
@@ -81,6 +81,7 @@ class Store:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
             check_types(relation)
+            relation = without_seconds(relation)
             found: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
         except duckdb.OutOfMemoryException as error:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error

@@ -87,5 +87,6 @@ def shown(text: str) -> str:
     """The characters that escaped text typesets, for text without maths."""
     plain = re.sub(r"\\(text\w+|ldots)\{\}", lambda found: f"\\{ord(SHOWN[found[1]]):06d}", text)
     plain = re.sub(r"\{([\[\]*])\}", r"\1", plain).replace("-{}", "-").replace("~", "\u00a0")
+    plain = re.sub("``|''", '"', plain).replace("`", "'").replace("{}", "")
     plain = re.sub(r"\\([{}$&#%_])", r"\1", plain)
     return re.sub(r"\\(\d{6})", lambda found: chr(int(found[1])), plain)

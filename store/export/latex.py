@@ -4,7 +4,7 @@ What is written needs `\usepackage{booktabs}` and nothing else; it compiles with
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _SPECIAL: Final = {
@@ -43,10 +43,6 @@ _SPECIAL: Final = {
     "–": "--",
     "—": "---",
     "…": r"\ldots{}",
-    "‘": "`",
-    "’": "'",
-    "“": "``",
-    "”": "''",
     "√": r"$\surd$",
     "²": "$^2$",
     "³": "$^3$",
@@ -56,14 +52,43 @@ _GREEK: Final = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥ�
 _LETTERS: Final = "ßæøåœłÆØÅŒŁ"
 _ACCENTS: Final = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
 """Those of the oldest font encoding."""
+_QUOTES: Final = {"‘": "`", "’": "'", "“": "``", "”": "''"}
+_STRAIGHT: Final = {"'": "‘’", '"': "“”"}
+"""What opens and what closes."""
+_OPENS_AFTER: Final = frozenset("([{<-–—/|=:;,")
+"""Besides blanks and another quotation mark that opens."""
 
 
 def escape(text: str) -> str:
     """`text` as LaTeX that typesets these characters, whatever they are, in one line.
 
-    A character that pdfLaTeX does not know without further packages is written as its number, such as U+4E2D.
+    Straight quotation marks become those that open and close. A character that pdfLaTeX does not know without further
+    packages is written as its number, such as U+4E2D.
     """
-    return "".join(map(_escaped, text))
+    turned = "".join(_turned(text))
+    return "".join(
+        _escaped(character) if character not in _QUOTES else _quotation_mark(before, character, after)
+        for before, character, after in zip(f" {turned}", turned, f"{turned[1:]} ", strict=False)
+    )
+
+
+def _turned(text: str) -> Iterator[str]:
+    """The characters, those of straight quotation marks as what they are in print."""
+    before, opened = " ", False
+    for character in text:
+        if character in _STRAIGHT:
+            inside = opened and before in _STRAIGHT and before != character
+            opened = before.isspace() or before in _OPENS_AFTER or inside
+            yield _STRAIGHT[character][not opened]
+        else:
+            yield character
+        before = character
+
+
+def _quotation_mark(before: str, mark: str, after: str) -> str:
+    """Kept from what stands beside it: TeX would make one character of both."""
+    apart = "{}" if before in "?!" and mark in "‘“" else ""
+    return f"{apart}{_QUOTES[mark]}{'{}' if after in _QUOTES else ''}"
 
 
 def _escaped(character: str) -> str:
@@ -72,10 +97,10 @@ def _escaped(character: str) -> str:
     if character in _GREEK:
         name = unicodedata.name(character).split()[-1].lower().replace("lamda", "lambda")
         return rf"$\{name.capitalize() if character.isupper() else name}$"
-    if character.isspace() or unicodedata.category(character) == "Cc":
+    if character.isspace():
         return " "
     parts = unicodedata.normalize("NFD", character)
-    known = parts[0].isascii() and all(mark in _ACCENTS for mark in parts[1:])
+    known = parts[0].isascii() and parts[0].isprintable() and all(mark in _ACCENTS for mark in parts[1:])
     return character if known or character in _LETTERS else rf"\texttt{{U+{ord(character):04X}}}"
 
 

@@ -1,15 +1,20 @@
 """Markdown: any text as text, and tables as GitHub and most others read them."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
+from store.export.visible import visible
+
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PUNCTUATION: Final = frozenset("\\`*_{}[]()#+!|~$^=:@")
+_WWW: Final = re.compile(r"(www)\.", re.IGNORECASE)
+"""GitHub makes a link of what begins so."""
 
 
 def escape(text: str) -> str:
     """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
-    return "".join(map(_escaped, " ".join(text.split())))
+    return _WWW.sub(r"\1\\.", "".join(map(_escaped, visible(" ".join(text.split())))))
 
 
 def _escaped(character: str) -> str:

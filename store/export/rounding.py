@@ -1,14 +1,14 @@
 """A number rounded to what is known of it: two significant digits of its spread."""
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import NamedTuple
 
 _SINGLE_DIGITS = 4
 """Of a number without a spread."""
 
-_FINEST = -17
-"""A double knows no digits beyond, whatever the spread."""
+_PLACES = 700
+"""Digits between the largest double and the smallest: as many as a value and its spread can need together."""
 
 
 class Rounded(NamedTuple):
@@ -34,7 +34,7 @@ def rounded(value: float, spread: float | None) -> Rounded:
     if known is None:
         return Rounded(_digits(scaled, _last(scaled, _SINGLE_DIGITS)), None if spread is None else "0", exponent)
     width = Decimal(repr(known)).scaleb(-exponent)
-    last = max(_last(width, 2), _FINEST)
+    last = _last(width, 2)
     return Rounded(_digits(scaled, last), _digits(width, last), exponent)
 
 
@@ -47,6 +47,7 @@ def _last(number: Decimal, significant: int) -> int:
 
 
 def _digits(number: Decimal, last: int) -> str:
-    at = number.quantize(Decimal(1).scaleb(last)) if last <= 0 else Decimal(round(number.scaleb(-last)) * 10**last)
+    with localcontext(prec=_PLACES):
+        at = number.quantize(Decimal(1).scaleb(last)) if last <= 0 else Decimal(round(number.scaleb(-last)) * 10**last)
     found = f"{at:f}"
     return found.removeprefix("-") if not float(found) else found

@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from runners.output import counted, write_frame, write_json, write_table
+from runners.output import counted, say, write, write_frame, write_json, write_table
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,31 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
 def test_one_of_a_kind_is_no_plural() -> None:
     assert [counted(n, "trial") for n in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
     assert [counted(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]
+
+
+def test_bytes_in_a_table_are_written_as_the_engine_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    every = bytes(range(256))
+    write_table(["x"], [(every[at : at + 16],) for at in range(0, 256, 16)])
+    shown = "".join(line.rstrip("\n").ljust(1) for line in capsys.readouterr().out.splitlines(keepends=True)[1:])
+    assert shown.replace(" ", "") == duckdb.execute("SELECT $x::BLOB::VARCHAR", {"x": every}).fetchone()[0].replace(
+        " ", ""
+    )
+
+
+def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    label = "a\x1b[2Jb\x9bc\u202ed"
+    write_table([label], [(label,), ([label],)])
+    say(label)
+    write(label)
+    write_json("sql", {label: label})
+    said = capsys.readouterr()
+    told = said.out + said.err
+    assert all(character.isprintable() or character == "\n" for character in told)
+    assert told.count(r"a\u001b[2Jb\u009bc\u202ed") == 7
+    assert json.loads(said.out.splitlines()[-1])["data"] == {label: label}
+
+
+def test_the_lines_of_a_value_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(["plan"], [("first\nsecond",)])
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["plan", "first", "second"]

@@ -8,7 +8,16 @@ import pytest
 from grid.errors import SpecError
 from store.store import Store
 
-BEYOND = ("'infinity'::date", "'-infinity'::timestamp", "'0044-01-01 (BC)'::date", "to_timestamp(1.7e12)")
+BEYOND = (
+    "'infinity'::date",
+    "'-infinity'::timestamp",
+    "'-infinity'::timestamp_s",
+    "'infinity'::timestamp_s",
+    "'-infinity'::timestamp_ms",
+    "'infinity'::timestamp_ns",
+    "'0044-01-01 (BC)'::date",
+    "to_timestamp(1.7e12)",
+)
 
 
 @pytest.mark.parametrize("value", BEYOND)
@@ -21,9 +30,11 @@ def test_a_date_that_python_does_not_have_is_refused(value: str, inside: str, re
 def test_the_first_and_the_last_date_of_python_arrive(reading: Store) -> None:
     found = reading.sql(
         "SELECT '0001-01-01'::date, '9999-12-31'::date, '0001-01-01'::timestamp, "
-        "'9999-12-31 23:59:59.999999'::timestamp, NULL::date, []::date[], map {'a': NULL::date}"
+        "'9999-12-31 23:59:59.999999'::timestamp, NULL::date, []::date[], map {'a': NULL::date}, "
+        "'2262-04-11'::timestamp_ns"
     )
-    assert found.rows() == [(dt.date.min, dt.date.max, dt.datetime.min, dt.datetime.max, None, [], {"a": None})]
+    last = dt.datetime(2262, 4, 11)
+    assert found.rows() == [(dt.date.min, dt.date.max, dt.datetime.min, dt.datetime.max, None, [], {"a": None}, last)]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +52,15 @@ def test_a_type_whose_values_would_be_others_is_refused(value: str, kind: str, r
     with pytest.raises(SpecError, match=rf"the column 'x' is of the type .*{kind}.*cast it"):
         reading.sql(f"SELECT {value} AS x")
     assert reading.sql(f"SELECT ({value})::VARCHAR AS x").schema == {"x": pl.String}
+
+
+def test_times_in_seconds_arrive_under_any_name(reading: Store) -> None:
+    found = reading.sql(
+        """SELECT {'a "TIMESTAMP_S': ['2026-11-22'::timestamp_s]} AS x, 'TIMESTAMP_S'::ENUM('TIMESTAMP_S') AS "y""z" """
+    )
+    when = dt.datetime(2026, 11, 22)
+    assert found.rows() == [({'a "TIMESTAMP_S': [when]}, "TIMESTAMP_S")]
+    assert found.columns == ["x", 'y"z']
 
 
 def test_a_name_is_no_type(reading: Store) -> None:
