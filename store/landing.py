@@ -12,7 +12,7 @@ from store.evaluated import Evaluated, evaluated_on_disk, evaluated_row
 from store.fields import clean_text
 from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
-from store.records import Attempt, Problem, attempt_signature, attempts_on_disk, read_attempt
+from store.records import Attempt, Problem, attempt_signature, read_attempt
 
 
 @final
@@ -86,24 +86,28 @@ class Landing:
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
+        execute = self._connection.execute
+        ended = "SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL"
+        signatures = {(trial, attempt): found for trial, attempt, found in execute(ended).fetchall()}
         columns = ", ".join(Attempt._fields)
-        known = {
-            (row[0], row[1]): Attempt(*row)
-            for row in self._connection.execute(f"SELECT {columns} FROM attempt").fetchall()
-        }
-        on_disk = set(attempts_on_disk(self._layout))
+        rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
+        open_before = {row[:2]: Attempt(*row) for row in rows_before}
         rows: list[Attempt] = []
         problems: list[Problem] = []
-        gone = [place for place in known if place not in on_disk]
-        for place in sorted(on_disk):
-            before = known.get(place)
-            ended = before is not None and before.status is not None
-            if before is not None and ended and before.signature == attempt_signature(self._layout, *place):
+        missing = {*signatures, *open_before}
+        gone: list[tuple[str, int]] = []
+        for key, attempt, directory in self._layout.every_attempt():
+            place = (key, attempt)
+            known = place in missing
+            missing.discard(place)
+            before = signatures.get(place)
+            if before is not None and before == attempt_signature(directory):
                 continue
             row, found = read_attempt(self._layout, *place)
             problems += found
-            rows += [row] if row is not None and row != before else []
-            gone += [place] if row is None and before is not None else []
+            rows += [row] if row is not None and row != open_before.get(place) else []
+            gone += [place] if row is None and known else []
+        gone += sorted(missing)
         self._replace_attempts(rows, gone)
         self.attempts += len(rows) + len(gone)
         return problems

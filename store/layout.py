@@ -181,9 +181,20 @@ class Layout:
         """Numbers of the trial's attempts, ascending, whether or not they have begun."""
         return sorted(int(name) for name in _names(self.trial(key)) if _ATTEMPT.fullmatch(name))
 
+    def every_attempt(self) -> Iterator[tuple[str, int, str]]:
+        """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many."""
+        trials = f"{self.root}/trials"
+        for fan in sorted(_names(trials)):
+            for key in sorted(name for name in _names(f"{trials}/{fan}") if _KEY.fullmatch(name)):
+                directory = f"{trials}/{fan}/{key}"
+                for attempt in sorted(int(name) for name in _names(directory) if _ATTEMPT.fullmatch(name)):
+                    yield key, attempt, f"{directory}/{attempt:03d}"
+
     def evaluation_keys(self, key: str, attempt: int) -> list[str]:
         """Keys of what an attempt was judged by later, sorted."""
-        stems = sorted(name.removesuffix(".json") for name in _names(self.evaluations(key, attempt)) if ".json" in name)
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        names = _names(f"{self.root}/trials/{key[:2]}/{key}/{attempt:03d}/evaluations")
+        stems = sorted(name.removesuffix(".json") for name in names if ".json" in name)
         return [stem for stem in stems if _KEY.fullmatch(stem)]
 
     def shards(self) -> list[Path]:
@@ -198,7 +209,7 @@ def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
     return name
 
 
-def _names(directory: Path) -> list[str]:
+def _names(directory: Path | str) -> list[str]:
     def listed() -> list[str]:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries]
@@ -208,4 +219,4 @@ def _names(directory: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise environment_problem("list", directory, error) from error
+        raise environment_problem("list", Path(directory), error) from error

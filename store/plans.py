@@ -1,6 +1,7 @@
 """What was planned, read from `grids/` and `submissions/`: headers and trial lines, with what is wrong in them."""
 
 import json
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -63,13 +64,13 @@ def _signature(*paths: Path) -> str:
     return " ".join(file_signature(path) for path in paths)
 
 
-def file_signature(path: Path) -> str:
+def file_signature(path: Path | str) -> str:
     """The version that reads it, the file's inode, its size, and the times of change of its bytes and of the file.
 
     A rename over the file changes its inode. A file that came back with its old times, from a backup, has a new last.
     """
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 (a Path for each of very many is slow)
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
     return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"

@@ -1,7 +1,7 @@
 """What happened, read from `trials/`: one row of the table `attempt` per attempt that has begun."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -99,27 +99,18 @@ Problem = tuple[str, str]
 """A file, relative to the campaign, and what is wrong with it."""
 
 
-def attempts_on_disk(layout: Layout) -> Iterator[tuple[str, int]]:
-    """Every (trial, attempt) that has a directory."""
-    for key in layout.trial_keys():
-        for attempt in layout.attempts(key):
-            yield key, attempt
-
-
-def attempt_signature(layout: Layout, key: str, attempt: int) -> str:
-    """Changes when `start.json` or `end.json` of the attempt does."""
-    return _signature(layout.start(key, attempt), layout.end(key, attempt))
-
-
-def _signature(*paths: Path) -> str:
-    return " ".join(map(file_signature, paths))
+def attempt_signature(directory: Path | str) -> str:
+    """Changes when `start.json` or `end.json` of the attempt in `directory` does."""
+    return f"{file_signature(f'{directory}/start.json')} {file_signature(f'{directory}/end.json')}"
 
 
 def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
     paths = layout.start(key, attempt), layout.end(key, attempt)
-    signature = _signature(*paths)  # before the files, which may change while they are read
+    signature = attempt_signature(
+        layout.attempt(key, attempt)
+    )  # before the files, which may change while they are read
     start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
         return None, problems

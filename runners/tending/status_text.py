@@ -30,6 +30,7 @@ OF_STATE: dict[str, State] = {
 
 _ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")
 _YOUNG_S = 60.0
+_MOST_CELLS = 200
 _MOST_ROWS = 20
 _MOST_REASONS = 3
 
@@ -102,7 +103,10 @@ def write_status(found: Status) -> None:
     for name, frame in found.grids.items():
         columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
         write(f"{name}: {frame['ok'].sum()} of {counted(int(frame['planned'].sum()), 'trial')} done")
-        write_table(columns, frame.select(columns).rows())
+        shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
+        write_table(columns, shown.select(columns).rows())
+        if len(shown) < len(frame):
+            write(f"... and {counted(len(frame) - len(shown), 'more cell')}; --json has all")
     _write_running(found.where.at_work)
     for line in crew_lines(found.where.crews):
         write(line)
@@ -114,6 +118,16 @@ def write_status(found: Status) -> None:
         write(f"{line} (trial {str(row['example'])[:12]})")
     for warning in found.warnings:
         say(f"ablate: {warning}")
+
+
+def _telling(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Of very many cells those with something going on, then those that are not done, in the order of the grid."""
+    import polars as pl
+
+    busy = pl.sum_horizontal("failed", "running", "queued", "lost", "unknown") > 0
+    rank = pl.when(busy).then(0).when(pl.col("ok") < pl.col("planned")).then(1).otherwise(2).alias("rank")
+    place = pl.int_range(pl.len()).alias("place")
+    return frame.with_columns(rank, place).sort("rank", "place").head(_MOST_CELLS).sort("place").select(frame.columns)
 
 
 def _write_running(found: Sequence[AtWork]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from crewed import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
@@ -16,6 +17,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.attempts.submission import Array, Submission, write_submission_record
 from runners.slurm.cancelled import cancelled_path
 from runners.slurm.scheduler_news import Scheduler, TaskNews
+from runners.tending import status_text
 from runners.tending.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
 from runners.tending.watch_text import changes
 from runners.tending.watching import look as view
@@ -448,3 +450,25 @@ def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.Captu
     assert Counter(each["state"] for each in data["trials"].values()) == {"running": 1, "queued": 4, "lost": 1}
     assert len(data["workers"]) == 2
     assert data["submissions"][0]["classes"] == {"c0": "live"}
+
+
+def test_of_very_many_cells_those_with_something_going_on_are_printed(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_text, "_MOST_CELLS", 1)
+    with Store.open(campaign.root) as store:
+        nobody = read_status(store, whereabouts(store, Scripted()), ["quickstart"], None)
+        failed = nobody.grids["quickstart"].with_columns(failed=(pl.col("label") == "softmax").cast(pl.Int64))
+    for found, shown, hidden in (
+        (nobody, "SSA", "softmax"),  # nobody has begun SSA, and softmax is done
+        (nobody._replace(grids={"quickstart": failed}), "softmax", "SSA"),
+    ):
+        write_status(found)
+        said = capsys.readouterr().out
+        assert re.search(rf"^{shown} ", said, re.MULTILINE)
+        assert not re.search(rf"^{hidden} ", said, re.MULTILINE)
+        assert "6 of 12 trials done" in said
+        assert "... and 1 more cell; --json has all" in said
+    monkeypatch.setattr(status_text, "_MOST_CELLS", 2)
+    write_status(nobody)
+    assert "more cell" not in capsys.readouterr().out
