@@ -69,7 +69,10 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     both = {**(store.grid(grid)["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        raise SpecError(f"grid {grid!r} has no measure; give it one, or name an evaluation such as {{'name': 'loss'}}")
+        raise SpecError(
+            f"grid {grid!r} has no measure; write measure=Measure(name=...) into its Grid and run it again, "
+            f"which trains nothing anew{_of_those_measured(store, grid)}"
+        )
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
@@ -82,7 +85,10 @@ def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
     listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
     cells = dict(listed.iter_rows())
     if name is None:
-        raise SpecError(f"grid {grid!r} has no baseline; name one of {_some(list(cells))}")
+        raise SpecError(
+            f'grid {grid!r} has no baseline; write baseline={{"operator": "softmax"}} or the like into its Grid and '
+            f"run it again, which trains nothing anew; it has {_some(list(cells))}"
+        )
     if name not in cells and name not in cells.values():
         hint = did_you_mean(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
@@ -127,6 +133,11 @@ def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
         for code, sources in zip(about["code"], made, strict=True)
     ]
     return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
+
+
+def _of_those_measured(store: "Store", grid: str) -> str:
+    listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+    return f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
 
 
 def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:

@@ -6,6 +6,7 @@ its directory nor the working directory is put on the import path.
 
 import importlib.util
 import re
+import shlex
 import sys
 from hashlib import blake2b
 from pathlib import Path
@@ -148,9 +149,19 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
+    after += _beside(path, error)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
     return f"{where}: {type(error).__name__}: {text}{inside}{after}"
+
+
+def _beside(path: Path, error: BaseException) -> str:
+    """What to do where the module that is missing lies beside the spec file."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    folder = path.resolve().parent
+    if not name or not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
+        return ""
+    return f"; it lies beside the spec file, and Python looks where it is told: PYTHONPATH={shlex.quote(str(folder))}"
 
 
 def told(error: ValidationError) -> str:

@@ -61,6 +61,19 @@ def test_loading_leaves_the_import_path_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/__pycache__"))
 
 
+@pytest.mark.parametrize("neighbour", ["parts.py", "parts/__init__.py"])
+def test_a_missing_module_that_lies_beside_the_spec_file_says_how_it_is_found(tmp_path: Path, neighbour: str) -> None:
+    beside = tmp_path / neighbour
+    beside.parent.mkdir(exist_ok=True)
+    beside.write_text("")
+    with pytest.raises(SpecError) as refused:
+        load_spec_file(write(tmp_path, "from parts.more import steps\n"))
+    assert str(refused.value).endswith(f"Python looks where it is told: PYTHONPATH={tmp_path}")
+    with pytest.raises(SpecError) as refused:
+        load_spec_file(write(tmp_path, "import elsewhere\n"))
+    assert "PYTHONPATH" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [

@@ -148,9 +148,9 @@ def test_a_grid_without_a_baseline_or_a_measure_asks_for_them(tmp_path: Path) ->
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
     header = campaign.layout.grid_header("quickstart")
     write_json(header, {**read_json(header), "baseline": None, "measure": None})
-    with pytest.raises(SpecError, match="grid 'quickstart' has no measure"):
+    with pytest.raises(SpecError, match=r"has no measure; write measure=.* its runs have .*'loss'"):
         judged(campaign)
-    with pytest.raises(SpecError, match="grid 'quickstart' has no baseline; name one of 'SSA', 'softmax'"):
+    with pytest.raises(SpecError, match=r"has no baseline; write baseline=.* it has 'SSA', 'softmax'"):
         judged(campaign, measure={"name": "loss"})
     assert judged(campaign, measure={"name": "loss"}, baseline="softmax")["SSA"]["pairs"] == 3
 
