@@ -200,7 +200,7 @@ class Campaign:
         """What each level of each axis does to the measure, the other axes averaged out.
 
         Returns:
-            one row per axis (`factor`) and `level`; docs/factorial.md explains the columns.
+            one row per axis (`factor`) and `level`; "Effects of levels" in docs/factorial.md explains the columns.
         """
         from store.effects import effects
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 
 from grid.axis import label_of
-from store.statistics import Factorial, HalfNormal, factorial, half_normal, main_effects
+from store.statistics import Factorial, HalfNormal, factorial, half_normal
 from store.verdicts import Measure, measure_of, runs
 
 if TYPE_CHECKING:
@@ -21,20 +21,15 @@ BESIDE: Final = " / "
 
 
 def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    """Main effects over the axes of the grid: the columns of `main_effects`, axes and levels in the grid's order.
+    """Main effects over the axes of the grid: a row per level of each, with these columns.
 
-    `factor` is the name of the axis, `level` the label of its value. Axes that always move together (zipped ones) are
-    one factor, named after all of them, with levels such as "0.1 / 32": apart, none has an effect that could be
-    estimated. Axes that do not vary are left out. Raises as `verdicts` does, and SpecError when a value on the log
-    scale is not positive.
+    `factor` is the name of the axis, `level` the label of its value, `n` its runs with a value; `effect`, `low`, `high`
+    are its mean less the grid mean on the measure's scale with the t interval, `percent` the same of the grid mean
+    (`store.statistics.marginal.level_effects`). Axes that always move together (zipped ones) are one factor, named
+    after all of them, with levels such as "0.1 / 32": apart, none has an effect that could be estimated. Axes that do
+    not vary are left out. Raises as `verdicts` does, and SpecError for a value that the scale cannot take.
     """
-    rules = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, rules)
-    found = main_effects(values, [_AXIS + factor for factor in factors], scale=rules.scale, alpha=rules.alpha)
-    return _in_order(
-        found.with_columns(pl.col("factor").str.strip_prefix(_AXIS)),
-        [(factor, level) for factor, levels in factors.items() for level in levels],
-    )
+    return analysis(store, grid, measure=measure).effects
 
 
 def analysis(
@@ -53,6 +48,7 @@ def analysis(
             _unmarked(pl.col("term", "note")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
         ),
         means=found.means.with_columns(_unmarked(pl.col("term", "note"))),
+        effects=found.effects.with_columns(_unmarked(pl.col("factor"))),
         notes=[note.replace(_AXIS, "") for note in found.notes],
     )
 
@@ -129,9 +125,3 @@ def _level(value: object, labels: Sequence[str]) -> str | None:
     if value is None and label_of(None) not in labels:
         return None
     return label_of(value)
-
-
-def _in_order(found: pl.DataFrame, order: Sequence[tuple[str, str]]) -> pl.DataFrame:
-    place = {pair: i for i, pair in enumerate(order)}
-    rows = zip(found["factor"].to_list(), found["level"].to_list(), strict=True)
-    return found[sorted(range(found.height), key=[place.get(row, len(place)) for row in rows].__getitem__)]

@@ -25,7 +25,7 @@ def effects(
 ) -> int:
     """What each axis does, with seeds as blocks: F tests, effect sizes, means of its levels. docs/factorial.md.
 
-    Of a grid with one seed it shows which effects stand out instead, and draws no verdict.
+    Where runs of one seed only have values, it shows which effects stand out instead, and draws no verdict.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def effects(
     interactions
         Test also whether what one axis does depends on another.
     as_json
-        Print JSON: tests and means.
+        Print JSON: tests and means; of one seed, contrasts and means.
     as_csv
         Print the tests as CSV; of one seed, the contrasts.
     """
@@ -44,14 +44,12 @@ def effects(
     from runners.provenance.mixed import warn_of_mixtures
     from store.effects import analysis, unreplicated
     from store.store import Store
-    from store.verdicts import measure_of, runs
 
     with Store.open(find_campaign(campaign)) as store:
         name = choose_grid(store, grid)
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)
-        planned = runs(store, name, measure_of(store, name, None))
-        single = unreplicated(store, name) if found.runs and planned["seed"].n_unique() == 1 else None
+        single = unreplicated(store, name) if found.seeds == 1 else None
         warn_of_mixtures(store, [name], say)
     if as_json:
         write_json("effects", _data(found, single), found.notes)
@@ -74,7 +72,8 @@ def _title(name: str, measure: dict[str, Any], runs: int) -> str:
 
 
 def _data(found: "Factorial", single: "HalfNormal | None") -> dict[str, Any]:
-    data: dict[str, Any] = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
+    terms = found.terms.rows(named=True) if single is None else []
+    data: dict[str, Any] = {"terms": terms, "means": found.means.rows(named=True)}
     data |= {"runs": found.runs, "noise": found.noise, "half_normal": None}
     if single is not None:
         numbers = {"pseudo_error": single.pseudo_error, "margin": single.margin, "simultaneous": single.simultaneous}

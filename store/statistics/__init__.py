@@ -7,7 +7,6 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 from store.statistics.checks import checks
 from store.statistics.compare import compare
 from store.statistics.curves import Rule, compare_curves
-from store.statistics.effects import main_effects
 from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.family import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
@@ -58,7 +57,6 @@ __all__ = [
     "item_bars",
     "judge",
     "lenth",
-    "main_effects",
     "p_beyond",
     "p_within",
     "p_zero",

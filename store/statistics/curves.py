@@ -18,8 +18,7 @@ from grid.spec import did_you_mean
 from store.statistics.arms import only_survivors
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
-from store.statistics.response import response
-from store.statistics.scales import Scale, back, percent, varies
+from store.statistics.scales import Scale, back, percent, response, varies
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
 

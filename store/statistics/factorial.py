@@ -18,11 +18,11 @@ from grid.errors import SpecError
 from store.statistics.design import Design, Term, build, check, read_factors, usable, without_runs
 from store.statistics.family import holm
 from store.statistics.least_squares import Fit, Gain, fit, gained, wald
-from store.statistics.marginal import Fits, marginal_means
+from store.statistics.left_out import failed_unequally, left_out
+from store.statistics.marginal import Fits, level_effects, marginal_means
 from store.statistics.omega import omega_interval, partial_omega_squared
 from store.statistics.paired import Floats
-from store.statistics.response import response
-from store.statistics.scales import Scale
+from store.statistics.scales import Scale, response
 
 TERMS: Final[dict[str, Any]] = {
     "term": pl.String,
@@ -49,9 +49,13 @@ class Factorial(NamedTuple):
 
     terms: pl.DataFrame
     means: pl.DataFrame
+    effects: pl.DataFrame
+    """What each level adds to the grid mean: the columns of `level_effects`."""
     noise: float | None
     """Standard deviation of the residual in analysis units; null without residual degrees of freedom."""
     runs: int
+    seeds: int
+    """That have a run with a value."""
     notes: list[str]
     """What is left out and why, a sentence each."""
 
@@ -65,11 +69,12 @@ class _Tested(NamedTuple):
 def factorial(
     values: pl.DataFrame, factors: Mapping[str, Sequence[str]], *, scale: Scale, order: int = 2, alpha: float = 0.05
 ) -> Factorial:
-    """Tests of the terms up to `order` (1 or 2) and the marginal means of their levels.
+    """Tests of the terms up to `order` (1 or 2), the marginal means of their levels, and the levels' effects.
 
     `values` has one row per run: seed, value, one column of level names per factor (null where the axis does not
-    apply), and status, if what is left out is to be told by its status. `factors` gives the levels in order. Rows
-    without a finite value are left out. Raises SpecError for an unknown column or order, or an unusable value.
+    apply), and status and truncated (as `compare` takes them), if it is to be told why runs are left out. `factors`
+    gives the levels in order. Rows without a finite value are left out. Raises SpecError for an unknown column or
+    order, or an unusable value.
     """
     check(values, list(factors))
     if order not in (1, 2):
@@ -80,15 +85,21 @@ def factorial(
     design = build(values, axes, order=order)
     found = fit(design.matrix, y)
     noise = _noise(found, y)
-    tested = [_test(design, term, found, y) for term in design.tested]
-    notes = [*_left_out(values), *design.notes, *_unseen(values), *_silence(found, noise, y)]
+    tested = [_told(_test(design, term, found, y), failed_unequally(values, term)) for term in design.tested]
+    fits, seeds = _fits(design, found, noise, y), kept["seed"].n_unique()
     return Factorial(
         _frame(design.tested, tested, found, noise, len(y), alpha),
-        marginal_means(design, _fits(design, found, noise, y), scale=scale, alpha=alpha),
+        marginal_means(design, fits, scale=scale, alpha=alpha),
+        level_effects(design, fits, scale=scale, alpha=alpha),
         None if math.isnan(noise) else math.sqrt(noise),
         len(y),
-        notes,
+        seeds,
+        [*left_out(values), *design.notes, *_unseen(seeds), *_silence(found, noise, y)],
     )
+
+
+def _told(tested: _Tested, more: str) -> _Tested:
+    return tested._replace(note="; ".join(filter(None, (tested.note, more))))
 
 
 def _fits(design: Design, found: Fit, noise: float, y: Floats) -> Fits:
@@ -160,22 +171,8 @@ def _frame(
     return pl.DataFrame(rows, schema=TERMS, orient="row")
 
 
-def _left_out(values: pl.DataFrame) -> list[str]:
-    kept = usable(values).height
-    if kept == values.height:
-        return []
-    told = ""
-    if "status" in values.columns:
-        lost = values.filter(~(pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False))
-        lost = lost.with_columns(pl.when(status="ok").then(pl.lit("without a finite value")).otherwise("status"))
-        counts = sorted(lost["literal"].value_counts().rows(), key=lambda row: (-row[1], row[0]))
-        told = ": " + ", ".join(f"{n} {status}" for status, n in counts)
-    return [f"{values.height - kept} of {values.height} planned runs are left out{told}"]
-
-
-def _unseen(values: pl.DataFrame) -> list[str]:
-    kept = usable(values)
-    if kept.is_empty() or kept["seed"].n_unique() > 1:
+def _unseen(seeds: int) -> list[str]:
+    if seeds != 1:
         return []
     return ["there is one seed, so the noise is judged by the interactions that are not in the model, if any are left"]
 

@@ -18,8 +18,7 @@ from scipy.linalg import solve_triangular
 from grid.errors import SpecError
 from store.statistics.design import CROSS, SEED, Factor, check, read_factors, usable
 from store.statistics.paired import Floats
-from store.statistics.response import response
-from store.statistics.scales import Scale
+from store.statistics.scales import Scale, response
 
 CONTRASTS: Final[dict[str, Any]] = {
     "contrast": pl.String,

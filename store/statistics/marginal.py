@@ -1,4 +1,7 @@
-"""Estimated marginal means: what a level would come to if every other axis counted alike and no run were missing."""
+"""Estimated marginal means: what a level would come to if every other axis counted alike and no run were missing.
+
+And main effects, their differences from the mean of the grid.
+"""
 
 import math
 from collections.abc import Iterator
@@ -10,8 +13,8 @@ from scipy import special
 
 from store.statistics.design import CROSS, Design, Term, contrasts
 from store.statistics.least_squares import Fit
-from store.statistics.paired import Floats
-from store.statistics.scales import Scale, back
+from store.statistics.paired import Floats, or_null
+from store.statistics.scales import Scale, back, percent
 
 MEANS: Final = {
     "term": pl.String,
@@ -23,6 +26,17 @@ MEANS: Final = {
     "note": pl.String,
 }
 """Columns of `marginal_means`, in order."""
+
+EFFECTS: Final = {
+    "factor": pl.String,
+    "level": pl.String,
+    "n": pl.Int64,
+    "effect": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "percent": pl.Float64,
+}
+"""Columns of `level_effects`, in order."""
 
 
 class Fits(NamedTuple):
@@ -41,8 +55,6 @@ def marginal_means(design: Design, found: Fits, *, scale: Scale, alpha: float) -
     odds. The t interval is about these seeds and is not corrected. Where a mean is over a pair of levels without any
     run, it is that of the model without their interaction, as `note` says; what the runs do not determine is null.
     """
-    freedom = found.whole.freedom
-    quantile = float(special.stdtrit(freedom, 1 - alpha / 2)) if freedom > 0 else math.nan
     rows: list[tuple[object, ...]] = []
     for term in design.tested:
         for level, runs, row in _levels(design, term):
@@ -50,11 +62,40 @@ def marginal_means(design: Design, found: Fits, *, scale: Scale, alpha: float) -
             if fit is None or (runs == 0 and len(term.factors) > 1):
                 rows.append((term.name, level, runs, None, None, None, "not estimable" if runs else "no run"))
                 continue
-            centre = float(weights @ fit.coefficients)
-            half = quantile * math.sqrt(max(found.noise * float(weights @ fit.covariance @ weights), 0.0))
-            numbers = [_back(x, scale) for x in (centre, centre - half, centre + half)]
+            numbers = [_back(x, scale) for x in _interval(found, fit, weights, alpha)]
             rows.append((term.name, level, runs, *numbers, note))
     return pl.DataFrame(rows, schema=MEANS, orient="row")
+
+
+def level_effects(design: Design, found: Fits, *, scale: Scale, alpha: float) -> pl.DataFrame:
+    """One row per level of each axis that has runs at two levels or more: its mean less the mean of the grid.
+
+    `effect`, `low`, `high` are in analysis units (log ratios on the log scale), the t interval not corrected for the
+    number of levels. `percent` is of the grid mean, which is the model's, over all levels and seeds alike. Where an
+    axis does not apply it adds nothing, so its effects compare its own levels. What is not estimable is null.
+    """
+    mean = np.eye(1, design.matrix.shape[1])[0]
+    fit, weights, _ = _choose(found, mean)
+    centre = math.nan if fit is None else back(float(weights @ fit.coefficients), scale)
+    rows: list[tuple[object, ...]] = []
+    for term in design.tested:
+        if len(term.factors) > 1 or len(term.factors[0].levels) < 2:
+            continue
+        for level, runs, row in _levels(design, term):
+            fit, weights, _ = _choose(found, row - mean)
+            numbers = (math.nan,) * 3 if fit is None else _interval(found, fit, weights, alpha)
+            change = percent(numbers[0], centre, scale)
+            rows.append((term.name, level, runs, *map(or_null, (*numbers, change))))
+    return pl.DataFrame(rows, schema=EFFECTS, orient="row")
+
+
+def _interval(found: Fits, fit: Fit, weights: Floats, alpha: float) -> tuple[float, float, float]:
+    """An estimate and the ends of its t interval; NaN where nothing tells the noise."""
+    freedom = found.whole.freedom
+    quantile = float(special.stdtrit(freedom, 1 - alpha / 2)) if freedom > 0 else math.nan
+    centre = float(weights @ fit.coefficients)
+    half = quantile * math.sqrt(max(found.noise * float(weights @ fit.covariance @ weights), 0.0))
+    return centre, centre - half, centre + half
 
 
 def _choose(found: Fits, row: Floats) -> tuple[Fit | None, Floats, str]:

@@ -18,8 +18,7 @@ from grid.errors import SpecError
 from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
-from store.statistics.response import response
-from store.statistics.scales import ROUNDING, Scale, back
+from store.statistics.scales import ROUNDING, Scale, back, response
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import numpy as np
 from scipy import special
 
+from grid.errors import SpecError
 from store.statistics.paired import Floats
 
 Scale = Literal["log", "linear", "logit"]
@@ -40,6 +41,16 @@ def forward(values: Floats, scale: Scale) -> Floats:
     inside = values > 0 if scale == "log" else (values > 0) & (values < 1)
     kept = np.where(inside, values, np.nan)
     return np.asarray(np.log(kept) if scale == "log" else special.logit(kept))
+
+
+def response(values: Floats, scale: Scale) -> Floats:
+    """`forward` for models that need every one of `values`; raises SpecError for one that the scale cannot take."""
+    if fits(values, scale):
+        return forward(values, scale)
+    if scale == "logit":
+        wrong = values[(values <= 0) | (values >= 1)][0]
+        raise SpecError(f"the logit scale needs values between 0 and 1; got {wrong:g}; give the measure scale='linear'")
+    raise SpecError(f"the log scale needs values above 0; got {values.min():g}; give the measure scale='linear'")
 
 
 def back(units: float, scale: Scale) -> float:

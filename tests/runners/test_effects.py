@@ -49,7 +49,22 @@ def test_one_seed_gets_a_ranking_without_a_verdict(tmp_path: Path, capsys: pytes
     assert "Lenth's pseudo standard error" in out
     assert "p (Holm)" not in out
     assert execute(["effects", "--json", "--campaign", str(tmp_path)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["data"]["half_normal"]["contrasts"]) == 5
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert (len(data["half_normal"]["contrasts"]), data["terms"]) == (5, [])
+
+
+def test_while_only_the_first_seed_has_values_no_verdict_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seeds run in order, so this is the state of every campaign at first."""
+    labels = [f"{operator} · {gate}" for operator in ("softmax", "SSA") for gate in FACTORS["gate"]]
+    later = [(label, seed) for label in labels for seed in range(1, 5)]
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, pending=later, noise=0.001)
+    assert execute(["effects", "--campaign", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "no verdict is drawn" in said.out
+    assert "p (Holm)" not in said.out
+    assert "preliminary: 6 of 30 planned runs have ended" in said.err
 
 
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,17 @@ def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_pat
     assert both.terms["term"].to_list() == ["operator", "seed", "operator × seed"]
     assert both.terms["p_holm"].max() < 1e-6
     assert both.noise == pytest.approx(0.01, rel=0.5)
-    assert both.notes == ["2 of 30 planned runs are left out: 1 failed, 1 pending"]
+    assert both.notes == [
+        "2 of 30 planned runs are left out: 1 failed, 1 pending",
+        "preliminary: 29 of 30 planned runs have ended",
+    ]
+    notes = dict(both.terms.select("term", "note").iter_rows())
+    told = "runs failed unequally (1 of {} with {}), so means are of survivors"
+    assert notes == {
+        "operator": told.format(15, "softmax"),
+        "seed": told.format(10, "layer"),
+        "operator × seed": "",
+    }
     assert both.means.filter(term="seed")["level"].to_list() == ["head", "constant", "layer"]
     means = dict(both.means.filter(term="operator × seed").select("level", "mean").iter_rows())
     assert math.log(means["SSA × layer"] / means["softmax × layer"]) == pytest.approx(0.5, abs=0.03)
@@ -149,5 +159,8 @@ def test_before_any_run_has_ended_there_is_nothing_to_test(tmp_path: Path) -> No
     with Store.open(tmp_path) as store:
         found = analysis(store, "quickstart", interactions=True)
     assert (found.runs, found.noise, found.terms["f"].to_list()) == (0, None, [None])
-    assert found.notes == ["6 of 6 planned runs are left out: 6 pending"]
+    assert found.notes == [
+        "6 of 6 planned runs are left out: 6 pending",
+        "preliminary: 0 of 6 planned runs have ended",
+    ]
     assert found.means.is_empty()

@@ -1,3 +1,5 @@
+"""Main effects: what each level of each axis adds to the mean of the grid."""
+
 import math
 from itertools import product
 
@@ -6,11 +8,19 @@ import polars as pl
 import pytest
 
 from grid.errors import SpecError
-from store.statistics import main_effects
+from store.statistics import factorial
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.2, "query": 0.3}
 SINK = {"off": 0.25, "on": -0.25}
 SEEDS = {0: 0.4, 1: -0.1, 2: -0.3}
+
+
+def main_effects(values: pl.DataFrame, names: list[str], *, scale: str) -> pl.DataFrame:
+    levels = {
+        name: values[name].drop_nulls().unique(maintain_order=True).to_list() if name in values.columns else []
+        for name in names
+    }
+    return factorial(values, levels, scale=scale, order=1).effects  # type: ignore[arg-type]
 
 
 def runs(noise: float = 0.0, rng: np.random.Generator | None = None) -> pl.DataFrame:
@@ -119,6 +129,12 @@ def test_without_a_replicate_there_is_an_effect_and_no_interval() -> None:
     found = main_effects(values, ["gate"], scale="linear")
     assert found["effect"].to_list() == pytest.approx([-1.0, 1.0])
     assert found["low"].to_list() == [None, None]
+
+
+def test_without_noise_there_is_an_effect_and_no_interval() -> None:
+    found = main_effects(runs(), ["gate", "sink"], scale="linear")
+    assert effect(found) == pytest.approx(PLANTED)
+    assert found["low"].null_count() == found["high"].null_count() == found.height
 
 
 def test_no_runs_give_no_rows() -> None:

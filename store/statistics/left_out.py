@@ -1,0 +1,57 @@
+"""What the runs that a factorial analysis leaves out do to it, in sentences."""
+
+import polars as pl
+
+from store.statistics.design import Term, usable
+
+
+def left_out(values: pl.DataFrame) -> list[str]:
+    """How many runs of `values` (as `factorial` takes them) have no value and why, and what follows."""
+    kept = usable(values).height
+    if kept == values.height:
+        return []
+    if "status" not in values.columns:
+        return [f"{values.height - kept} of {values.height} planned runs are left out"]
+    known = values.select("value", status=_status(values))
+    lost = known.filter(~_finite()).with_columns(
+        pl.when(status="ok").then(pl.lit("without a finite value")).otherwise("status").alias("status")
+    )
+    counts = sorted(lost["status"].value_counts().rows(), key=lambda row: (-row[1], row[0]))
+    told = ", ".join(f"{n} {status}" for status, n in counts)
+    found = [f"{values.height - kept} of {values.height} planned runs are left out: {told}"]
+    outstanding = lost.filter(pl.col("status").is_in(["pending", "running"])).height
+    if outstanding:
+        found.append(f"preliminary: {values.height - outstanding} of {values.height} planned runs have ended")
+    if _TRUNCATED in lost["status"]:
+        found.append("halving stopped the cells that looked worst, so tests and means are of cells that were picked")
+    return found
+
+
+def failed_unequally(values: pl.DataFrame, term: Term) -> str:
+    """Where runs failed, if not alike at all levels of the axis; empty otherwise, and for an interaction."""
+    if len(term.factors) > 1 or "status" not in values.columns:
+        return ""
+    (axis,) = term.factors
+    failed = (pl.col("status") == "failed") | ((pl.col("status") == "ok") & ~_finite() & pl.col("value").is_not_null())
+    counts = (
+        values.filter(pl.col(axis.name).is_not_null())
+        .group_by(pl.col(axis.name).cast(pl.String).alias("level"), maintain_order=True)
+        .agg(failed.sum().alias("failed"), pl.len().alias("runs"))
+    )
+    if (counts["failed"] / counts["runs"]).n_unique() < 2:
+        return ""
+    told = [f"{n} of {runs} with {level}" for level, n, runs in counts.filter(pl.col("failed") > 0).rows()]
+    return f"runs failed unequally ({', '.join(told)}), so means are of survivors"
+
+
+_TRUNCATED = "truncated by halving"
+
+
+def _status(values: pl.DataFrame) -> pl.Expr:
+    if "truncated" not in values.columns:
+        return pl.col("status")
+    return pl.when(pl.col("truncated").is_not_null()).then(pl.lit(_TRUNCATED)).otherwise("status")
+
+
+def _finite() -> pl.Expr:
+    return (pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False)
