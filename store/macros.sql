@@ -1,8 +1,27 @@
--- Questions with an argument: SELECT ... FROM final('mse'). Names of measurements are those of v_final.
+-- Questions with an argument: SELECT ... FROM final('mse'). Names of measurements are those of v_final. A name that
+-- nothing has is an error that says which there are; where there are none yet, there are no rows.
+
+-- `word` if it is NULL, among `words`, or there are none of these; otherwise an error that begins with `said`.
+
+CREATE OR REPLACE MACRO _known(word, said, words) AS
+CASE WHEN word IS NULL OR coalesce(len(words), 0) = 0 OR list_contains(words, word) THEN word
+     ELSE error(said || ' ''' || word || '''; there are [''' || array_to_string(words, ''', ''') || ''']' || coalesce(
+         (SELECT '; did you mean ''' || arg_min(near, damerau_levenshtein(lower(near), lower(word))) || '''?'
+          FROM (SELECT unnest(words) AS near) WHERE 3 * damerau_levenshtein(lower(near), lower(word)) <= len(word)),
+         '')) END;
+
+-- `measured` if it is recorded in one of the tables `kinds`, or is what a grid is judged by; otherwise an error.
+
+CREATE OR REPLACE MACRO _recorded(measured, kinds) AS (
+    SELECT _known(measured, 'nothing is recorded as', names) FROM (
+        SELECT list(DISTINCT name ORDER BY name) AS names FROM (
+            SELECT name FROM last_value WHERE list_contains(kinds, "table")
+            UNION ALL SELECT g.measure->>'$.name' FROM grid g
+            WHERE list_contains(kinds, 'evaluation') AND g.measure IS NOT NULL AND EXISTS (FROM last_value))));
 
 -- final value of a measurement, by grid, trial and point
 CREATE OR REPLACE MACRO final(measured) AS TABLE
-SELECT * FROM v_final WHERE name = measured;
+SELECT * FROM v_final WHERE name = _recorded(measured, ['metric', 'evaluation']);
 
 -- final value of a measurement beside that of another cell of the same seed: the grid's baseline, or the one that has the
 -- label `against`
@@ -12,7 +31,9 @@ SELECT * FROM v_final WHERE name = measured;
 CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE
 WITH other AS (
     SELECT grid, baseline AS cell FROM grid WHERE against IS NULL
-    UNION SELECT grid, cell FROM grid_trial WHERE label = against
+    UNION SELECT grid, cell FROM grid_trial WHERE label = (
+        SELECT _known(against, 'no cell has the label', labels)
+        FROM (SELECT list(DISTINCT label ORDER BY label) AS labels FROM grid_trial))
 )
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
@@ -22,7 +43,7 @@ FROM v_final f
 JOIN other o ON o.grid = f.grid AND o.cell <> f.cell
 JOIN v_final b ON b.grid = f.grid AND b.cell = o.cell AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point
-WHERE f.name = measured AND b.name = measured;
+WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measured;
 
 -- best level of an axis (its name or its path) beside each combination of the others, by the mean over seeds. `prefer` is
 -- 'lower' or 'higher'; by default what the grid is judged by says so, and for other measurements 'lower' is meant. The
@@ -38,13 +59,16 @@ CREATE OR REPLACE MACRO best_over(over_axis, measured, prefer := NULL) AS TABLE
 WITH level AS (
     SELECT DISTINCT g.grid, g.cell, g.label, g.axes->>('$."' || a.name || '"') AS level,
            json_merge_patch(g.axes, json_object(a.name, NULL)) AS rest
-    FROM grid_trial g JOIN axis a ON a.grid = g.grid AND (a.name = over_axis OR a.path = over_axis)
+    FROM grid_trial g JOIN axis a ON a.grid = g.grid
+    WHERE (SELECT _known(over_axis, 'there is no axis', names) FROM (
+        SELECT list(DISTINCT name ORDER BY name) AS names FROM (SELECT name FROM axis UNION ALL SELECT path FROM axis)))
+        IN (a.name, a.path)
 ),
 judged AS (
     SELECT l.*, s.source, s.name, s.point, s.n, s.mean,
-           coalesce(prefer, CASE WHEN h.measure->>'$.name' = s.name THEN h.measure->>'$.better' END, 'lower') AS better
+           coalesce(_known(prefer, 'what is better is not', ['higher', 'lower']), CASE WHEN h.measure->>'$.name' = s.name THEN h.measure->>'$.better' END, 'lower') AS better
     FROM level l JOIN v_cell_stats s ON s.grid = l.grid AND s.cell = l.cell JOIN grid h ON h.grid = l.grid
-    WHERE s.name = measured
+    WHERE s.name = _recorded(measured, ['metric', 'evaluation'])
 )
 SELECT grid, rest, level, label, cell, source, name, point, n, mean, better, count(*) OVER beside AS levels,
        min(n) OVER beside AS least_n, 'chosen on these seeds: the mean is too good' AS remark
@@ -57,12 +81,12 @@ QUALIFY row_number() OVER (PARTITION BY grid, rest, source, name, point
 --   wall_s: since the start of the attempt that computed it
 CREATE OR REPLACE MACRO curve(measured) AS TABLE
 SELECT g.grid, g.cell, g.label, g.operator, m.trial, g.seed, m.step, m.value, m.wall_s
-FROM v_metric m JOIN grid_trial g USING (trial) WHERE m.name = measured;
+FROM v_metric m JOIN grid_trial g USING (trial) WHERE m.name = _recorded(measured, ['metric']);
 
 -- value of a probe at the last step that a trial was probed at, with the grid's words; also of trials that failed
 --   status: ok, failed, running, pending; as of the last ingest
 CREATE OR REPLACE MACRO last_probe(measured) AS TABLE
 SELECT g.grid, g.cell, g.label, g.operator, p.trial, g.seed, t.status, p.step, p.name, p.layer, p.head, p.point, p.value
 FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-WHERE p.name = measured
+WHERE p.name = _recorded(measured, ['probe'])
 QUALIFY p.step = max(p.step) OVER (PARTITION BY g.grid, p.trial);

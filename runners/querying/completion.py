@@ -47,7 +47,8 @@ def vocabulary(store: "Store") -> Vocabulary:
     for table, column in columns.iter_rows():
         tables.setdefault(table, []).append(column)
     macros = store.sql("SELECT DISTINCT function_name AS name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL")
-    return Vocabulary(tables, macros["name"].to_list(), list(saved_queries(store.layout)))
+    public = [name for name in macros["name"] if not name.startswith("_")]
+    return Vocabulary(tables, public, list(saved_queries(store.layout)))
 
 
 def completions(before: str, words: Vocabulary) -> list[Word]:

@@ -159,6 +159,7 @@ def test_the_words_are_those_of_the_store(store: Store) -> None:
     assert found.tables["v_pair"][:3] == ["grid", "cell", "label"]
     assert "grid_trial" in found.tables
     assert "kept" in found.saved
+    assert found.macros == ["best_over", "curve", "final", "last_probe", "paired"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Macros answer what their definitions in plain Python do, through the snapshot that readers open."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
@@ -20,7 +21,6 @@ def test_final_is_the_rows_of_v_final_of_that_name(reading: Store) -> None:
         expected = reading.sql("FROM v_final WHERE name = $name ORDER BY ALL", {"name": name}).rows()
         assert expected
         assert reading.sql(f"FROM final('{name}') ORDER BY ALL").rows() == expected
-    assert reading.sql("FROM final('msee')").is_empty()
 
 
 def test_pairs_are_those_of_the_baseline_unless_another_cell_is_named(shared: Campaign, reading: Store) -> None:
@@ -98,6 +98,45 @@ def test_curves_and_probes_carry_the_words_of_the_grid(shared: Campaign, reading
     assert curve == reading.sql(query, {"t": trial}).rows()
     probes = reading.sql("SELECT step, layer, head FROM last_probe('number.strength') WHERE trial = $t", {"t": trial})
     assert sorted(probes.rows()) == [(12, layer, head) for layer in range(2) for head in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("final('msee')", "'msee'; there are ['grad_norm', 'learning_rate', 'loss', 'mse']; did you mean 'mse'?"),
+        ("final('zzz') WHERE point['sigma_f'] = 5 AND label = 'SSA · 8'", "nothing is recorded as 'zzz'; there are"),
+        ("paired('MSE')", "did you mean 'mse'?"),
+        ("paired('mse', 'softmax 8')", "no cell has the label 'softmax 8'; there are ['SSA · 16', 'SSA · 8', 'softmax"),
+        (
+            "best_over('widht', 'mse')",
+            "no axis 'widht'; there are ['operator', 'operator.width', 'width']; did you mean 'width'?",
+        ),
+        ("best_over('width', 'mes')", "nothing is recorded as 'mes'; there are"),
+        ("best_over('width', 'mse', prefer := 'low')", "not 'low'; there are ['higher', 'lower']"),
+        ("curve('los')", "there are ['grad_norm', 'learning_rate', 'loss']; did you mean 'loss'?"),
+        ("last_probe('strength')", "there are ['number.strength']"),
+    ],
+)
+def test_a_name_that_nothing_has_is_an_error_that_says_which_there_are(asked: str, said: str, reading: Store) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        reading.sql(f"SELECT * FROM {asked}")
+
+
+def test_before_anything_is_recorded_every_question_has_no_rows(tmp_path: Path, opened: OpenStore) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=(0,), pending={("softmax", 0)})
+    store = opened(tmp_path)
+    for asked in ("final('msee')", "paired('msee')", "best_over('operator', 'msee')", "curve('l')", "last_probe('x')"):
+        assert store.sql(f"FROM {asked}").is_empty()
+
+
+def test_what_the_grid_is_judged_by_is_known_before_anything_is_evaluated(tmp_path: Path, opened: OpenStore) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=(0,))
+    for shard in (tmp_path / "spool").glob("*-evaluation.*"):
+        shard.unlink()
+    store = opened(tmp_path)
+    assert store.sql("FROM final('mse')").is_empty()
+    with pytest.raises(SpecError, match="nothing is recorded as 'msee'"):
+        store.sql("FROM final('msee')")
 
 
 def test_a_macro_without_what_it_needs_names_what_it_takes(reading: Store) -> None:
