@@ -7,6 +7,7 @@ as noise. This is a picture to look at: where many effects are real, or noise is
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,8 @@ CONTRASTS: Final[dict[str, Any]] = {
 
 _HIGHEST_ORDER: Final = 3
 _DEPENDENT: Final = 1e-8
+_SIMULATED: Final = 1_000_000
+"""Effects, in all, that the margins are simulated with."""
 
 
 class HalfNormal(NamedTuple):
@@ -57,16 +60,34 @@ class Lenth(NamedTuple):
 
 
 def lenth(effects: Floats, alpha: float = 0.05) -> Lenth:
-    """Lenth's (1989) pseudo standard error of contrasts of one variance, [m], with m / 3 degrees of freedom."""
+    """Lenth's (1989) pseudo standard error of contrasts of one variance, [m], and its margins.
+
+    Lenth's own factors, of a t distribution with m / 3 degrees of freedom, are too large for few effects: 1.6 times at
+    m = 7. These are quantiles of a simulation of fixed seed (as Ye and Hamada 2000), right to one in a hundred.
+    """
     m = effects.size
     if m < 3:
         return Lenth(math.nan, math.nan, math.nan)
-    sizes = np.abs(effects)
-    first = 1.5 * float(np.median(sizes))
-    error = 1.5 * float(np.median(sizes[sizes < 2.5 * first])) if first > 0 else 0.0
-    single = float(special.stdtrit(m / 3, 1 - alpha / 2))
-    every = float(special.stdtrit(m / 3, (1 + (1 - alpha) ** (1 / m)) / 2))
+    error = float(_pseudo_errors(effects[None])[0])
+    single, every = _factors(m, alpha)
     return Lenth(error, single * error, every * error)
+
+
+def _pseudo_errors(effects: Floats) -> Floats:
+    """Of each row of `effects` [n, m]: 1.5 medians of the sizes, those left out that are beyond 2.5 times as much."""
+    sizes = np.sort(np.abs(effects))
+    first = 1.5 * np.median(sizes, axis=1)
+    small = np.maximum((sizes < 2.5 * first[:, None]).sum(1), 1)
+    rows = np.arange(len(sizes))
+    return np.asarray(0.75 * (sizes[rows, (small - 1) // 2] + sizes[rows, small // 2]))
+
+
+@lru_cache(maxsize=16)
+def _factors(m: int, alpha: float) -> tuple[float, float]:
+    """In pseudo standard errors, what one of m effects without truth exceeds with chance alpha, and what any does."""
+    noise = np.random.default_rng(m).normal(size=(max(_SIMULATED // m, 4000), m))
+    ratios = np.abs(noise) / _pseudo_errors(noise)[:, None]
+    return float(np.quantile(ratios, 1 - alpha)), float(np.quantile(ratios.max(1), 1 - alpha))
 
 
 def half_normal(
