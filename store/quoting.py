@@ -1,4 +1,7 @@
-"""Names and texts as they are written inside SQL."""
+"""Names, texts and other values as they are written inside SQL."""
+
+import math
+from typing import Any
 
 
 def identifier(name: str) -> str:
@@ -9,3 +12,18 @@ def identifier(name: str) -> str:
 def text(value: str) -> str:
     """`value` as a text literal."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def literal(value: Any) -> str:
+    """`value` (None, a boolean, a number, a text, or a list of these) as a literal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value!r}::DOUBLE" if math.isfinite(value) else f"'{value}'::DOUBLE"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(literal, value))}]"
+    return text(str(value))

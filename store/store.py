@@ -12,6 +12,7 @@ import polars as pl
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries, quoting
+from store.asked import note
 from store.content import content_hash
 from store.database import engine_errors, stored_version, translated, with_suggestion
 from store.frame_limits import check_dates, check_types, without_seconds
@@ -77,6 +78,7 @@ class Store:
             StoreError: the snapshot is damaged where the statement reads it.
             EnvironmentProblem: it needs more memory or disk than there is.
         """
+        note(query, parameters)
         try:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
