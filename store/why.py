@@ -81,7 +81,9 @@ def _bars(items: Mapping[str, Any] | None) -> str:
         low, high = items["interval_items"]
         return f"{mean} over {n} of one seed, interval {low:.3g} to {high:.3g} over items, which ignores seeds"
     low, high = items["interval_both"]
+    few = "three seeds and items are the fewest for a bar over both"
+    both = few if np.isnan(low) else f"for other seeds and other items {low:.3g} to {high:.3g}"
     return (
         f"{mean} over {n} and {items['seeds']} seeds; standard error {items['se_seeds']:.2g} over seeds, "
-        f"{items['se_items']:.2g} over items; for other seeds and other items {low:.3g} to {high:.3g}"
+        f"{items['se_items']:.2g} over items; {both}"
     )

@@ -6,12 +6,15 @@ one item says in all seeds). The error for new seeds and new items at once adds 
 share (two-way clustering: Cameron, Gelbach and Miller 2011).
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from store.statistics.paired import Floats
+
+_FEWEST: Final = 3
+"""Seeds for a joint bar: with two, it would cover the truth in 88 %."""
 
 
 class ItemBars(NamedTuple):
@@ -25,7 +28,7 @@ class ItemBars(NamedTuple):
     se_items: float
     """Over items, these seeds being all there are: with one seed, the only bar, which ignores seeds."""
     se_both: float
-    """For other seeds and other items."""
+    """For other seeds and other items; unknown with fewer than three seeds or items."""
     interval_seeds: tuple[float, float]
     interval_items: tuple[float, float]
     interval_both: tuple[float, float]
@@ -36,13 +39,12 @@ def item_bars(differences: Floats, alpha: float = 0.05) -> ItemBars:
     seeds, items = differences.shape
     mean = float(differences.mean()) if differences.size else np.nan
     by_seed, by_item = _error(differences.mean(1)), _error(differences.mean(0))
-    alone = _alone(differences)
-    both = float(np.sqrt(max(by_seed**2 + by_item**2 - alone**2, by_seed**2, by_item**2)))
+    both, freedom = _joint(differences, by_seed, by_item)
     return ItemBars(
         mean, seeds, items, by_seed, by_item, both,
         _interval(mean, by_seed, seeds - 1, alpha),
         _interval(mean, by_item, items - 1, alpha),
-        _interval(mean, both, _freedom(by_seed, by_item, seeds, items), alpha),
+        _interval(mean, both, freedom, alpha),
     )  # fmt: skip
 
 
@@ -50,21 +52,19 @@ def _error(values: Floats) -> float:
     return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
 
 
-def _alone(differences: Floats) -> float:
-    """Standard error from what neither the seed nor the item explains, which the two bars both contain."""
+def _joint(differences: Floats, by_seed: float, by_item: float) -> tuple[float, float]:
+    """Standard error for other seeds and items, and its degrees of freedom (Satterthwaite 1946).
+
+    What neither the seed nor the item explains is in both bars, so it is taken away once.
+    """
     seeds, items = differences.shape
-    if seeds < 2 or items < 2:
-        return np.nan
+    if min(seeds, items) < _FEWEST:
+        return np.nan, np.nan
     rest = differences - differences.mean(1, keepdims=True) - differences.mean(0) + differences.mean()
-    return float(np.sqrt((rest**2).sum() / ((seeds - 1) * (items - 1)) / differences.size))
-
-
-def _freedom(by_seed: float, by_item: float, seeds: int, items: int) -> float:
-    """Of the sum of two variances (Satterthwaite 1946)."""
-    total = by_seed**2 + by_item**2
-    if seeds < 2 or items < 2 or not total:
-        return np.nan
-    return float(total**2 / (by_seed**4 / (seeds - 1) + by_item**4 / (items - 1)))
+    alone = float((rest**2).sum() / ((seeds - 1) * (items - 1)) / differences.size)
+    variance = max(by_seed**2 + by_item**2 - alone, by_seed**2, by_item**2)
+    parts = by_seed**4 / (seeds - 1) + by_item**4 / (items - 1) + alone**2 / ((seeds - 1) * (items - 1))
+    return float(np.sqrt(variance)), variance**2 / parts if parts > 0 else np.nan
 
 
 def _interval(mean: float, error: float, freedom: float, alpha: float) -> tuple[float, float]:

@@ -72,6 +72,14 @@ def test_one_item_has_no_bar_over_items() -> None:
     )
 
 
+def test_a_bar_over_seeds_and_items_takes_three_of_each() -> None:
+    differences = np.random.default_rng(0).normal(size=(3, 9))
+    low, high = item_bars(differences).interval_both
+    assert _bars(item_bars(differences)._asdict()).endswith(f"for other seeds and other items {low:.3g} to {high:.3g}")
+    two = _bars(item_bars(differences[:2])._asdict())
+    assert two.endswith("over items; three seeds and items are the fewest for a bar over both")
+
+
 def test_items_of_one_arm_are_no_pairs(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
     with_items(campaign, ("SSA",), range(3))
