@@ -59,15 +59,17 @@ class Campaign:
 
     The first question brings the database of the campaign up to date, as every command does, and later ones are
     answered from the same state, until `refresh`. With `refresh=False` the database is read as it was last published,
-    and nothing is written. Where `grid` is None, the only grid is meant.
+    and nothing is written. Where `grid` is None, the only grid is meant. `code` names the version of your own code,
+    as a commit does, for the runs that are logged through this object: results of several versions get no verdict.
 
     All that asks raises NotFoundError where there is no campaign, grid or name like that, SpecError where a question
     has no meaning, StoreError where what is stored cannot be read; the text says what to do.
     """
 
-    def __init__(self, root: str | Path, *, refresh: bool = True) -> None:
+    def __init__(self, root: str | Path, *, refresh: bool = True, code: str | None = None) -> None:
         self.root = Path(root).expanduser()
         self._refreshes = refresh
+        self._code = code
         self._store: Store | None = None
         self._running: list[Run] = []
 
@@ -274,17 +276,21 @@ class Campaign:
 
         layout = Layout(self.root)
         require_logged(layout, grid)
-        found = start_run(layout, trial_line(grid, label, seed, config or {}, axes or {}), steps)
+        found = start_run(layout, trial_line(grid, label, seed, config or {}, axes or {}), steps, self._code)
         self._running.append(found)
         return found
 
     def finished(self, *, label: str, seed: int, config: Mapping[str, Any] | None = None) -> bool:
-        """Whether such a run has been logged and finished, so that a script that is run again can leave it out."""
+        """Whether such a run has been logged and finished, so that a script that is run again can leave it out.
+
+        Where this object has a `code`, one that another version of the code finished is not.
+        """
         from store.logged.plans import trial_line
         from store.status import trial_state
 
         line = trial_line("any", label, seed, config or {}, {})
-        return trial_state(Layout(self.root), line["trial"]).status == "ok"
+        done = trial_state(Layout(self.root), line["trial"]).result
+        return done is not None and self._code in (None, done.start.get("code"))
 
     # displays
 

@@ -56,6 +56,11 @@ class TrialState:
         return next((found for found in reversed(self.attempts) if found.alive), None)
 
     @property
+    def result(self) -> AttemptState | None:
+        """The attempt whose result counts: the latest that is ok."""
+        return next((found for found in reversed(self.attempts) if (found.end or {}).get("status") == "ok"), None)
+
+    @property
     def ended(self) -> AttemptState | None:
         """The latest attempt that has ended."""
         return next((found for found in reversed(self.attempts) if found.end is not None), None)

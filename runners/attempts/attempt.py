@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.attempts.claims import Claim, by_code
-from runners.attempts.endings import end_record
 from runners.attempts.failure import Failure
-from runners.attempts.heartbeat import Heartbeat
 from runners.attempts.memory import peak_memory_bytes
 from runners.surroundings import Finished
+from store.attempts import end_record
 from store.files import environment_problem, read_json, retried, write_atomic, write_json
+from store.heartbeat import Heartbeat
 from store.layout import Layout
 from store.shards import ShardBuffer
 from store.status import HALVING, trial_state

@@ -4,35 +4,19 @@ A claim publishes the attempt's directory together with its `start.json` by one 
 owner that can be looked up; of two workers that reach for the same number, one gets it.
 """
 
-import os
-import shutil
-import socket
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from grid.errors import NotFoundError, StoreError
 from runners.attempts.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.attempts.endings import record_death
 from runners.attempts.failure import lost
-from runners.attempts.heartbeat import EVERY_S
 from runners.attempts.leases import Leases, earlier_life
 from runners.provenance.code import made_by, ran_other_code
-from store.files import (
-    environment_problem,
-    make_directory,
-    read_json,
-    retried,
-    sync_directory,
-    temporary_name,
-    write_json,
-)
-from store.layout import FILE_SCHEMA, Layout
-from store.status import AttemptState, TrialState, pid_space, process_started, trial_state
+from store.attempts import begin, start_record
+from store.layout import Layout
+from store.status import AttemptState, TrialState, trial_state
 
 MOST_LOST = 5
 """Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed; those
@@ -94,8 +78,9 @@ def claim(
             record_death(layout, trial, state.attempts[-1].attempt, step, lost(MOST_LOST))
             return Taken("failed")
         found, remarks = newest_checkpoint(layout, trial, same_code)
-        start = _start_record(trial, number, found, about)
-        if _publish(layout, start, remarks):
+        resumed = {"attempt": found.attempt, "step": found.step} if found else None
+        start = {**start_record(trial, number), "resumed_from": resumed, **about}
+        if begin(layout, start, remarks):
             return Claim(number, found, start)
         tried = number
 
@@ -143,73 +128,3 @@ def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[in
             return True
         places.append(theirs)
     return False
-
-
-def _start_record(trial: str, number: int, found: Checkpoint | None, about: Mapping[str, Any]) -> dict[str, Any]:
-    pid = os.getpid()
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "host": socket.gethostname(),
-        "pid": pid,
-        "pid_started": process_started(pid),
-        "pid_space": pid_space(),
-        "started": time.time(),
-        "resumed_from": {"attempt": found.attempt, "step": found.step} if found else None,
-        "versions": _versions(),
-        "data": None,
-        "heartbeat_s": EVERY_S,
-        "place": None,
-        **about,
-    }
-
-
-@cache
-def _versions() -> dict[str, str | None]:
-    return {"python": sys.version.split()[0], "torch": _version("torch"), "ablate": _version("ablate")}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # a source tree on the path that was never installed
-        return None
-
-
-def _publish(layout: Layout, start: dict[str, Any], remarks: Sequence[str]) -> bool:
-    """Make the attempt's directory, with its first records, appear under its number; False if another was first."""
-    final_place = layout.attempt(start["trial"], start["attempt"])
-    try:
-        return retried(lambda: _published(layout, start, remarks, final_place))
-    except OSError as error:
-        raise environment_problem("claim", final_place, error) from error
-
-
-def _published(layout: Layout, start: dict[str, Any], remarks: Sequence[str], final_place: Path) -> bool:
-    """One try; another after one that was done, and was not told so, finds that it was."""
-    place = final_place.with_name(temporary_name(final_place.name))
-    make_directory(place)
-    try:
-        write_json(place / "start.json", start)
-        (place / "heartbeat").touch()
-        (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
-        try:
-            place.rename(final_place)
-        except OSError:
-            if not final_place.exists():
-                raise
-            if not _is_ours(layout, start):
-                return False
-        sync_directory(final_place.parent)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)  # it is gone after the rename; a leftover is ignored by readers
-    return True
-
-
-def _is_ours(layout: Layout, start: dict[str, Any]) -> bool:
-    """Whether a rename that reported an error was done all the same: NFS may lose the answer and ask twice."""
-    try:
-        return read_json(layout.start(start["trial"], start["attempt"])) == start
-    except (NotFoundError, StoreError):
-        return False

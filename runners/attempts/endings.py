@@ -1,35 +1,12 @@
-"""How an attempt ended, as `end.json`: written by its owner, or for an owner that is dead."""
+"""The `end.json` of an attempt whose owner is dead."""
 
 import time
-from typing import Any
 
 from runners.attempts.failure import Failure
+from store.attempts import end_record
 from store.files import write_json
-from store.layout import FILE_SCHEMA, Layout
+from store.layout import Layout
 from store.status import trial_state
-
-
-def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:
-    """An `end.json` of an attempt of which nothing else is known."""
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "status": "failed",
-        "reason": None,
-        "message": None,
-        "traceback": None,
-        "fingerprint": None,
-        "step": step,
-        "wall_s": wall_s,
-        "train_s": None,
-        "evaluate_s": None,
-        "probe_s": None,
-        "ended": time.time(),
-        "parameters": None,
-        "operator_parameters": None,
-        "memory_bytes": None,
-    }
 
 
 def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:

@@ -19,7 +19,6 @@ from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Wat
 from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.failure import Failure, breaks_process, failure_of
-from runners.attempts.heartbeat import EVERY_S
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.memory import release_cached_memory, reset_peak_memory
@@ -27,6 +26,7 @@ from runners.attempts.micro_batches import micro_batches, split, written_micro_b
 from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
 from runners.surroundings import Finished, Surroundings
+from store.heartbeat import EVERY_S
 from store.layout import Layout
 from store.shards import ShardBuffer
 from store.status import paused_at, trial_state

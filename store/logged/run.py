@@ -1,7 +1,6 @@
 """One run of a training loop of your own, as it is logged."""
 
 import atexit
-import json
 import math
 import os
 import sys
@@ -14,8 +13,9 @@ from typing import Any, Final, Self, SupportsFloat, final
 import pyarrow as pa
 
 from grid.errors import EnvironmentProblem, SpecError
+from store.heartbeat import Heartbeat
 from store.layout import Layout
-from store.logged.attempts import SignOfLife, claim, end, failure, require_free
+from store.logged.attempts import claim, end, failure, require_free
 from store.logged.plans import publish
 from store.shards import ShardBuffer
 from store.status import trial_state
@@ -27,14 +27,16 @@ MOST_ROWS: Final = 200_000
 """Values that are kept in memory at most."""
 
 
-def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None) -> "Run":
+def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
     """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
     if steps is not None and (type(steps) is not int or steps < 1):
         raise SpecError(f"the steps of a run are a whole number above 0; got {steps!r}")
+    if code is not None and (not isinstance(code, str) or not code.strip()):
+        raise SpecError(f"the code of a run is a text that names its version, such as a commit; got {code!r}")
     named = f"{line['label']!r} with seed {line['seed']} of grid {line['grid']!r}"
     require_free(trial_state(layout, line["trial"]), named)
     submission = publish(layout, line)
-    return Run(layout, claim(layout, line["trial"], submission, named), line, steps)
+    return Run(layout, claim(layout, line["trial"], submission, code, named), line, steps)
 
 
 @final
@@ -58,7 +60,8 @@ class Run:
         self._pid = os.getpid()
         self._step = 0
         self._status: str | None = None
-        self._alive = SignOfLife(layout.heartbeat(start["trial"], start["attempt"]))
+        self._alive = Heartbeat(layout.heartbeat(start["trial"], start["attempt"]), float(start["heartbeat_s"]))
+        self._alive.start()
         pa.array([0.0])  # it looks for pandas the first time, which can no longer be imported when a process ends
         atexit.register(self._at_exit)
 
@@ -233,8 +236,7 @@ class Run:
     def _kept(self, step: int, loss: float | None) -> None:
         self._step = max(self._step, step)
         if self._steps is not None:
-            finite = loss if loss is not None and math.isfinite(loss) else None
-            self._alive.tell(json.dumps({"step": self._step, "steps": self._steps, "loss": finite}))
+            self._alive.tell(self._step, self._steps, math.nan if loss is None else loss)
         now = time.monotonic()
         due = now - self._flushed >= max(FLUSH_S, 0.2 * (now - self._began)) or len(self._buffer) > MOST_ROWS
         if due:

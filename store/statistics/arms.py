@@ -211,7 +211,7 @@ def _code_differs(used: Iterable[Run]) -> str | None:
     if len(codes) < 2:
         return None
     versions = f"the runs come from {len(codes)} versions of the code"
-    return f"mixed code: {versions}; `ablate run SPEC --again` trains those of another version again"
+    return f"mixed code: {versions}; train those of another version again, as `ablate run SPEC --again` does"
 
 
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:

@@ -25,10 +25,10 @@ from synthetic import write_start
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.heartbeat import Heartbeat
 from runners.attempts.leases import Leases, host_memory
 from store import status
 from store.files import read_json
+from store.heartbeat import Heartbeat
 from store.layout import Layout
 from store.status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
 
