@@ -60,10 +60,16 @@ def compare_learning(
     Values are compared on the scale and in the direction of the grid's measure if that is `name`, else as losses on
     the linear scale. Raises as `curve_points` does, and NotFoundError when the baseline has no curve.
     """
-    rules = measure_of(store, grid, None)
-    rule = Rule(rules.scale, rules.better, rules.alpha) if rules.name == name else Rule("linear", "lower", rules.alpha)
     points = curve_points(store, grid, name, by)
-    return compare_curves(points, rule, baseline=baseline_of(store, grid, None), budget=budget, level=level)
+    return compare_curves(
+        points, rule_of(store, grid, name), baseline=baseline_of(store, grid, None), budget=budget, level=level
+    )
+
+
+def rule_of(store: "Store", grid: str, name: str) -> Rule:
+    """How values of the training metric `name` are compared: as the grid's measure, or else as losses, linear."""
+    rules = measure_of(store, grid, None)
+    return Rule(rules.scale, rules.better, rules.alpha) if rules.name == name else Rule("linear", "lower", rules.alpha)
 
 
 def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 from grid.errors import NotFoundError
 from grid.spec import did_you_mean
 from store import queries
-from store.statistics import Objective
+from store.statistics import Better, Objective
 from store.statistics import pareto as pareto_set
 from store.statistics.arms import arms, pair
 from store.statistics.scales import Scale
@@ -41,18 +41,21 @@ def pareto(store: "Store", grid: str, against: Sequence[str] = ("train_s",)) -> 
     for name in dict.fromkeys(each for each in against if each != rules.name):
         if name in COSTS:
             column = costs.select("cell", "seed", name)
-            objectives.append(
-                Objective(name, "higher" if name.endswith("_per_s") else "lower", "log", name == "parameters")
-            )
+            objectives.append(Objective(name, better(name), "log", name == "parameters"))
         else:
             column = _measured(store, grid, name)
-            objectives.append(Objective(name, "lower", "linear"))
+            objectives.append(Objective(name, better(name), "linear"))
         if column[name].null_count() == column.height:
             have = [*(each for each in COSTS if costs[each].count()), *_recorded(store, grid)]
             raise NotFoundError(f"no finished run of grid {grid!r} has {name!r}; they have {have}")
         values = values.join(column, on=["cell", "seed"], how="left", maintain_order="left")
     words = pareto_set(values, objectives, alpha=rules.alpha, forbidden=_forbidden(found, rules.scale))
     return queries.in_plan_order(store.sql, store.grid(grid), words)
+
+
+def better(name: str) -> Better:
+    """The direction of a cost or of a measurement that is not the grid's measure."""
+    return "higher" if name in COSTS and name.endswith("_per_s") else "lower"
 
 
 def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runners.commands.measured import average_of, measured
 from runners.commands.options import Csv, Flag, Json
 from runners.output import counted, say, write, write_frame, write_json, write_table
 
@@ -56,19 +57,12 @@ def effects(
     elif as_csv:
         write_frame("effects", found.terms if single is None else single.contrasts, as_json=False, as_csv=True)
     else:
-        write(_title(name, header["measure"], found.runs))
+        write(f"{measured(header)} on the {header['measure']['scale']} scale, {counted(found.runs, 'run')}")
         _write_single(single) if single is not None else _write_tests(found, header["measure"])
         _write_means(found.means, header["measure"])
         for note in found.notes:
             say(f"ablate: {note}")
     return 0
-
-
-def _title(name: str, measure: dict[str, Any], runs: int) -> str:
-    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
-    unit = f" in {measure['unit']}" if measure.get("unit") else ""
-    what = f"{measure['name']}{f' at {point}' if point else ''}{unit}"
-    return f"{name}: {what} on the {measure['scale']} scale, {counted(runs, 'run')}"
 
 
 def _data(found: "Factorial", single: "HalfNormal | None") -> dict[str, Any]:
@@ -115,8 +109,7 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     if means.is_empty():
         return
     write("")
-    average = {"log": "geometric mean", "logit": "mean by odds"}.get(measure["scale"], "mean")
-    headings = ["axis", "level", "runs", average, _level(1 - measure["alpha"]), "to", "note"]
+    headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
     write_table(headings, [tuple(map(_short, row)) for row in means.rows()])
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from runners.commands.measured import average_of, measured
 from runners.commands.options import Csv, Json
 from runners.output import say, write, write_frame, write_json, write_table
 
@@ -85,8 +86,8 @@ def table(
         found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
         warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
-        write(_about(header))
-    shown = _SHOWN | {"value": measure_heading(header)}
+        write(f"{measured(header)}, {header['measure']['better']} is better")
+    shown = _SHOWN | {"value": average_of(header["measure"])}
     write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
     return 0
 
@@ -104,14 +105,6 @@ _SHOWN = {
 }
 
 
-def _about(header: dict[str, Any]) -> str:
-    """What the values of a verdict table are."""
-    measure = header["measure"]
-    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
-    unit = f" in {measure['unit']}" if measure.get("unit") else ""
-    return f"{header['grid']}: {measure['name']}{f' at {point}' if point else ''}{unit}, {measure['better']} is better"
-
-
 def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
     from store.why import why, why_text
 
@@ -121,11 +114,6 @@ def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
     else:
         write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
     return 0
-
-
-def measure_heading(header: dict[str, dict[str, str]]) -> str:
-    """How the values of a grid's measure are averaged over seeds, as a column's heading."""
-    return {"log": "geometric mean", "logit": "mean of log odds"}.get(header["measure"]["scale"], "mean")
 
 
 def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:

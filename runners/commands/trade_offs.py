@@ -6,8 +6,9 @@ from typing import Annotated, Literal, final
 
 from cyclopts import Parameter
 
+from runners.commands.measured import measured
 from runners.commands.options import Csv, Json
-from runners.output import write, write_frame
+from runners.output import counted, say, write, write_frame
 
 Against = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -22,7 +23,8 @@ class Cost:
     by
         What is made equal.
     budget
-        Compare after so much; default what every run reached that did not break off.
+        Compare after so much, between the first and the last recorded cost; default what every run reached that did
+        not break off.
     level
         Also compare the cost to reach this value.
     """
@@ -64,18 +66,42 @@ def curves(
         Print CSV.
     """
     from runners.commands.finding import choose_grid, find_campaign
-    from store.learning import compare_learning
+    from runners.provenance.mixed import warn_of_mixtures
+    from store.learning import compare_learning, rule_of
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
-        found = compare_learning(store, choose_grid(store, grid), metric, at.by, budget=at.budget, level=at.level)
+        name = choose_grid(store, grid)
+        found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
+        rule = rule_of(store, name, metric)
+        warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
-        write(f"{metric} at equal {at.by}; the last value recorded at or before it")
-    columns = ("label", "question", "at", "pairs", "value", "baseline_value", "percent", "p_holm", "ahead", "behind")
-    headings = ("cell", "question", "at", "pairs", "value", "baseline", "difference %", "p (Holm)", "ahead", "behind")
-    shown = {**dict(zip(columns, headings, strict=True)), "note": "note"}
+        write(f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it")
+        write(
+            f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
+            f"{counted(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
+        )
+    shown = _CURVES | {"low": f"{100 * (1 - rule.alpha):g} % from"}
     write_frame("curves", found, as_json=as_json, as_csv=as_csv, shown=shown)
     return 0
+
+
+_CURVES = {
+    "label": "cell",
+    "question": "question",
+    "at": "at",
+    "pairs": "pairs",
+    "value": "value",
+    "baseline_value": "baseline",
+    "percent": "difference %",
+    "difference": "difference",
+    "low": "from",
+    "high": "to",
+    "p_holm": "p (Holm)",
+    "ahead": "ahead",
+    "behind": "behind",
+    "note": "note",
+}
 
 
 def pareto(
@@ -105,13 +131,27 @@ def pareto(
     import polars as pl
 
     from runners.commands.finding import choose_grid, find_campaign
+    from runners.provenance.mixed import warn_of_mixtures
+    from store.pareto import better
     from store.pareto import pareto as pareto_of
     from store.store import Store
+    from store.verdicts import measure_of
 
     with Store.open(find_campaign(campaign)) as store:
-        found = pareto_of(store, choose_grid(store, grid), against)
-    shown = {name: {"label": "cell"}.get(name, name) for name in found.columns if name not in ("cell", "untold")}
+        name = choose_grid(store, grid)
+        found = pareto_of(store, name, against)
+        header, rules = store.grid(name), measure_of(store, name, None)
+        warn_of_mixtures(store, [name], say)
+    headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
+    shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
     if not as_json and not as_csv:
-        found = found.with_columns(pl.col("dominated_by").list.join(", "))
+        others = [f"{each} ({better(each)} is better)" for each in dict.fromkeys(against) if each != rules.name]
+        cells = found.height
+        write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
+        write(
+            f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
+            f"(dominated), over {counted(cells, 'cell')} (on the front)"
+        )
+        found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
     write_frame("pareto", found, as_json=as_json, as_csv=as_csv, shown=shown)
     return 0

@@ -115,7 +115,7 @@ def _assumptions(row: Mapping[str, Any]) -> str:
         "sign flip p {}": row["sign_flip_p"],
         "normality (Shapiro and Wilk) p {}": row["normal_p"],
     }
-    few = f"fewer than {ROBUST_PAIRS} pairs or the sign-flip test disagrees: leans on normal noise"
+    few = f"fewer than {ROBUST_PAIRS} pairs or the sign-flip test disagrees: holds for normal noise only"
     leans = few if row["leans_on_normal"] else "assumes both arms have noise of one shape and spread, or normal noise"
     return ", ".join([*(text.format(_number(value)) for text, value in known.items() if value is not None), leans])
 

@@ -18,6 +18,7 @@ from grid.spec import did_you_mean
 from store.statistics.arms import only_survivors
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
+from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import Scale, back, percent, response, varies
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
@@ -148,8 +149,14 @@ def compare_curves(
     for question, at in asked:
         of = [_row(cells, cell, baseline, _Question(question, at, first, rule)) for cell in cells if cell != baseline]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
-        rows += [{**row, "p_holm": or_null(float(p))} for row, p in zip(of, adjusted, strict=True)]
+        rows += [_adjusted(row, float(p), rule.alpha) for row, p in zip(of, adjusted, strict=True)]
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _adjusted(row: Mapping[str, object], p: float, alpha: float) -> dict[str, object]:
+    if p > alpha or math.isnan(p) or int(str(row["pairs"])) >= ROBUST_PAIRS:
+        return {**row, "p_holm": or_null(p)}
+    return {**row, "p_holm": p, "note": "; ".join(filter(None, (str(row["note"]), few())))}
 
 
 def _check(cells: Mapping[str, tuple[str, Mapping[int, Curve]]], budget: float | None, level: float | None) -> None:

@@ -18,6 +18,7 @@ from grid.errors import SpecError
 from grid.spec import did_you_mean
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
+from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import ROUNDING, Scale, back, response
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
@@ -46,8 +47,8 @@ def pareto(
     `values` has one row per run: cell, label, seed and the objectives' columns; a run that lacks one is left out. The
     columns are cell, label, n, the mean of each objective over its seeds, standing, dominated_by, untold (labels of
     the cells that it is neither shown to be dominated by nor to be better than somewhere) and note (which of these are
-    `forbidden`, and why; a forbidden pair shows nothing). Raises SpecError for fewer
-    than two objectives, a column that is not there, or a value that its scale cannot take.
+    `forbidden`, and why; a forbidden pair shows nothing; of a claim, a caution below five pairs). Raises SpecError for
+    fewer than two objectives, a column that is not there, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
     if len(set(columns)) < 2:
@@ -64,6 +65,8 @@ def pareto(
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
     barred = forbidden or {}
     worse, front = _shown(table, alpha, [each.exact for each in objectives], _matrix(keys, barred))
+    known = np.isfinite(table).all(-1).astype(int)
+    shared = known @ known.T
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(worse.claimed[:, at])]
@@ -72,7 +75,9 @@ def pareto(
         untold = [names[j] for j in np.flatnonzero(~front.pairs[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())
         told = standing != STANDINGS[-1]
-        note = "" if told else _reasons(cell, zip(keys, names, strict=True), barred)
+        rests_on = shared[worse.claimed[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
+        caution = few() if rests_on < ROBUST_PAIRS else ""
+        note = caution if told else _reasons(cell, zip(keys, names, strict=True), barred)
         rows.append((cell, label, n, *means, standing, by, [] if told else untold, note))
     schema: dict[str, Any] = {
         "cell": pl.String,

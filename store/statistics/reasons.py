@@ -7,7 +7,8 @@ from store.statistics.arms import Method
 from store.statistics.scales import Scale
 
 ROBUST_PAIRS: Final = 5
-"""From here on, noise that is far from normal keeps the promised error rate; see `docs/statistics.md`."""
+"""From here on, noise far from normal keeps the promised error rate where both arms have it alike; see
+`docs/statistics.md`."""
 
 
 class Finding(NamedTuple):
@@ -101,11 +102,15 @@ def _family(rule: Rule) -> str:
 
 def _caution(found: Finding, rule: Rule) -> str:
     if min(found.runs) < ROBUST_PAIRS:
-        what = "pairs" if found.method == "paired t" else "runs in an arm"
-        return f"; caution: with fewer than {ROBUST_PAIRS} {what} this leans on normal noise"
+        return f"; {few('pairs' if found.method == 'paired t' else 'runs in an arm')}"
     if found.sign_flip_p > rule.alpha:
-        return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this leans on normal noise"
+        return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this holds for normal noise only"
     return ""
+
+
+def few(what: str = "pairs") -> str:
+    """The caution of a claim from fewer than ROBUST_PAIRS."""
+    return f"caution: with fewer than {ROBUST_PAIRS} {what} this holds for normal noise only"
 
 
 def _decide(found: Finding) -> str:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
+from synthetic import write_campaign, write_start
 
 from runners.cli import execute
 
@@ -84,7 +84,42 @@ def test_curves_and_pareto_sets_answer_from_the_command_line(
     assert len(lines) == 1 + 3 * 5
     assert execute(["curves", "--campaign", str(campaign)]) == 3
     assert "compare by steps or seconds" in capsys.readouterr().err
+    for budget in ("-5", "nan", "1e30"):
+        assert execute(["curves", "--by", "steps", "--budget", budget, "--campaign", str(campaign)]) == 2
+        assert "first and the last recorded cost, 0 and 59; got" in capsys.readouterr().err
     assert execute(["pareto", "--against", "loss", "--campaign", str(campaign)]) == 0
     assert "standing" in capsys.readouterr().out
     assert execute(["pareto", "--against", "los", "--campaign", str(campaign)]) == 3
     assert "did you mean 'loss'" in capsys.readouterr().err
+
+
+def test_curves_and_pareto_sets_say_what_their_numbers_are_and_how_they_are_judged(
+    campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["curves", "--by", "steps", "--campaign", str(campaign)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "quickstart: loss at equal steps, lower is better; the last value recorded at or before it"
+    assert lines[1].endswith(
+        "on the linear scale, of costs by ratios, paired by seed; Holm over 5 cells of a question, alpha 0.05"
+    )
+    assert "95 % from" in lines[2]
+    assert execute(["pareto", "--against", "loss", "--against", "parameters", "--campaign", str(campaign)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "quickstart: mse at sigma_f=5, sigma_x=1 in squared output units (lower is better) "
+        "against loss (lower is better), parameters (lower is better)"
+    )
+    assert "alpha 0.05: Holm over 30 ordered pairs (dominated), over 6 cells (on the front)" in lines[1]
+    assert "not told apart from" in lines[2]
+
+
+@pytest.mark.parametrize("command", ["curves", "pareto"])
+def test_mixed_code_is_told_where_costs_are_compared(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    other = {"code": "beef" * 10, "sources": {"core": "other"}}
+    write_start(written.layout, written.line("SSA", 0)["trial"], 1, **other)
+    wanted = ["--by", "steps"] if command == "curves" else ["--against", "loss"]
+    assert execute([command, *wanted, "--campaign", str(tmp_path)]) == 0
+    assert "mix versions of the code" in capsys.readouterr().err

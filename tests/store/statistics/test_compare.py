@@ -234,7 +234,7 @@ def test_a_verdict_that_the_sign_flip_test_does_not_share_carries_a_caution(fram
 
 
 def test_a_claim_from_fewer_than_five_pairs_carries_a_caution_and_from_five_it_does_not(frame) -> None:
-    caution = "; caution: with fewer than 5 pairs this leans on normal noise"
+    caution = "; caution: with fewer than 5 pairs this holds for normal noise only"
     assert only(frame({"softmax": BASE[:4], "SSA": times(0.5)[:4]}))["reason"].endswith(caution)
     assert "caution" not in only(frame({"softmax": BASE, "SSA": times(0.5)}))["reason"]
 

@@ -124,7 +124,16 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
     alike = {label: [*curves[:3], *(curve[:2] for curve in curves[3:])] for label, curves in cells.items()}
     values = points(alike, status={f"{label} {seed}": "failed" for label in alike for seed in range(3, 8)})
     both = row(compare_curves(values, LINEAR, baseline="key of softmax", budget=40), "value at")
-    assert (both["p"] is not None, both["note"]) == (True, "5 of 8 shared seeds have no value there")
+    assert both["p"] is not None
+    assert str(both["note"]).startswith("5 of 8 shared seeds have no value there; caution: with fewer than 5 pairs")
+
+
+def test_a_claim_from_fewer_than_five_pairs_carries_a_caution_and_no_claim_does_not() -> None:
+    for seeds, shift, told in ((4, 1.0, True), (5, 1.0, False), (4, 0.0, False)):
+        values = points({"softmax": noisy(0, 3.0, seeds), "SSA": noisy(1, 3.0 - shift, seeds)})
+        end = row(compare_curves(values, LINEAR, baseline="key of softmax"), "value at")
+        assert (float(str(end["p_holm"])) < 0.05) == (shift > 0)
+        assert end["note"] == ("caution: with fewer than 5 pairs this holds for normal noise only" if told else "")
 
 
 def test_a_run_that_failed_before_it_recorded_anything_is_a_failure_and_one_to_come_is_preliminary() -> None:

@@ -58,6 +58,15 @@ def test_two_seeds_show_nothing_however_far_apart() -> None:
     assert set(pareto(values, TWO)["standing"]) == {"not told apart"}
 
 
+@pytest.mark.parametrize(("seeds", "cautious"), [(4, True), (5, False)])
+def test_a_claim_from_fewer_than_five_pairs_carries_a_caution(seeds: int, cautious: bool) -> None:
+    """Of noise with two outcomes, three or four pairs show more than there is."""
+    found = pareto(runs(CELLS, noise=1e-3, seeds=seeds, rng=np.random.default_rng(3)), TWO)
+    assert set(found["standing"]) == {"dominated", "on the front"}
+    told = "caution: with fewer than 5 pairs this holds for normal noise only" if cautious else ""
+    assert set(found["note"]) == {told}
+
+
 def test_what_is_the_same_on_every_seed_needs_no_test() -> None:
     """Parameters have no noise: equal ones leave it to the other objective, unequal ones show at once."""
     values = runs(

@@ -60,7 +60,7 @@ def test_arms_without_a_shared_seed_are_judged_by_all_their_runs() -> None:
     assert row["p"] == pytest.approx(stats.ttest_ind(B, A, equal_var=False).pvalue)
     assert (row["verdict"], row["superiority"], row["sign_flip_p"], row["pairing"]) == ("worse", 0.0, None, None)
     assert row["reason"].startswith("unpaired (Welch, 3 and 4 runs), as the arms share 0 seeds; 1.11 higher (95 % ")
-    assert row["reason"].endswith("caution: with fewer than 5 runs in an arm this leans on normal noise")
+    assert row["reason"].endswith("caution: with fewer than 5 runs in an arm this holds for normal noise only")
     effect = Paired(np.float64(stats.ttest_ind(B, A, equal_var=False).df + 1), np.float64(row["difference"]),
                     np.float64(np.sqrt(np.var(A, ddof=1) + np.var(B, ddof=1))))  # fmt: skip
     assert row["hedges_g"] == pytest.approx(float(hedges_g(effect)))
