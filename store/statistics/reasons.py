@@ -11,6 +11,10 @@ ROBUST_PAIRS: Final = 5
 `docs/statistics.md`."""
 
 
+_LARGEST: Final = 700.0
+"""Logarithm of the largest factor that is told; exp(710) is no number."""
+
+
 class Finding(NamedTuple):
     """What a sentence may speak about; differences in analysis units."""
 
@@ -47,7 +51,8 @@ def size(difference: float, scale: Scale) -> str:
     if scale == "linear":
         return f"{abs(difference):.3g} {direction}"
     if abs(difference) >= math.log(2):
-        return f"{direction} by a factor of {_rounded(math.exp(min(abs(difference), 700)))}"
+        beyond = "more than " if abs(difference) > _LARGEST else ""
+        return f"{direction} by a factor of {beyond}{_rounded(math.exp(min(abs(difference), _LARGEST)))}"
     percent = abs(math.expm1(difference)) * 100
     return f"{percent:.2g} % {direction}" if percent < 10 else f"{percent:.0f} % {direction}"
 
@@ -65,6 +70,8 @@ def margin(rope: float, scale: Scale) -> str:
 
 def span(low: float, high: float, scale: Scale) -> str:
     """An interval in words, the common part said once: '23 to 28 % lower', '0.01 lower to 0.02 higher'."""
+    if size(low, scale) == size(high, scale):
+        return size(low, scale)
     near, far = sorted((low, high), key=abs)
     (short, *rest), (long, *other) = size(near, scale).split(" "), size(far, scale).split(" ")
     if rest == other:

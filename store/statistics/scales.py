@@ -18,12 +18,14 @@ Scale = Literal["log", "linear", "logit"]
 
 ROUNDING: Final = 16 * float(np.finfo(np.float64).eps)
 """Share of their size by which equal values may differ."""
+_LARGEST: Final = 1e150
+"""Squares of larger values are no numbers."""
 
 
 def fits(values: Floats, scale: Scale) -> bool:
     """Whether the scale can take all of `values`."""
     if scale == "linear":
-        return True
+        return bool((np.abs(values) < _LARGEST).all())
     return bool((values > 0).all() and (scale == "log" or (values < 1).all()))
 
 
@@ -31,6 +33,8 @@ def misfit(scale: Scale) -> str:
     """Why a comparison whose values do not fit has no verdict."""
     if scale == "logit":
         return "a value is not between 0 and 1, where the logit scale has a meaning; judge it on the linear scale"
+    if scale == "linear":
+        return f"a value is beyond {_LARGEST:g}, which no spread can be computed of; judge it on the log scale"
     return "a value is zero or negative, so the log scale has no meaning"
 
 
@@ -50,6 +54,11 @@ def response(values: Floats, scale: Scale) -> Floats:
     if scale == "logit":
         wrong = values[(values <= 0) | (values >= 1)][0]
         raise SpecError(f"the logit scale needs values between 0 and 1; got {wrong:g}; give the measure scale='linear'")
+    if scale == "linear":
+        raise SpecError(
+            f"the linear scale needs values below {_LARGEST:g}; got {np.abs(values).max():g}; "
+            "give the measure scale='log'"
+        )
     raise SpecError(f"the log scale needs values above 0; got {values.min():g}; give the measure scale='linear'")
 
 

@@ -8,7 +8,8 @@ import pytest
 from grid.errors import NotFoundError, SpecError, StoreError
 from store.statistics import VERDICTS, compare
 from store.statistics.compare import SCHEMA
-from store.statistics.reasons import size
+from store.statistics.reasons import size, span
+from store.statistics.scales import response
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])
@@ -143,6 +144,14 @@ def test_unequal_budgets_forbid_a_verdict(frame) -> None:
     row = only(values)
     assert row["verdict"] == "no verdict"
     assert row["reason"] == "unequal budgets: seed 0 has 2000 here and 1000 in the baseline"
+
+
+def test_a_budget_that_is_not_known_is_not_equal_to_one_that_is(frame) -> None:
+    values = frame({"softmax": BASE, "SSA": times(0.5)}).with_columns(
+        budget=pl.when((pl.col("label") == "SSA") & (pl.col("seed") == 2)).then(None).otherwise(1000)
+    )
+    assert only(values)["reason"] == "unequal budgets: seed 2 has no recorded budget here and 1000 in the baseline"
+    assert only(values.with_columns(budget=pl.lit(None, pl.Int64)))["verdict"] == "better"
 
 
 def test_mixed_code_forbids_a_verdict_and_unknown_code_throughout_does_not(frame) -> None:
@@ -294,6 +303,30 @@ def test_unusable_runs_are_named(frame) -> None:
 )
 def test_ten_per_cent_and_more_are_whole_numbers(difference: float, words: str) -> None:
     assert size(difference, "log") == words
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-800.0, -720.0, "lower by a factor of more than 1.0e+304"),
+        (-800.0, -1.0, "lower by a factor of more than 1.0e+304 to lower by a factor of 2.7"),
+        (-0.2312, -0.2311, "21 % lower"),
+        (-0.3, -0.2, "18 to 26 % lower"),
+    ],
+)
+def test_an_interval_is_told_from_one_amount_to_another(low: float, high: float, words: str) -> None:
+    assert span(low, high, "log") == words
+
+
+def test_values_whose_squares_are_no_numbers_have_no_verdict_on_the_linear_scale(frame) -> None:
+    """And none of the suite's forbidden warnings on the way; on the log scale they are like any others."""
+    huge = frame({"softmax": [1e308 * base for base in BASE], "SSA": [-1e308 * value for value in times(0.5)]})
+    row = only(huge, scale="linear")
+    assert (row["verdict"], row["difference"], row["p_holm"]) == ("no verdict", None, None)
+    assert row["reason"] == "a value is beyond 1e+150, which no spread can be computed of; judge it on the log scale"
+    with pytest.raises(SpecError, match=r"linear scale needs values below 1e\+150; got 1e\+308; give"):
+        response(np.array([1.0, 1e308]), "linear")
+    assert only(huge.with_columns(pl.col("value").abs()))["verdict"] == "better"
 
 
 def test_undecided_says_what_the_seeds_would_cost_where_it_is_known(frame) -> None:

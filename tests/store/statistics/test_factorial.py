@@ -158,6 +158,9 @@ def test_axes_that_cannot_be_told_apart_are_named_and_untested() -> None:
         assert (row(found, name)["f"], row(found, name)["aliased_with"]) == (None, [other])
         assert row(found, name)["note"].endswith(f"it cannot be told from {other}")
     assert row(found, "norm")["f"] is not None
+    for name, level in (("gate", "head"), ("gate", "constant"), ("sink", "on"), ("sink", "off")):
+        assert (mean(found, name, level)["mean"], mean(found, name, level)["note"]) == (None, "not estimable")
+    assert mean(found, "norm", "l1")["mean"] is not None
 
 
 def test_a_level_of_one_seed_only_cannot_be_told_from_the_seed() -> None:
