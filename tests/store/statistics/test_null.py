@@ -150,6 +150,15 @@ def test_three_seeds_do_not_keep_it_when_half_of_the_runs_are_lost_which_the_rea
     assert not within_the_promise(np.isin(words, CLAIMS))
 
 
+def test_skewed_noise_of_unequal_spread_breaks_the_promise_as_the_page_says() -> None:
+    """docs/statistics.md, 5 comparisons of 5 seeds: equal means, lognormal noise, the variants' spread four times."""
+    runs = np.exp(np.random.default_rng(9).normal(size=(REPS, 6, 5))) - np.exp(0.5)
+    wrong = np.isin(judged(4 * runs[:, 1:] - runs[:, :1], 0.0).words, CLAIMS).any(-1)
+    assert wrong.mean() == pytest.approx(0.25, abs=0.025)
+    alike = np.isin(judged(runs[:, 1:] - runs[:, :1], 0.0).words, CLAIMS)
+    assert within_the_promise(alike)
+
+
 def bootstrap_claims(differences: np.ndarray) -> np.ndarray:
     """Percentile bootstrap, exact: all n**n resamples."""
     n = differences.shape[-1]
