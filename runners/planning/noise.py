@@ -21,9 +21,6 @@ ENOUGH: Final = 5
 FEWEST_SEEDS: Final = 3
 """Of the baseline alone, from which its noise is told."""
 
-_ROUNDING: Final = 1e-12
-"""Differences that agree to so much of their size are equal."""
-
 Row = tuple[str, int, float | None]
 """Cell, seed, value."""
 
@@ -99,7 +96,8 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
 
 def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
     """Of `rows`: of pairs with the baseline if there are enough, else of the baseline's own seeds."""
-    pairs, sd = pooled(differences(rows, baseline, scale))
+    size = max((abs(value) for _, value in _usable(rows, scale)), default=0.0)
+    pairs, sd = pooled(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
     seeds = [value for _, value in _usable([row for row in rows if row[0] == baseline], scale)]
     seed_sd = _sd([seeds], len(seeds) - 1) if len(seeds) >= FEWEST_SEEDS else None
     if sd is not None:
@@ -128,17 +126,22 @@ def _usable(rows: Sequence[Row], scale: str) -> Iterator[tuple[Row, float]]:
         yield row, value if scale == "linear" else math.log(value / (1 - value) if scale == "logit" else value)
 
 
-def pooled(cells: Sequence[Sequence[float]]) -> tuple[int, float | None]:
-    """Pairs of cells that have two or more, and their standard deviation about their own cell's mean."""
+def pooled(cells: Sequence[Sequence[float]], size: float = 0.0) -> tuple[int, float | None]:
+    """Pairs of cells that have two or more, and their standard deviation about their own cell's mean.
+
+    `size` is the largest of the values that these are differences of: what varies by its rounding only does not vary.
+    """
     several = [found for found in cells if len(found) > 1]
     pairs, freedom = sum(map(len, several)), sum(len(found) - 1 for found in several)
-    return pairs, _sd(several, freedom) if freedom >= ENOUGH else None
+    return pairs, _sd(several, freedom, size) if freedom >= ENOUGH else None
 
 
-def _sd(several: Sequence[Sequence[float]], freedom: int) -> float:
+def _sd(several: Sequence[Sequence[float]], freedom: int, size: float = 0.0) -> float:
+    from store.statistics.scales import ROUNDING
+
     squares = sum((value - sum(found) / len(found)) ** 2 for found in several for value in found)
     sd, largest = math.sqrt(squares / freedom), max(abs(value) for found in several for value in found)
-    return sd if sd > _ROUNDING * largest else 0.0
+    return sd if sd > ROUNDING * max(largest, size) else 0.0
 
 
 def _seconds(store: "Store", name: str, cells: int) -> tuple[float | None, bool]:

@@ -53,6 +53,17 @@ def test_it_is_what_the_documentation_of_the_verdicts_says(
     assert found.in_sd == pytest.approx(in_sd, abs=0.05)
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_differences_of_large_values_that_vary_by_rounding_do_not_vary(scale: str) -> None:
+    """Between 1,000.1 and the same plus a millionth there are few digits."""
+    values = [1000.1 + 0.37 * seed for seed in range(8)]
+    moved = [value + 1e-6 if scale == "linear" else value * (1 + 1e-9) for value in values]
+    rows = [(cell, seed, value) for cell, of in (("a", values), ("b", moved)) for seed, value in enumerate(of)]
+    assert noise_among(rows, "a", scale).sd == 0
+    jittered = [(cell, seed, value + 1e-7 * (seed % 2) * (cell == "b")) for cell, seed, value in rows]
+    assert noise_among(jittered, "a", scale).sd != 0
+
+
 def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> None:
     """Through `judge`: one true effect among comparisons without any, the hardest case of Holm."""
     import numpy as np
