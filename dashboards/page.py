@@ -58,7 +58,10 @@ def document(title: str, body: str, styles: Sequence[Style]) -> str:
 
 
 def variables(partners: Mapping[str, str]) -> str:
-    """The colours as CSS variables, light by default and in print, dark where the system is."""
+    """The colours as CSS variables, light by default and in print, dark where the system is.
+
+    `data-theme` of the document says otherwise on a screen.
+    """
     shared = {"ink": INK, "muted": MUTED, "line": LINE, "axis": AXIS, "paper": PAPER, **STATUS}
     shared |= {f"d{i}": color for i, color in enumerate(DIVERGING)}
     shared |= {f"s{i}": color for i, color in enumerate(SEQUENTIAL)}
@@ -66,7 +69,8 @@ def variables(partners: Mapping[str, str]) -> str:
     dark = {name: partners[color] for name, color in shared.items()}
     dark |= {name: pair[1] for name, pair in VARIABLES.items()}
     first = f":root{{color-scheme:light dark;--font:{FONT};{_declared(light)}}}"
-    return f"{first}@media screen and (prefers-color-scheme: dark){{:root{{{_declared(dark)}}}}}"
+    system = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{_declared(dark)}}}}}"
+    return f"{first}{system}@media screen{{:root[data-theme=dark]{{{_declared(dark)}}}}}"
 
 
 def _declared(colors: Mapping[str, str]) -> str:

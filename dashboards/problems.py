@@ -1,7 +1,7 @@
 """What cannot be computed does not take the rest of a page with it: in its place stands why."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
@@ -13,6 +13,12 @@ class Actionable(Protocol):
     exit_code: int
 
 
+class Unknown(Exception):
+    """An address names what is not there, or what a page does not know; the text says what there is."""
+
+    exit_code: ClassVar[int] = 3
+
+
 def tried(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
     """What `make` returns, or the sentence of an error that the user can act on. Any other error is a bug and rises."""
     try:
@@ -20,5 +26,10 @@ def tried(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
     except Exception as error:
         if not isinstance(error, Actionable):
             raise
-        said = str(error).rstrip(".")
-        return None, f"{said[:1].upper()}{said[1:]}."
+        return None, sentence(error)
+
+
+def sentence(error: Exception) -> str:
+    """The text of an error as a sentence."""
+    said = str(error).rstrip(".")
+    return f"{said[:1].upper()}{said[1:]}."

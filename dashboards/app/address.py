@@ -1,0 +1,74 @@
+"""The state of a page as its query string: short, readable, and refused with a sentence where it makes no sense."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, get_origin
+from urllib.parse import parse_qs, urlencode
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dashboards.problems import Unknown
+
+_LONGEST: Final = 4000
+"""Characters of a query string; browsers and proxies cut longer ones."""
+
+
+class Address(BaseModel):
+    """What a page shows. Each field is a parameter of the query string; what is at its default is left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    grid: str | None = None
+    """None is the campaign's first."""
+    hide: tuple[str, ...] = ()
+    """Names in legends whose lines are not shown."""
+
+
+A = TypeVar("A", bound=Address)
+
+
+def read(kind: type[A], search: str) -> A:
+    """The state that a query string such as "?metric=loss&by=operator&by=depth" says.
+
+    Raises:
+        Unknown: it is too long, or has a name or a value that the page does not know.
+    """
+    if len(search) > _LONGEST:
+        raise Unknown(f"an address has at most {_LONGEST} characters after its `?`; this one has {len(search)}")
+    given = parse_qs(search.removeprefix("?"), keep_blank_values=True)
+    fields = kind.model_fields
+    values: dict[str, Any] = {}
+    for name, texts in given.items():
+        if name not in fields:
+            raise Unknown(f"the address says {name!r}, which this page does not have; it has {', '.join(fields)}")
+        several = get_origin(fields[name].annotation) is tuple
+        if len(texts) > 1 and not several:
+            raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
+        values[name] = tuple(text for text in texts if text) if several else texts[0]
+    return _checked(kind, values)
+
+
+def _checked(kind: type[A], values: Mapping[str, Any]) -> A:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        raise Unknown(f"in the address {name}={values[name]!r}: {first['msg'].removeprefix('Input ')}") from error
+
+
+def changed(address: A, values: Mapping[str, Any]) -> A:
+    """The state with some fields replaced by what controls say: None and "" are the default. Raises Unknown."""
+    given = {name: value for name, value in values.items() if value not in (None, "")}
+    kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in values}
+    return _checked(type(address), kept | given)
+
+
+def written(address: Address) -> str:
+    """The query string that `read` reads; empty for defaults."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in address.model_dump(exclude_defaults=True).items():
+        if isinstance(value, tuple):
+            pairs += [(name, str(each)) for each in value] or [(name, "")]
+        else:
+            pairs.append((name, str(int(value)) if isinstance(value, bool) else str(value)))
+    return f"?{urlencode(pairs, safe='*:,/')}" if pairs else ""

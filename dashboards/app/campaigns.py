@@ -1,0 +1,107 @@
+"""The campaigns that the app shows: brought up to date in the background, read as they are at one moment."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+from dashboards.problems import Unknown, tried
+from store import Layout, Store
+from store.ingest import ingest
+
+EVERY_S: Final = 5.0
+"""Seconds from the end of one look for new files to the next."""
+
+
+@final
+class Campaigns:
+    """Campaign directories by short names that are part of addresses."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = _named([root.resolve() for root in roots])
+        self._stale: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._follower: threading.Thread | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """In the order they were given."""
+        return list(self._roots)
+
+    def root(self, name: str) -> Path:
+        """The directory of a campaign. Raises Unknown."""
+        if name not in self._roots:
+            raise Unknown(f"there is no campaign {name!r} here; there are {', '.join(self._roots) or 'none'}")
+        return self._roots[name]
+
+    def moment(self, name: str) -> str:
+        """Changes when there is something new to read; empty while nothing can be read. Raises Unknown."""
+        path = Layout(self.root(name)).snapshot
+        found, _ = tried(lambda: _signature(path))
+        return found or ""
+
+    def stale(self, name: str) -> str | None:
+        """Why the newest files of a campaign may be missing, in a sentence."""
+        return self._stale.get(name)
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Store]:
+        """A store of this moment for one thread.
+
+        Raises:
+            Unknown: there is no such campaign.
+            NotFoundError, StoreError, EnvironmentProblem: as `Store.open`.
+        """
+        root = self.root(name)
+        first = not Layout(root).snapshot.exists()
+        with Store.open(root, refresh=first) as store:
+            yield store
+
+    def look(self) -> None:
+        """Bring in what is new in every campaign; what cannot be brought in is told by `stale`."""
+        for name, root in self._roots.items():
+            _, problem = tried(lambda root=root: ingest(root, wait=False, threads=1))  # type: ignore[misc]
+            if problem is None:
+                self._stale.pop(name, None)
+            else:
+                self._stale[name] = problem
+
+    def follow(self, every_s: float = EVERY_S) -> None:
+        """Look again and again, in a thread that ends with the process or with `close`."""
+
+        def looking() -> None:
+            while not self._stop.is_set():
+                self.look()
+                self._stop.wait(every_s)
+
+        self._follower = threading.Thread(target=looking, name="ablate-dash-follower", daemon=True)
+        self._follower.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        if self._follower is not None:
+            self._follower.join()
+
+
+def _signature(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
+
+
+def _named(roots: Sequence[Path]) -> dict[str, Path]:
+    """By the last part of their paths; where two share it, by as many parts as tell them apart."""
+    found: dict[str, Path] = {}
+    for root in dict.fromkeys(roots):
+        parts = next(
+            n
+            for n in range(1, len(root.parts) + 1)
+            if all(other == root or other.parts[-n:] != root.parts[-n:] for other in roots)
+        )
+        found["-".join(part.strip(os.sep) for part in root.parts[-parts:])] = root
+    return found

@@ -1,0 +1,86 @@
+"""What a slot shows, as files: its data, the SQL behind it, the figure alone. The address says all."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import plotly.io as pio
+from flask import Response
+
+from dashboards.app.address import read
+from dashboards.app.page import Page, Shown, Slot
+from dashboards.html import plain_table, tag, text
+from dashboards.problems import Unknown
+from dashboards.words import count, number
+from store.asked import asked
+from store.export.formats import encoded
+
+if TYPE_CHECKING:
+    from dashboards.app.engine import Engine
+
+MOST_ROWS: Final = 500
+"""Of a table inside a page; files have all."""
+
+
+def download(engine: "Engine", campaign: str, page: str, name: str, end: str, search: str) -> Response:
+    """One file of a slot, for the state that `search` says.
+
+    Raises:
+        Unknown: there is no such page, slot or kind of file, or the state is refused; else as slots do.
+    """
+    _, found = engine.place(f"/{campaign}/{page}")
+    slot = _slot(found, name)
+    if end not in _DATA and end not in _MADE:
+        raise Unknown(f"a slot is had as {', '.join([*_DATA, *_MADE])}; got {end!r}")
+    address = read(found.address, search)
+    with engine.campaigns.reading(campaign) as store:
+        view = engine.view(store, campaign, address)
+        with asked() as statements:
+            shown = slot.make(view)
+    body = encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements)
+    response = Response(body, mimetype=_DATA.get(end, "text/html"))
+    if end not in ("table", "sql"):
+        response.headers["Content-Disposition"] = f'attachment; filename="{campaign}-{name}.{end}"'
+    return response
+
+
+def _slot(page: Page, name: str) -> Slot:
+    for slot in page.slots:
+        if slot.name == name:
+            return slot
+    raise Unknown(f"page {page.name!r} has no {name!r}; it has {', '.join(slot.name for slot in page.slots)}")
+
+
+def _table(shown: Shown, slot: Slot, statements: list[str]) -> str:
+    del slot, statements
+    frame = shown.data
+    rows = [[_entry(value) for value in row] for row in frame.head(MOST_ROWS).iter_rows()]
+    left = frame.height - len(rows)
+    more = tag("p", text(f"The first {len(rows)} of {count(frame.height, 'row')}; the files have all.")) if left else ""
+    return plain_table(frame.columns, rows) + more
+
+
+def _entry(value: object) -> str:
+    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
+
+
+def _sql(shown: Shown, slot: Slot, statements: list[str]) -> str:
+    del shown, slot
+    return tag("pre", text(";\n\n".join(statements)))
+
+
+def _figure(shown: Shown, slot: Slot, statements: list[str]) -> str:
+    del statements
+    if shown.figure is None:
+        raise Unknown(shown.message or f"{slot.title} has no figure")
+    config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
+    found: str = pio.to_html(shown.figure, config=config, include_plotlyjs=True, full_html=True)
+    return found
+
+
+_DATA: Final = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "tex": "text/x-tex",
+    "md": "text/markdown",
+}
+_MADE: Final[dict[str, Callable[[Shown, Slot, list[str]], str]]] = {"table": _table, "sql": _sql, "html": _figure}

@@ -1,0 +1,211 @@
+"""What happens between an address, the controls, new results and the browser; pages only say what they show.
+
+Going to an address makes the page anew. A control writes the address and refreshes the slots. New results refresh the
+slots. A figure that is refreshed keeps the reader's zoom as long as its axes mean the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+from urllib.parse import quote, unquote, urlsplit
+
+from dash import ALL, Dash, Input, Output, Patch, State, callback_context, no_update
+from dash.exceptions import PreventUpdate
+
+from dashboards.app import frame
+from dashboards.app.address import Address, changed, read, written
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.page import Page, Shown, Slot, View
+from dashboards.problems import Unknown, tried
+from dashboards.report import campaign_styles
+from dashboards.subject import subject
+from dashboards.theme import REST, dark_partners
+from store import Store
+from store.campaign import only
+
+MOVED: Final = ("annotations", "shapes", "height")
+"""Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
+
+
+@final
+class Engine:
+    """Pages over campaigns."""
+
+    def __init__(self, campaigns: Campaigns, pages: Sequence[Page]) -> None:
+        self.campaigns = campaigns
+        self.pages = {page.name: page for page in pages}
+
+    def place(self, path: str) -> tuple[str, Page]:
+        """The campaign and the page of a path; of what it leaves out the first. Raises Unknown."""
+        parts = [unquote(part) for part in path.split("/") if part]
+        if len(parts) > 2:
+            raise Unknown(f"an address is /CAMPAIGN/PAGE; got {path!r}")
+        if not self.campaigns.names:
+            raise Unknown("there is no campaign here; `ablate run` makes one")
+        campaign = parts[0] if parts else self.campaigns.names[0]
+        self.campaigns.root(campaign)
+        name = parts[1] if len(parts) > 1 else next(iter(self.pages))
+        if name not in self.pages:
+            raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
+        return campaign, self.pages[name]
+
+    def view(self, store: Store, campaign: str, address: Address) -> View:
+        """What slots are made from. Raises as `subject`, Unknown for a grid that is not there."""
+        operators = campaign_styles(store)
+        grids = store.grids()
+        if not grids:
+            return View(campaign, store, address, operators, None)
+        grid = only("grid", address.grid or grids[0], grids, campaign)
+        return View(campaign, store, address, operators, subject(store, grid, operators))
+
+    def attach(self, app: Dash) -> None:
+        """Register the callbacks."""
+        app.callback(
+            Output("page", "children"),
+            Output("top", "children"),
+            Output("seen", "data"),
+            Input("url", "href"),
+            Input("theme", "data"),
+            State("seen", "data"),
+        )(self.navigate)
+        app.callback(
+            Output("url", "search"),
+            Output({"type": "figure", "slot": ALL}, "figure"),
+            Output({"type": "words", "slot": ALL}, "children"),
+            Output({"type": "table", "slot": ALL}, "rowData"),
+            Output({"type": "files", "slot": ALL}, "children"),
+            Output("seen", "data", allow_duplicate=True),
+            Input({"type": "control", "field": ALL}, "value"),
+            Input("tick", "n_intervals"),
+            State("url", "pathname"),
+            State("url", "search"),
+            State("theme", "data"),
+            State("seen", "data"),
+            prevent_initial_call=True,
+        )(self.refresh)
+
+    def navigate(self, href: str, theme: str | None, seen: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """The page of an address, made anew unless it is what the reader sees already."""
+        if theme is None:
+            raise PreventUpdate  # the browser says it in a moment
+        url = urlsplit(href)
+        search = f"?{url.query}" if url.query else ""
+        if (url.path, search, theme) == (seen.get("path"), seen.get("search"), seen.get("theme")):
+            raise PreventUpdate
+        campaign, page, kept, moment = None, None, dict[str, Any](), ""
+        try:
+            campaign, found = self.place(url.path)
+            moment = self.campaigns.moment(campaign)
+            page = found.name
+            made, problem = tried(lambda: self._page(campaign, found, search, theme))
+            content, kept = made if made is not None else (frame.sentence(problem or ""), {})
+        except Unknown as error:
+            content = frame.sentence(str(error))
+        now = {"path": url.path, "search": search, "theme": theme, "moment": moment, **kept}
+        return content, frame.top(self.campaigns.names, campaign, list(self.pages.values()), page), now
+
+    def _page(self, campaign: str, page: Page, search: str, theme: str) -> tuple[Any, dict[str, Any]]:
+        """The parts of a page, and what a later refresh compares with."""
+        address = read(page.address, search)
+        with self.campaigns.reading(campaign) as store:
+            view = self.view(store, campaign, address)
+            look = frame.Looks(_partners(view, theme), address.hide)
+            made = {slot.name: shown_of(slot, view) for slot in page.slots}
+            given = page.controls(view)
+        values = address.model_dump() | {"grid": view.about.grid if view.about else None}
+        path = _path(campaign, page, address)
+        slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
+        parts = frame.page_of(page, given, values, slots)
+        shown_values = {name: _plain(values[name]) for name in ("hide", *(each.field for each in given))}
+        return parts, {"axes": {name: _axes(shown) for name, shown in made.items()}, "values": shown_values}
+
+    def refresh(
+        self,
+        values: Sequence[Any],
+        ticks: int,
+        path: str,
+        search: str,
+        theme: str | None,
+        seen: Mapping[str, Any],
+    ) -> tuple[Any, ...]:
+        """The slots again, after a control or new results."""
+        del ticks
+        if "values" not in seen or path != seen["path"]:
+            raise PreventUpdate  # another page is on its way
+        before = seen["values"]
+        campaign, page = self.place(path)
+        moment = self.campaigns.moment(campaign)
+        fields = [each["id"]["field"] for each in callback_context.inputs_list[0]]
+        address = read(page.address, search or "")
+        said = dict(zip(fields, map(_value, values), strict=True))
+        new = changed(address, {name: value for name, value in said.items() if _plain(value) != before.get(name)})
+        if new == address and moment == seen["moment"]:
+            raise PreventUpdate
+        now = written(new)
+        if new.grid != address.grid:  # all that can be chosen is another grid's: the page is made anew
+            slots = [len(each) for each in callback_context.outputs_list[1:5]]
+            return now, *([no_update] * n for n in slots), no_update
+        with self.campaigns.reading(campaign) as store:
+            view = self.view(store, campaign, new)
+            look = frame.Looks(_partners(view, theme or "light"), new.hide)
+            made = {slot.name: shown_of(slot, view) for slot in page.slots}
+        axes = {name: _axes(shown) for name, shown in made.items()}
+        order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
+        by_name = {slot.name: slot for slot in page.slots}
+        figures = [_refreshed(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
+        words = [frame.words(made[name], new.hide) for name in order[1]]
+        tables = [made[name].data.rows(named=True) for name in order[2]]
+        link = _path(campaign, page, new)
+        files = [frame.files(by_name[name], link) if now != search else no_update for name in order[3]]
+        kept = {"axes": axes, "values": {**before, **{name: _plain(value) for name, value in said.items()}}}
+        return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}
+
+
+def shown_of(slot: Slot, view: View) -> Shown:
+    """What a slot shows; where that cannot be computed, the sentence why."""
+    found, problem = tried(lambda: slot.make(view))
+    return Shown(message=problem or "") if found is None else found
+
+
+def _path(campaign: str, page: Page, address: Address) -> str:
+    return f"/{quote(campaign)}/{page.name}{written(address)}"
+
+
+def _plain(value: Any) -> Any:
+    """A value of a state as JSON keeps it, so that it can be compared with one that came back from the browser."""
+    if isinstance(value, bool):
+        return "1" if value else None
+    return list(value) or None if isinstance(value, tuple) else value
+
+
+def _value(value: Any) -> Any:
+    """What a control says, as an address takes it: a switch is a list of nothing or of "1"."""
+    if value == ["1"]:
+        return "1"
+    return tuple(value) if isinstance(value, list) and value else None if value == [] else value
+
+
+def _partners(view: View, theme: str) -> Mapping[str, str] | None:
+    if theme != "dark":
+        return None
+    cells = view.about.look.styles.values() if view.about else ()
+    return dark_partners([REST, *view.operators.values(), *cells])
+
+
+def _axes(shown: Shown) -> str:
+    """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
+    if shown.figure is None:
+        return ""
+    layout = shown.figure.layout
+    return " ".join(f"{axis.type} {axis.title.text}" for axis in (layout.xaxis, layout.yaxis))
+
+
+def _refreshed(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
+    drawn = frame.figure_of(shown, look)
+    if not same or shown.figure is None:
+        return drawn
+    patch = Patch()
+    patch["data"] = drawn["data"]
+    for name in MOVED:
+        if name in drawn["layout"]:
+            patch["layout"][name] = drawn["layout"][name]
+    return patch
