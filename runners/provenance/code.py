@@ -7,7 +7,7 @@ editing the seeds or axes of a grid is not. Comments, docstrings, formatting and
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -172,7 +172,13 @@ _SAYS_NOTHING = frozenset({"grid", "store", "dashboards"})
 
 
 def _in_core(file: Path) -> bool:
-    return any(file.resolve().relative_to(PROJECT).match(pattern) for pattern in CORE)
+    return _is_core(str(file), PROJECT)
+
+
+@cache  # a trial asks of hundreds of imports, again and again of the same files
+def _is_core(file: str, project: Path) -> bool:
+    within = Path(file).resolve().relative_to(project)
+    return any(within.match(pattern) for pattern in CORE)
 
 
 def _file(module: ModuleType) -> str:
