@@ -46,6 +46,8 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     try:
         for module in preload:
             import_module(module)
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].array([])  # at its first array it loads pandas, where that is installed
     except Exception as error:  # noqa: BLE001  # told to the starter, who raises it
         _say(control, {"failed": f"{type(error).__name__}: {error}"})
         return
