@@ -1,4 +1,4 @@
-"""Toy training that is judged on the way, for halving: grids of it, and a process that dies at a given step.
+"""Toy training that is judged on the way, for halving: grids of it, and processes that die at a given step.
 
 The two `levels` of a cell say how it does in the first third of its steps and afterwards, so that ranks change.
 """
@@ -7,17 +7,24 @@ import os
 import random
 import signal
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow
+
 from grid import Grid, Measure, Spec, over
 from grid.spec import OutsideKey
+from runners.attempts.checkpoint import save_checkpoint
 from runners.attempts.worker import Entry
 from runners.machines import Inline
 from runners.planning.halving import Halving
+from runners.provenance.code import Codes
 from runners.runs.halving import run_by_halving
 from runners.runs.run import RunOptions, RunResult
 from runners.surroundings import Finished, Surroundings
+from store.database import _empty
 
 STEPS = 12
 
@@ -47,7 +54,7 @@ ENTRY = Entry(trial="halved:HalvedTrial", train="halved:train", preload=("pyarro
 OPTIONS = RunOptions(entry=ENTRY, land_every_s=None, progress=False)
 HALVING = Halving(2, min_steps=3)
 
-_left = [int(os.environ.get("HALVED_STEPS", -1))]
+_left = [-1]
 """Steps that this process lives for."""
 
 
@@ -64,8 +71,11 @@ def halved_grid(levels: dict[str, tuple[float, float]], *, seeds: int = 2, **bas
     )
 
 
-GRID = halved_grid({"base": (9, 9), "a": (1, 4), "b": (2, 3), "c": (3, 1), "d": (4, 1), "e": (5, 1)})
+LEVELS = {"base": (9, 9), "a": (1, 4), "b": (2, 3), "c": (3, 1), "d": (4, 1), "e": (5, 1)}
 """Early a, b, c lead; of these c leads late."""
+GRID = halved_grid(LEVELS)
+SHORT = halved_grid(LEVELS, seeds=1)
+"""Half of its trials, and the same ones."""
 
 
 def train(trial: HalvedTrial, surroundings: Surroundings) -> Finished:
@@ -108,6 +118,25 @@ def halve(root: Path, grid: Grid = GRID, halving: Halving = HALVING, **options: 
     return run_by_halving(root, grid, halving, Inline(), RunOptions(**{**vars(OPTIONS), **options}))
 
 
+def killed(root: Path, lives: Sequence[int]) -> list[int]:
+    """Halve SHORT in one process after another, of so many steps each; what they ended with, as exit codes."""
+    pyarrow.array([0.0])  # loads what else would be loaded in each
+    Codes().sources(HalvedTrial())
+    _empty()
+    with tempfile.TemporaryDirectory() as place:
+        save_checkpoint(Path(place), "ab" * 16, 1, {})
+    ends = []
+    for _left[0] in lives:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                halve(root, SHORT)
+            finally:
+                os._exit(0)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return ends
+
+
 if __name__ == "__main__":
     sys.modules["halved"] = sys.modules["__main__"]
-    halve(Path(sys.argv[1]))
+    sys.stdout.write(f"{killed(Path(sys.argv[1]), [int(each) for each in sys.argv[2:]])}")

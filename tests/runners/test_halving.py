@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from halved import GRID, HALVING, OPTIONS, STEPS, HalvedTrial, Schedule, halve, halved_grid
+from halved import GRID, HALVING, OPTIONS, SHORT, STEPS, HalvedTrial, Schedule, halve, halved_grid
 from toy_campaign import tables
 
 from grid import Grid, Measure, over
@@ -42,6 +43,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Found:
     root = tmp_path_factory.mktemp("whole")
     whole(root)
     return tables(root)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    """The whole grid by halving, and what the run came to."""
+    root = tmp_path_factory.mktemp("stopped")
+    return root, halve(root)
 
 
 KEPT = {"base", "b", "c"}
@@ -134,10 +142,9 @@ def test_rungs_are_where_all_are_judged(
     assert [tuple(rung) for rung in found] == expected
 
 
-def test_a_plan_says_the_steps_that_are_saved(tmp_path: Path) -> None:
+def test_a_plan_says_the_steps_that_are_saved(tmp_path: Path, stopped: tuple[Path, RunResult]) -> None:
     found = rungs(GRID, HALVING)
-    halve(tmp_path)
-    layout = Layout(tmp_path)
+    layout = Layout(stopped[0])
     ends = [(trial_state(layout, key).attempts[-1].end or {}) for key in layout.trial_keys()]
     beyond = sum(end["status"] == "stopped" for end in ends)  # each trains a step past its rung
     trained = sum(end["step"] for end in ends) - beyond
@@ -214,15 +221,17 @@ def test_flags_that_do_not_go_together_are_refused(
 # What it does ------------------------------------------------------------------------------------------------------
 
 
-def test_survivors_are_those_of_an_undisturbed_run_bit_for_bit(tmp_path: Path, undisturbed: Found) -> None:
-    result = halve(tmp_path)
+def test_survivors_are_those_of_an_undisturbed_run_bit_for_bit(
+    stopped: tuple[Path, RunResult], undisturbed: Found
+) -> None:
+    root, result = stopped
     kept = keys(GRID, KEPT)
     assert (result.ok, result.failed, result.stopped, result.truncated) == (6, 0, 0, 6)
-    assert of(tables(tmp_path), kept) == of(undisturbed, kept)
+    assert of(tables(root), kept) == of(undisturbed, kept)
     assert len(of(undisturbed, kept)["metric"]) == 6 * STEPS
-    layout = Layout(tmp_path)
+    layout = Layout(root)
     assert all(len(layout.attempts(key)) == 3 for key in kept)  # they did pause, twice
-    assert read(tmp_path, "SELECT label, seed, step FROM v_truncated ORDER BY ALL") == [
+    assert read(root, "SELECT label, seed, step FROM v_truncated ORDER BY ALL") == [
         (*cut, 7 if cut[0] == "a" else 5) for cut in CUT
     ]
 
@@ -247,16 +256,18 @@ def test_a_real_trial_survives_bit_for_bit(tmp_path: Path, tiny: Trial) -> None:
     assert of(halved, kept)["probe"]
 
 
-def test_a_run_without_halving_finishes_what_was_truncated(tmp_path: Path, undisturbed: Found) -> None:
-    halve(tmp_path)
-    layout = Layout(tmp_path)
+def test_a_run_without_halving_finishes_what_was_truncated(
+    tmp_path: Path, stopped: tuple[Path, RunResult], undisturbed: Found
+) -> None:
+    root = shutil.copytree(stopped[0], tmp_path / "c")
+    layout = Layout(root)
     paused = {key: paused_at(trial_state(layout, key)) for key in keys(GRID, {"a", "d", "e"})}
-    again = halve(tmp_path)
+    again = halve(root)
     assert (again.ok, again.skipped, again.truncated, again.submission) == (0, 6, 6, None)
-    result = whole(tmp_path)
+    result = whole(root)
     assert (result.ok, result.skipped) == (6, 6)
-    assert tables(tmp_path) == undisturbed
-    assert read(tmp_path, "FROM v_truncated") == []
+    assert tables(root) == undisturbed
+    assert read(root, "FROM v_truncated") == []
     for key, step in paused.items():
         assert trial_state(layout, key).attempts[-1].start["resumed_from"]["step"] == step
 
@@ -291,31 +302,31 @@ def test_a_failed_trial_sets_its_cell_back_and_is_not_trained_on(tmp_path: Path)
         name="broken",
         base=HalvedTrial(),
         axes=[over("levels", [(9.0, 9.0), (5.0, 5.0)], name="arm"), over("breaks_at", [0, 3])],
-        seeds=range(2),
+        seeds=[0],
         measure=grid.measure,
     )
     result = halve(tmp_path, broken)
-    assert (result.ok, result.failed, result.truncated) == (2, 4, 2)
+    assert (result.ok, result.failed, result.truncated) == (1, 2, 1)
     assert read(tmp_path, "SELECT DISTINCT label FROM v_final") == [("5.0, 5.0 · breaks_at=0",)]
     again = halve(tmp_path, broken)
-    assert (again.ok, again.failed, again.skipped_failed) == (0, 0, 4)
+    assert (again.ok, again.failed, again.skipped_failed) == (0, 0, 2)
     retried = halve(tmp_path, broken, retry=True)
-    assert (retried.failed, retried.skipped_failed) == (4, 0)
+    assert (retried.failed, retried.skipped_failed) == (2, 0)
 
 
 def test_a_trial_that_was_stopped_beyond_a_rung_is_truncated_there_too(tmp_path: Path) -> None:
     """Otherwise it would count as one that is only late."""
-    one = next(planned.key for planned in GRID.trials() if planned.label == "e")
-    stop_at(8, lambda: run_campaign(tmp_path, [GRID], Inline(), replace(OPTIONS, only=frozenset([one]))))
+    (one,) = keys(SHORT, {"e"})
+    stop_at(8, lambda: run_campaign(tmp_path, [SHORT], Inline(), replace(OPTIONS, only=frozenset([one]))))
     assert (trial_state(Layout(tmp_path), one).attempts[-1].end or {})["step"] == 8
-    assert halve(tmp_path).truncated == 6
-    assert read(tmp_path, "SELECT count(*), count(*) FILTER (WHERE step = 9) FROM v_truncated") == [(6, 1)]
+    assert halve(tmp_path, SHORT).truncated == 3
+    assert read(tmp_path, "SELECT count(*), count(*) FILTER (WHERE step = 9) FROM v_truncated") == [(3, 1)]
 
 
 def test_a_value_that_cannot_be_read_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs_halving, "values_at", lambda *_: {})
     with pytest.raises(StoreError, match="no readable 'mse' at step 4"):
-        halve(tmp_path)
+        halve(tmp_path, SHORT)
 
 
 def test_a_run_that_ends_between_rungs_goes_on(
@@ -327,12 +338,12 @@ def test_a_run_that_ends_between_rungs_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(runs_halving, "promoted", ends)
         with pytest.raises(KeyboardInterrupt):
-            halve(tmp_path)
+            halve(tmp_path, SHORT)
     _goes_on(tmp_path, undisturbed)
 
 
 def test_a_signal_stops_behind_a_rung_and_the_same_run_goes_on(tmp_path: Path, undisturbed: Found) -> None:
-    result = stop_at(66, lambda: halve(tmp_path))
+    result = stop_at(33, lambda: halve(tmp_path, SHORT))
     assert result.interrupted
     assert result.stopped > 0
     _goes_on(tmp_path, undisturbed)
@@ -354,24 +365,20 @@ def stop_at(count: int, run: Callable[[], RunResult]) -> RunResult:
 
 def test_a_killed_run_goes_on_from_any_rung(tmp_path: Path, undisturbed: Found) -> None:
     """Processes that are killed in the first rung, in the second, and on the way to the end, each going on."""
-    for steps in (58, 12, 20):
-        done = subprocess.run(
-            [sys.executable, "-m", "halved", str(tmp_path)],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
-                "HALVED_STEPS": str(steps),
-            },
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == -9, done.stderr.decode()
+    done = subprocess.run(
+        [sys.executable, "-m", "halved", str(tmp_path), "29", "9", "13"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[-9, -9, -9]", done.stderr
     _goes_on(tmp_path, undisturbed)
 
 
 def _goes_on(place: Path, undisturbed: Found) -> None:
-    result = halve(place)
-    assert (result.stopped, result.failed, result.ok + result.skipped, result.truncated) == (0, 0, 6, 6)
-    kept = keys(GRID, KEPT)
+    result = halve(place, SHORT)
+    assert (result.stopped, result.failed, result.ok + result.skipped, result.truncated) == (0, 0, 3, 3)
+    kept = keys(SHORT, KEPT)
     assert of(tables(place), kept) == of(undisturbed, kept)
-    assert read(place, "SELECT label, seed FROM v_truncated ORDER BY ALL") == CUT
+    assert read(place, "SELECT label, seed FROM v_truncated ORDER BY ALL") == [cut for cut in CUT if cut[1] == 0]
