@@ -1,13 +1,16 @@
 """Campaigns and ways to break them."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from synthetic import Campaign, write_campaign
 
+from store.layout import Layout
 from store.store import Store
 
 
@@ -28,10 +31,17 @@ def small_campaign(root: Path) -> Campaign:
     )
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """A campaign as its workers left it, which nobody has opened."""
+    return small_campaign(tmp_path_factory.mktemp("written") / "campaign")
+
+
 @pytest.fixture
-def campaign(tmp_path: Path) -> Campaign:
+def campaign(written: Campaign, tmp_path: Path) -> Campaign:
     """A campaign of this test alone, to be changed as it likes."""
-    return small_campaign(tmp_path / "campaign")
+    root = Path(shutil.copytree(written.root, tmp_path / "campaign"))
+    return replace(written, root=root, layout=Layout(root))
 
 
 @pytest.fixture(scope="session")
