@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -174,20 +174,20 @@ class Layout:
 
     def trial_keys(self) -> Iterator[str]:
         """Keys of all trials that have a directory, sorted."""
-        for fan in sorted(_names(self.trials)):
-            yield from sorted(name for name in _names(self.trials / fan) if _KEY.fullmatch(name))
+        for fan in sorted({*_names(self.trials)}):
+            yield from _keys(fan, _names(self.trials / fan))
 
     def attempts(self, key: str) -> list[int]:
         """Numbers of the trial's attempts, ascending, whether or not they have begun."""
-        return sorted(int(name) for name in _names(self.trial(key)) if _ATTEMPT.fullmatch(name))
+        return _numbers(_names(self.trial(key)))
 
     def every_attempt(self) -> Iterator[tuple[str, int, str]]:
         """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many."""
         trials = f"{self.root}/trials"
-        for fan in sorted(_names(trials)):
-            for key in sorted(name for name in _names(f"{trials}/{fan}") if _KEY.fullmatch(name)):
+        for fan in sorted({*_names(trials)}):
+            for key in _keys(fan, _names(f"{trials}/{fan}")):
                 directory = f"{trials}/{fan}/{key}"
-                for attempt in sorted(int(name) for name in _names(directory) if _ATTEMPT.fullmatch(name)):
+                for attempt in _numbers(_names(directory)):
                     yield key, attempt, f"{directory}/{attempt:03d}"
 
     def evaluation_keys(self, key: str, attempt: int) -> list[str]:
@@ -207,6 +207,16 @@ def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
     if not pattern.fullmatch(name):
         raise SpecError(f"{rule}; got {name!r}")
     return name
+
+
+def _keys(fan: str, names: Iterable[str]) -> list[str]:
+    """The trials that lie in their own directory `fan`, sorted, each once: a stale listing may name one twice."""
+    return sorted({name for name in names if name[:2] == fan and _KEY.fullmatch(name)})
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    """Of attempts, sorted, each once."""
+    return sorted({int(name) for name in names if _ATTEMPT.fullmatch(name)})
 
 
 def _names(directory: Path | str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,9 @@ def test_what_is_listed_and_gone_stops_nothing(
         "ab" * 16: "001",
     }
 
-    def stale(directory: Path) -> list[str]:
-        return [*plain(directory), *([ghosts[directory.name]] if directory.name in ghosts else [])]
+    def stale(directory: Path | str) -> list[str]:
+        name = Path(directory).name
+        return [*plain(directory), *([ghosts[name]] if name in ghosts else [])]
 
     before = content(campaign, opened)
     with monkeypatch.context() as patched:
@@ -139,6 +141,27 @@ def test_what_is_listed_and_gone_stops_nothing(
         assert found.bad_shards()["file"].to_list() == [ghosts["spool"]]
         assert {file.split(".")[0] for file in found.bad_records()["file"]} == {"grids/ghost"}
     ingest(campaign.root)
+    assert content(campaign, opened) == before
+
+
+def test_what_is_listed_twice_and_what_lies_at_two_places_counts_once(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(campaign.root)
+    before, plain = content(campaign, opened), layouts._names
+    key = next(campaign.layout.trial_keys())
+    shutil.copytree(campaign.layout.attempt(key, 1), campaign.layout.trial(key) / "0001")
+    elsewhere = "00" if key[:2] != "00" else "01"
+    shutil.copytree(campaign.layout.trial(key), campaign.layout.trials / elsewhere / key)
+    end = campaign.layout.end(key, 1)
+    os.utime(end, (end.stat().st_mtime - 5,) * 2)  # it is read again
+    with monkeypatch.context() as patched:
+        patched.setattr(layouts, "_names", lambda directory: [*plain(directory)] * 2)
+        assert len(list(campaign.layout.every_attempt())) == len(set(campaign.layout.every_attempt()))
+        assert ingest(campaign.root).attempts == 1
+        assert ingest(campaign.root) == Ingested()
+    assert content(campaign, opened) == before
+    rebuild(campaign.root)
     assert content(campaign, opened) == before
 
 
