@@ -36,8 +36,10 @@ def locked_connection(snapshot: Path) -> duckdb.DuckDBPyConnection:
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)
-        # it would be drawn on stdout, into the result
-        connection.execute("SET enable_progress_bar = false")
+        # it would be drawn on stdout, into the result; where it is off the engine may refuse to be told so, as in a
+        # notebook that has no widgets to draw it
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+            connection.execute("SET enable_progress_bar = false")
         # variables of the caller are no tables; a second lock, since the next line closes them, too
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET enable_external_access = false")

@@ -1,6 +1,8 @@
 """Ways in which a query could write, read a file, reach the network or change a setting; each is tried."""
 
 import http.server
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,6 +111,20 @@ def test_neither_a_progress_bar_nor_a_variable_of_the_caller_comes_in(reading: S
     names = "('enable_progress_bar', 'python_enable_replacements')"
     found = reading.sql(f"SELECT name, value FROM duckdb_settings() WHERE name IN {names} ORDER BY name")
     assert found.rows() == [("enable_progress_bar", "false"), ("python_enable_replacements", "false")]
+
+
+NOTEBOOK = """
+import sys, types
+shell = types.SimpleNamespace(config={"IPKernelApp": {}})  # what the engine takes a kernel of Jupyter by
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+from store import Campaign
+print(Campaign(sys.argv[1], refresh=False).sql("SELECT current_setting('enable_progress_bar') AS bar").item())
+"""
+
+
+def test_a_notebook_that_has_no_widgets_for_a_progress_bar_can_ask(shared: Campaign, reading: Store) -> None:
+    said = subprocess.run([sys.executable, "-c", NOTEBOOK, shared.root], capture_output=True, text=True, check=False)
+    assert said.stdout == "False\n", said.stderr
 
 
 def test_files_in_the_temporary_directory_are_as_closed_as_any_other(
