@@ -66,13 +66,16 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     for name in changes or {}:
         if name not in known:
             raise SpecError(f"a measure has the fields {known}; got {name!r}{did_you_mean(name, known)}")
-    both = {**(store.grid(grid)["measure"] or {}), **(changes or {})}
+    header = store.grid(grid)
+    both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        raise SpecError(
-            f"grid {grid!r} has no measure; write measure=Measure(name=...) into its Grid and run it again, "
-            f"which trains nothing anew{_of_those_measured(store, grid)}"
+        said = (
+            f"say Campaign(...).grid({grid!r}, measure=Measure(name=...)) once"
+            if header.get("logged")
+            else "write measure=Measure(name=...) into its Grid and run it again, which trains nothing anew"
         )
+        raise SpecError(f"grid {grid!r} has no measure; {said}{_of_those_measured(store, grid)}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
@@ -81,14 +84,18 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
 
 def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
     """The cell key of the baseline: `wanted` as a key or a label, or the grid's own."""
-    name = store.grid(grid)["baseline"] if wanted is None else wanted
+    header = store.grid(grid)
+    name = header["baseline"] if wanted is None else wanted
     listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
     cells = dict(listed.iter_rows())
     if name is None:
-        raise SpecError(
-            f'grid {grid!r} has no baseline; write baseline={{"operator": "softmax"}} or the like into its Grid and '
-            f"run it again, which trains nothing anew; it has {_some(list(cells))}"
+        said = (
+            f"say Campaign(...).grid({grid!r}, baseline=LABEL) once"
+            if header.get("logged")
+            else 'write baseline={"operator": "softmax"} or the like into its Grid and run it again, '
+            "which trains nothing anew"
         )
+        raise SpecError(f"grid {grid!r} has no baseline; {said}; it has {_some(list(cells))}")
     if name not in cells and name not in cells.values():
         hint = did_you_mean(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")

@@ -105,7 +105,7 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
     for note in where.notes:
         say(f"ablate: {note}")
     chosen = choose(where, select(store, query) if query else None, which.states())
-    if chosen.left:
+    if chosen.in_words():
         say(f"ablate: of these trials {chosen.in_words()}")
     if not chosen.keys:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.attempts.submission import Submission, read_submission_record
+from runners.output import counted
 from runners.tending.whereabouts import State, Whereabouts
 from store.layout import Layout
 from store.status import trial_state
@@ -25,6 +26,8 @@ class Chosen(NamedTuple):
 
     keys: frozenset[str]
     left: Mapping[State, int]
+    logged: int = 0
+    """Trials that a program of the user's would have to be started for."""
 
     def in_words(self) -> str:
         """Why those that are left are left."""
@@ -34,7 +37,10 @@ class Chosen(NamedTuple):
             "unknown": "unknown: the cluster does not answer",
         }
         counts = ((state, n) for state, n in self.left.items() if n)
-        return "; ".join(f"{n} {'is' if n == 1 else 'are'} {why.get(state, state)}" for state, n in counts)
+        told = [f"{n} {'is' if n == 1 else 'are'} {why.get(state, state)}" for state, n in counts]
+        if self.logged:
+            told.append(f"{counted(self.logged, 'run')} logged by a program of your own, to be started by you")
+        return "; ".join(told)
 
 
 def choose(where: Whereabouts, selected: Collection[str] | None, wanted: Sequence[State]) -> Chosen:
@@ -42,11 +48,18 @@ def choose(where: Whereabouts, selected: Collection[str] | None, wanted: Sequenc
 
     Raises:
         NotFoundError: some were selected and none of them is to be trained again.
+        SpecError: programs of the user's logged all that are.
     """
     states = {key: where.trials[key].state for key in (where.trials if selected is None else selected)}
-    keys = frozenset(key for key, state in states.items() if state in (wanted or _AGAIN))
-    left = Counter(state for key, state in states.items() if key not in keys)
-    found = Chosen(keys, left if selected is not None else {})
+    meant = frozenset(key for key, state in states.items() if state in (wanted or _AGAIN))
+    left = Counter(state for key, state in states.items() if key not in meant)
+    keys = frozenset(key for key in meant if not where.trials[key].logged)
+    if meant and not keys:
+        raise SpecError(
+            "these runs were logged by a program of your own, which nothing here can start: start it again, "
+            "and what it logs becomes their next attempts"
+        )
+    found = Chosen(keys, left if selected is not None else {}, len(meant) - len(keys))
     if selected is not None and not keys:
         raise NotFoundError(f"none of these trials is to be trained again: {found.in_words()}")
     return found

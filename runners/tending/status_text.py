@@ -249,6 +249,8 @@ def loose_ends(where: Whereabouts) -> list[str]:
             again = f"`ablate retry --lost` queues {them} again" if state == "lost" else ""
             if again and all(each.job in gone for each in found):
                 again = f"their workers gave up: `ablate failures` says what to mend before {again}"
+            if again and all(each.logged for each in found):
+                again = f"start your program that logged {them} again"
             advice = f"; {again}" if again else ""
             lines.append(f"{state}: {counted(len(found), 'trial')}{last}{advice}")
     return lines

@@ -19,7 +19,7 @@ TRACE_LINES = 12
 
 _QUERY = """
     WITH counted AS (
-        SELECT a.* FROM attempt a JOIN trial t USING (trial)
+        SELECT a.*, coalesce(t.spec->>'$.kind' = 'logged', false) AS logged FROM attempt a JOIN trial t USING (trial)
         WHERE t.status = 'failed' AND a.status IS NOT NULL
           AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
         QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
@@ -33,7 +33,8 @@ _QUERY = """
            list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
            list_sort(list_distinct(flatten(list(coalesce(operators, []))))) AS operators,
            min(ended) AS first, max(ended) AS last, arg_min(trial, (ended, trial)) AS example,
-           arg_min(message, (ended, trial)) AS message, arg_min(traceback, (ended, trial)) AS traceback
+           arg_min(message, (ended, trial)) AS message, arg_min(traceback, (ended, trial)) AS traceback,
+           bool_or(logged) AS logged
     FROM counted LEFT JOIN named USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
 """
 
@@ -62,6 +63,8 @@ class Cluster(NamedTuple):
     """What to do, in one sentence."""
     scheduled: bool = False
     """Whether a scheduler ran any of them."""
+    logged: bool = False
+    """Whether programs that are not this one ran any of them, and logged it."""
 
 
 def kinds(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
@@ -152,6 +155,7 @@ def _cluster(row: Mapping[str, Any], places: _Places, good_hosts: set[str]) -> C
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
         action="",
         scheduled=any(place.scheduled for place in ran),
+        logged=bool(row["logged"]),
     )
     return found._replace(action=action(found, good_hosts))
 
@@ -173,6 +177,13 @@ def _diverged(found: Cluster, _good_hosts: set[str]) -> str | None:
     if found.reason != "diverged":
         return None
     return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+
+
+def _logged(found: Cluster, _good_hosts: set[str]) -> str | None:
+    """Nothing here can start them."""
+    if not found.logged:
+        return None
+    return f"`ablate logs {found.example[:8]}` shows it; mend it, then start your program that logged it again"
 
 
 def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
@@ -223,6 +234,7 @@ def _last_words(found: Cluster) -> str:
 
 _RULES: tuple[Callable[[Cluster, set[str]], str | None], ...] = (
     _diverged,
+    _logged,
     _one_host,
     _out_of_memory,
     _killed,

@@ -64,6 +64,8 @@ class Whereabout(NamedTuple):
     """Of those unknown or lost: the last sign of it, in seconds since the epoch."""
     job: str | None = None
     """Of those lost: the job that had it last, if one had."""
+    logged: bool = False
+    """Whether a program that is not this one runs it, and logs it."""
 
 
 @final
@@ -96,21 +98,22 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     crews, notes = read_crews(layout, scheduler)
     full = no_room(layout.root)
     rows = store.sql(_TRIALS).rows()
-    open_states = {key: trial_state(layout, key) for key, status, attempts in rows if attempts and _open(status)}
+    open_states = {key: trial_state(layout, key) for key, status, attempts, _ in rows if attempts and _open(status)}
     when = time.time()
     away = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
     takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
     again: set[str] = set()
-    for key, status, _ in rows:
+    for key, status, _, logged in rows:
         state = open_states.get(key)
         now = state.status if state else status
         if now == "failed" and takers.try_again(key):
             found[key] = Whereabout("queued")
             again.add(key)
         else:
-            found[key] = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
+            where = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
+            found[key] = where._replace(logged=logged)
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     notes += [
         _quiet(each)
@@ -131,7 +134,8 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
 
 
 _TRIALS = """
-    SELECT trial, status, attempts FROM trial WHERE trial IN (SELECT trial FROM grid_trial) ORDER BY trial
+    SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
+    FROM trial WHERE trial IN (SELECT trial FROM grid_trial) ORDER BY trial
 """
 
 

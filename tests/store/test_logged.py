@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import re
 import signal
 import statistics
 import subprocess
@@ -403,45 +402,6 @@ def test_a_campaign_that_is_gone_is_not_built_again(campaign: Campaign) -> None:
     campaign.root.with_name("moved").rename(campaign.root)
     run.finish()
     assert campaign.trials()["status"].to_list() == ["ok"]
-
-
-def test_results_of_several_versions_of_the_code_get_no_verdict_until_they_are_logged_again(tmp_path: Path) -> None:
-    with Campaign(tmp_path, code="v1").grid("a", baseline="x", measure={"name": "mse"}) as before:
-        log(before, "x")
-        log(before, "y")
-        assert before.compare()["verdict"].to_list() != ["no verdict"]
-    with Campaign(tmp_path, code="v2") as after:
-        assert not after.finished(label="y", seed=0)
-        log(after, "y")
-        assert after.finished(label="y", seed=0)
-        told = after.compare().row(0, named=True)
-        assert told["verdict"] == "no verdict"
-        assert "2 versions of the code; train those of another version again" in told["reason"]
-        log(after, "x")
-        assert after.refresh().compare()["verdict"].to_list() != ["no verdict"]
-        assert after.sql("SELECT DISTINCT code, versions->>'script' AS script FROM attempt ORDER BY ALL").height == 2
-    assert Campaign(tmp_path).finished(label="y", seed=0)
-    with pytest.raises(SpecError, match="a text that names its version, such as a commit; got 2"):
-        Campaign(tmp_path, code=2).start("a", label="x", seed=0)  # type: ignore[arg-type]
-
-
-def log(campaign: Campaign, label: str) -> None:
-    for seed in range(3):
-        with campaign.start("a", label=label, seed=seed) as run:
-            run.evaluate(1, "mse", seed + 1.0 + (label == "y"))
-
-
-def test_the_script_that_logs_is_recorded_with_its_hash(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    told = []
-    for line in ("pass", "pass  # again"):
-        body = "Campaign(sys.argv[1]).start('a', label='x', seed=0).finish()"
-        script.write_text(f"import sys\nfrom store import Campaign\n{body}\n{line}\n", encoding="utf-8")
-        subprocess.run([sys.executable, script, tmp_path / "mine"], check=True)
-        state = trial_state(Layout(tmp_path / "mine"), next(Layout(tmp_path / "mine").trial_keys()))
-        told.append(state.attempts[-1].start["versions"]["script"])
-    assert len(set(told)) == 2
-    assert all(re.fullmatch("train.py [0-9a-f]{12}", each) for each in told)
 
 
 def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
