@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +19,8 @@ from toy_campaign import run_quietly, toy_grid
 from grid.errors import NotFoundError, StoreError
 from runners.attempts.repro import recorded, reproduce
 from runners.attempts.repro_values import Where, differences
+from runners.cli import execute
+from runners.rerun import rerun
 from runners.trial import Execution
 from store.files import parse_object, read_json
 from store.layout import Layout
@@ -97,16 +99,47 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(submitted: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
-    shutil.copytree(submitted, tmp_path / "s")
+    for part in ("c", "user"):
+        shutil.copytree(submitted / part, tmp_path / "s" / part)
     return tmp_path / "s"
 
 
+class Done(NamedTuple):
+    """What a command came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Repro = Callable[..., Done]
+
+
+def one_key(place: Path) -> str:
+    (found,) = Layout(place / "c").trial_keys()
+    return found[:9]
+
+
 @pytest.fixture
-def repro(place: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    def act(*flags: str | Path, key: str | None = None) -> "subprocess.CompletedProcess[str]":
-        (found,) = Layout(place / "c").trial_keys()
-        command = ["-m", "runners", "repro", *(key or found[:9]).split(), "--campaign", place / "c", *flags]
-        return process(*command, path=f"{place / 'rooms'}:{place / 'user'}")
+def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Repro:
+    """The command in this process, and training, too, with what a process of its own would be given."""
+
+    def run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
+        look()
+        assert variables["PYTHONPATH"].split(os.pathsep) == [each for each in sys.path if each]
+        assert (variables["PYTHONSAFEPATH"], variables["OMP_NUM_THREADS"]) == ("1", "1")
+        monkeypatch.delitem(sys.modules, "helper", raising=False)  # the user's, of another test
+        rerun(request)
+
+    monkeypatch.setattr("runners.attempts.repro._run", run)
+
+    def act(*flags: str | Path, key: str | None = None) -> Done:
+        words = (key or one_key(place)).split()
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(place / "user")
+            code = execute(["repro", *words, "--campaign", str(place / "c"), *map(str, flags)])
+        return Done(code, *capsys.readouterr())
 
     return act
 
@@ -125,14 +158,14 @@ def forget_snapshot(place: Path) -> None:
     path.write_text(json.dumps({**data, "snapshot": None, "job": {"files": [str(place / "user" / "my.py")]}}))
 
 
-def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(
-    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
-) -> None:
+def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Path, tmp_path: Path) -> None:
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     (place / "user" / "my.py").unlink()
-    training = place / "rooms" / "runners" / "training.py"
+    rooms = copied_rooms(place / "rooms")
+    training = rooms / "runners" / "training.py"
     training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
-    done = repro("--keep", tmp_path / "kept")
+    command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
+    done = process("-m", "runners", *command, path=f"{rooms}:{place / 'user'}")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
     assert "was submitted with (commit " in done.stderr
     assert ", 1 file changed, 1 untracked)" in done.stderr
@@ -142,31 +175,29 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(
     assert "1/1 trial · cells: 1/1 done, 0 running" in done.stderr
     assert "training it again; the attempt that made its result took " in done.stderr
     assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
-    assert repro("--keep", tmp_path / "kept").returncode == 2
+    assert execute(command) == 2  # the place is taken
 
 
-def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named(
-    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named(place: Path, repro: Repro) -> None:
     forget_snapshot(place)
-    done = repro()
-    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
-    assert "kept no snapshot, so the code is what is installed now" in done.stderr
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     done = repro()
-    assert done.returncode == 4
+    assert done.returncode == 4, done.stderr
+    assert "kept no snapshot, so the code is what is installed now" in done.stderr
     assert "the code is not what the trial ran: helper changed since" in done.stderr
     assert "values differ; the largest 10 are shown" in done.stderr
     assert "metric grad_norm at step" in done.stdout
+
+
+def test_a_spec_with_other_fields_is_another_trial(place: Path, repro: Repro) -> None:
+    forget_snapshot(place)
     (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
     assert "another key, so it is another trial" in done.stderr
 
 
-def test_a_spec_file_that_nothing_names_is_asked_for(
-    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_spec_file_that_nothing_names_is_asked_for(place: Path, repro: Repro) -> None:
     layout = Layout(place / "c")
     layout.submission_record(layout.submission_ids()[0]).unlink()
     done = repro()
@@ -178,11 +209,10 @@ def test_a_spec_file_that_nothing_names_is_asked_for(
     assert "1/1 trial · cells: 0/1 done, 1 with failures" in done.stderr
     done = repro("--spec", place / "user" / "my.py")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
+    assert "code is not what" not in done.stderr
 
 
-def test_a_damaged_snapshot_is_refused_and_nothing_is_run(
-    place: Path, repro: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Repro) -> None:
     (tar,) = Layout(place / "c").snapshots.iterdir()
     data = tar.read_bytes()
     tar.unlink()
