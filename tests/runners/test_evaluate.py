@@ -58,6 +58,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("trained") / "p")
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same trials, whose specs ask for the evaluation: other keys, the same training."""
+    return run(tmp_path_factory.mktemp("planned") / "p", use="later")
+
+
 @pytest.fixture
 def campaign(trained: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
@@ -93,9 +99,8 @@ def rows(campaign: Path, query: str) -> list[tuple[Any, ...]]:
 LATER = f"{ROWS} WHERE later IS NOT NULL ORDER BY ALL"
 
 
-def test_the_rows_are_those_of_a_trial_whose_spec_asks_for_them(campaign: Path, asked: Path, tmp_path: Path) -> None:
+def test_the_rows_are_those_of_a_trial_whose_spec_asks_for_them(campaign: Path, asked: Path, planned: Path) -> None:
     assert evaluate(campaign, "grid=small", "--with", asked) == 0
-    planned = run(tmp_path / "planned", use="later")  # other keys, the same training
     query = """
         SELECT g.label, g.seed, e.step, e.name, CAST(e.point AS VARCHAR), e.value, e.items, e.se_items
         FROM v_evaluation e JOIN grid_trial g USING (trial) WHERE {} ORDER BY ALL
@@ -124,9 +129,8 @@ def test_an_evaluation_is_made_once(
     assert json.loads(said.out)["data"][0]["status"] == "there"
     assert "--again makes it once more" in said.err
     monkeypatch.undo()
-    for _ in range(2):
-        assert evaluate(campaign, first, "--with", asked, "--again") == 0
-        assert rows(campaign, LATER) == before
+    assert evaluate(campaign, first, "--with", asked, "--again") == 0
+    assert rows(campaign, LATER) == before
     found = Layout(campaign).evaluations(first, 1)
     assert len(list(found.glob("*.parquet"))) == len(list(found.glob("*.json"))) == 1
     with Store.open(campaign) as store:
@@ -253,9 +257,8 @@ def test_of_two_that_say_the_same_only_one_counts(
 
 
 def test_what_the_training_has_measured_is_not_measured_again(
-    tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
+    planned: Path, tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planned = run(tmp_path / "planned", use="later")
     (first, *_) = keys(planned)
     assert evaluate(planned, first, "--with", asked) == 0
     assert "part of the trial" in capsys.readouterr().err
