@@ -3,14 +3,16 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from synthetic import Campaign
 
 from grid.errors import EnvironmentProblem, NotFoundError
+from store.content import content_hash
 from store.ingest import ingest
 from store.layout import Layout
 from store.locking import ingest_lock
@@ -114,22 +116,29 @@ def test_rebuilding_gives_the_store_that_ingesting_gave(campaign: Campaign, open
     assert store.content_hash() == before  # the old reader is still served
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory, shared: Campaign, reading: Store) -> Iterator[Any]:
+    """A copy of the shared campaign's snapshot, to be changed and changed back."""
+    copy = shutil.copy(reading.layout.snapshot, tmp_path_factory.mktemp("copied") / "snapshot.duckdb")
+    with duckdb.connect(str(copy)) as connection:
+        yield connection
+
+
 @pytest.mark.parametrize(
     "table", ["metric", "evaluation", "item", "probe", "grid_trial", "attempt", "trial", "axis", "shard"]
 )
 @pytest.mark.parametrize("change", ["DELETE FROM {} WHERE rowid = 0", "INSERT INTO {} FROM {} LIMIT 1"])
 def test_the_content_hash_notices_one_row(
-    tmp_path: Path, shared: Campaign, reading: Store, table: str, change: str
+    copied: duckdb.DuckDBPyConnection, reading: Store, table: str, change: str
 ) -> None:
     if table == "shard" and change.startswith("INSERT"):
         change = "UPDATE {} SET rows = rows + 1"  # the ledger's key refuses the same shard twice
-    (tmp_path / "store").mkdir()
-    (tmp_path / "grids").mkdir()  # a store alone is no campaign
-    copy = shutil.copy(shared.layout.snapshot, tmp_path / "store" / "snapshot.duckdb")
-    with duckdb.connect(str(copy)) as connection:
-        connection.execute(change.format(table, table))
-    with Store.open(tmp_path, refresh=False) as changed:
-        assert changed.content_hash() != reading.content_hash()
+    assert content_hash(copied) == reading.content_hash()
+    copied.execute("BEGIN")
+    copied.execute(change.format(table, table))
+    changed = content_hash(copied)
+    copied.execute("ROLLBACK")
+    assert changed != reading.content_hash()
 
 
 READ = """
