@@ -31,12 +31,10 @@ def keys(campaign: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.split()[1:]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_help_and_has_its_own(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["--help"]) == 0
-    assert command in capsys.readouterr().out
-    assert execute([command, "--help"]) == 0
-    assert "Parameters" in capsys.readouterr().out
+    said = set(capsys.readouterr().out.split())
+    assert set(COMMANDS) <= said
 
 
 def test_the_exit_codes_are_in_the_help() -> None:
@@ -213,6 +211,7 @@ def test_every_command_is_in_the_readme_or_the_docs() -> None:
 def test_a_help_page_has_no_empty_default_and_loses_no_word(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute([command, "--help"]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Parameters" in said
     assert not [empty for empty in ("False", "()", "None") if f"[default: {empty}]" in said]
     assert command not in ("plan", "run") or "default campaigns/FILE." in said  # <FILE> would be markup
     assert command != "retry" or "--retry" not in said
