@@ -21,7 +21,7 @@ def left_out(values: pl.DataFrame) -> list[str]:
     found = [f"{values.height - kept} of {values.height} planned runs are left out: {told}"]
     outstanding = lost.filter(pl.col("status").is_in(["pending", "running"])).height
     if outstanding:
-        found.append(f"preliminary: {values.height - outstanding} of {values.height} planned runs have ended")
+        found.append(f"preliminary: {outstanding} of {values.height} planned runs outstanding")
     if _TRUNCATED in lost["status"]:
         found.append("halving stopped the cells that looked worst, so tests and means are of cells that were picked")
     return found

@@ -64,7 +64,7 @@ def test_while_only_the_first_seed_has_values_no_verdict_is_drawn(
     said = capsys.readouterr()
     assert "no verdict is drawn" in said.out
     assert "p (Holm)" not in said.out
-    assert "preliminary: 6 of 30 planned runs have ended" in said.err
+    assert "preliminary: 24 of 30 planned runs outstanding" in said.err
 
 
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

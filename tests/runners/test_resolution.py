@@ -55,12 +55,12 @@ def test_it_is_what_the_documentation_of_the_verdicts_says(
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_differences_of_large_values_that_vary_by_rounding_do_not_vary(scale: str) -> None:
-    """Between 1,000.1 and the same plus a millionth there are few digits."""
-    values = [1000.1 + 0.37 * seed for seed in range(8)]
+    """Between 1,000.1 and the same plus a millionth there are few digits, and other ones than at 4,000.1."""
+    values = [1000.1 * (1 + 0.37 * seed) ** (1 if scale == "linear" else 9) for seed in range(8)]
     moved = [value + 1e-6 if scale == "linear" else value * (1 + 1e-9) for value in values]
     rows = [(cell, seed, value) for cell, of in (("a", values), ("b", moved)) for seed, value in enumerate(of)]
     assert noise_among(rows, "a", scale).sd == 0
-    jittered = [(cell, seed, value + 1e-7 * (seed % 2) * (cell == "b")) for cell, seed, value in rows]
+    jittered = [(cell, seed, value * (1 + 1e-9 * (seed % 2) * (cell == "b"))) for cell, seed, value in rows]
     assert noise_among(jittered, "a", scale).sd != 0
 
 

@@ -114,7 +114,7 @@ def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_pat
     assert both.noise == pytest.approx(0.01, rel=0.5)
     assert both.notes == [
         "2 of 30 planned runs are left out: 1 failed, 1 pending",
-        "preliminary: 29 of 30 planned runs have ended",
+        "preliminary: 1 of 30 planned runs outstanding",
     ]
     notes = dict(both.terms.select("term", "note").iter_rows())
     told = "runs failed unequally (1 of {} with {}), so means are of survivors"
@@ -161,6 +161,6 @@ def test_before_any_run_has_ended_there_is_nothing_to_test(tmp_path: Path) -> No
     assert (found.runs, found.noise, found.terms["f"].to_list()) == (0, None, [None])
     assert found.notes == [
         "6 of 6 planned runs are left out: 6 pending",
-        "preliminary: 0 of 6 planned runs have ended",
+        "preliminary: 6 of 6 planned runs outstanding",
     ]
     assert found.means.is_empty()

@@ -67,6 +67,22 @@ def test_a_claim_from_fewer_than_five_pairs_carries_a_caution(seeds: int, cautio
     assert set(found["note"]) == {told}
 
 
+@pytest.mark.parametrize(("seeds", "share"), [(3, 0.12), (5, 0.01)])
+def test_noise_of_two_outcomes_keeps_the_promise_from_five_pairs_on(seeds: int, share: float) -> None:
+    """Half of the runs learn the task, in all cells alike, and costs are clear; docs/factorial.md gives the shares."""
+    rng, reps, wrong = np.random.default_rng(11), 300, 0
+    rows = [{"cell": str(c), "label": str(c), "seed": seed} for c in range(5) for seed in range(seeds)]
+    for _ in range(reps):
+        loss = 5 * (rng.random((5, seeds)) < 0.5) + rng.normal(0, 0.2, (5, seeds))
+        cost = 10 * np.arange(5)[:, None] + rng.normal(0, 0.01, (5, seeds))
+        values = pl.DataFrame(rows).with_columns(loss=pl.Series(loss.ravel()), seconds=pl.Series(cost.ravel()))
+        claimed = pareto(values, TWO).filter(standing="dominated")
+        wrong += not claimed.is_empty()
+        assert claimed["note"].str.starts_with("caution").all() == (seeds < 5) or claimed.is_empty()
+    assert wrong / reps == pytest.approx(share, abs=0.05)
+    assert (wrong > stats.binom.ppf(0.999, reps, 0.05)) == (seeds == 3)
+
+
 def test_what_is_the_same_on_every_seed_needs_no_test() -> None:
     """Parameters have no noise: equal ones leave it to the other objective, unequal ones show at once."""
     values = runs(
