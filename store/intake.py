@@ -167,7 +167,7 @@ class Intake:
             self._insert_together(batch)
         except duckdb.Error as error:
             problem = translated(error, self._layout.live)
-            if isinstance(problem, EnvironmentProblem):
+            if isinstance(problem, EnvironmentProblem) or _of_the_database(error):
                 raise problem from error
             if len(batch) > 1:
                 for info in batch:
@@ -236,3 +236,9 @@ class Intake:
         self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
         self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
         self._connection.unregister("incoming")
+
+
+def _of_the_database(error: duckdb.Error) -> bool:
+    """Whether the database that is written is at fault, and not the shard that is read."""
+    broken = isinstance(error, duckdb.FatalException | duckdb.InternalException)
+    return broken or "Corrupt database" in str(error)

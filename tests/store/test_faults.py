@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
+from grid.errors import StoreError
 from store.files import read_json, write_atomic, write_json
 from store.ingest import Ingested, ingest
 from store.intake import Intake
@@ -182,6 +184,7 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
     campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = campaign.layout.shards()[0]
+    data, times = gone.read_bytes(), (gone.stat().st_atime_ns, gone.stat().st_mtime_ns)
 
     def verified_then_gone(self: Intake, path: Path, known: set[str]) -> ShardInfo | None:
         info = original(self, path, known)
@@ -190,10 +193,38 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
         return info
 
     original = Intake._verified
-    monkeypatch.setattr(Intake, "_verified", verified_then_gone)
-    found = ingest(campaign.root)
+    with monkeypatch.context() as patched:
+        patched.setattr(Intake, "_verified", verified_then_gone)
+        found = ingest(campaign.root)
     assert (found.shards, found.bad_shards) == (3, 1)
     assert "the engine cannot read it" in opened(campaign.root, refresh=False).bad_shards()["reason"].item()
+    gone.write_bytes(data)
+    os.utime(gone, ns=times)
+    found = ingest(campaign.root)
+    assert (found.shards, found.bad_shards) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.IOException("IO Error: Corrupt database file: computed checksum 7 does not match stored checksum 8"),
+        duckdb.FatalException("FATAL Error: database has been invalidated"),
+        duckdb.InternalException("INTERNAL Error: Failed to load metadata pointer"),
+    ],
+)
+def test_a_damaged_database_is_named_and_no_shard_is_blamed_for_it(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch, error: duckdb.Error
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Intake, "_insert_together", fails)
+        with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate rebuild`"):
+            ingest(campaign.root)
+    found = ingest(campaign.root)
+    assert (found.shards, found.bad_shards) == (4, 0)
+    assert opened(campaign.root, refresh=False).bad_shards().is_empty()
 
 
 ABOUT_TO_DIE = """
