@@ -4,7 +4,7 @@
 
     campaign = Campaign("campaigns/quickstart")
     campaign.compare()                                  # the verdicts
-    campaign.sql("select label, avg(value) from v_final where name = 'mse' group by all")
+    campaign.sql("select label, avg(value) from v_final where name = 'loss' group by all")
 
     run = Campaign("campaigns/mine").start("widths", label="wide", seed=0, config={"width": 64})
     run.log(step, loss=loss)

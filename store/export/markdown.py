@@ -10,11 +10,14 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PUNCTUATION: Final = frozenset("\\`*_{}[]()#+!|~$^=:@")
 _WWW: Final = re.compile(r"(www)\.", re.IGNORECASE)
 """GitHub makes a link of what begins so."""
+_ALONE: Final = re.compile(r"\\(?:(?<!=\\)(=)(?!\\=)|(:)(?= |$))")
+"""Escapes of what means something only beside its like or in front of a word: `==marked==`, `http://`."""
 
 
 def escape(text: str) -> str:
     """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
-    return _WWW.sub(r"\1\\.", "".join(map(_escaped, visible(" ".join(text.split())))))
+    escaped = "".join(map(_escaped, visible(" ".join(text.split()))))
+    return _WWW.sub(r"\1\\.", _ALONE.sub(lambda found: found[1] or found[2], escaped))
 
 
 def _escaped(character: str) -> str:

@@ -67,6 +67,14 @@ def test_no_character_of_a_name_is_obeyed(character: str) -> None:
     assert latex.escape(f"a{character}b") == rf"a\texttt{{U+{written.upper()}}}b"
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("x=1: y", "x=1: y"), ("a==b", r"a\=\=b"), ("a===b", r"a\=\=\=b"), ("http://a", r"http\://a"), ("=:", "=:")],
+)
+def test_markdown_is_escaped_where_it_would_mean_something(text: str, written: str) -> None:
+    assert markdown.escape(text) == written
+
+
 @pytest.mark.parametrize("name", ["www.a.org", "see www.a.org", "(WWW.a.org)", "*www.a.org*"])
 def test_a_name_is_no_link_where_github_makes_links_of_addresses(name: str) -> None:
     assert "www." not in markdown.escape(name).lower()
