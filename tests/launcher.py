@@ -1,80 +1,156 @@
-"""A warm process that starts campaign runs by forking, each in a process group of its own, so that killing is cheap.
+"""A process in which everything is imported; a program that it starts is a fork of it, and begins at once.
 
-Every run is a whole run: a parent, a fork server, and workers. One JSON request per line on stdin:
-{"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or null, "said": file for
-stderr or null}; its pid comes back on stdout.
+    python launcher.py DESCRIPTOR
+
+A request is one JSON object with descriptors attached, over the socket at DESCRIPTOR; the answer is a process id. The
+program is no child of this process, but of the one that asked.
 """
 
-import importlib
+import array
+import atexit
+import fcntl
+import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
-import tempfile
+import time
+import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from toy_campaign import QUIET, toy_grid
+import pyarrow
 
-from runners.attempts.checkpoint import save_checkpoint
-from runners.machines import Inline, Local, Machine
+from runners.machines import Local, forks
+from runners.machines.parent import GROUP_SIGNALS, shielded
 from runners.machines.server import serve
-from runners.runs.run import RunOptions, run_campaign
+from runners.provenance.code import Codes
+from runners.provenance.environment import record
+
+_MOST_BYTES = 1 << 18
+_MOST_DESCRIPTORS = 16
+_ABOVE = 200
+"""Descriptors from here on are nobody's."""
 
 
 class Forked:
-    """A fork server that is a fork of this process, not a fresh interpreter."""
+    """A fork server that is a fork of the program, not a fresh interpreter."""
 
     def __init__(self, control: socket.socket, preload: Sequence[str]) -> None:
         starter = os.getpid()
-        self._pid = os.fork()
+        self._ended: int | None = None
+        with shielded():
+            self._pid = os.fork()
         if self._pid == 0:
             try:
+                os.environ.update(forks._environment())
                 serve(control.dup(), starter, preload)
             finally:
                 os._exit(0)
 
     def kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
+        if self._ended is None:
+            os.kill(self._pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-
-
-def run(request: dict[str, Any]) -> int:
-    """One run; its exit code as the command's."""
-    if request["said"]:
-        os.dup2(os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
-    options = {**vars(QUIET), "land_every_s": request["land"]}
-    workers = request["workers"]
-    machine: Machine = Local(workers, start=Forked) if workers else Inline()
-    result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunOptions(**options))
-    return 130 if result.interrupted else 4 if result.failed else 0
+        if self._ended is None:
+            self._ended = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._ended
 
 
 def main() -> None:
-    """Serve until stdin closes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended runs are nobody's zombies
-    for module in ("pyarrow.parquet", "toy_training", "store.ingest"):
-        importlib.import_module(module)
-    with tempfile.TemporaryDirectory() as place:
-        save_checkpoint(Path(place), "ab" * 16, 1, {})  # loads torch
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
+    """Serve until the other end hangs up."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # they are for the programs
+    Local.__init__.__kwdefaults__["start"] = Forked
+    places = list(sys.path[1:])  # without that of this file
+    pyarrow.array([0.0])  # the first array looks for pandas
+    record(("toy_training",))  # reads what is installed
+    Codes().core  # reads the whole project  # noqa: B018
+    while True:
+        request, descriptors = _received(control)
+        if request is None:
+            return
+        for module in request["preload"]:
+            import_module(module)
+        gc.freeze()
+        between = os.fork()
+        if between == 0:
+            if os.fork() == 0:
+                _become(request, descriptors, control, places)
+            os._exit(0)
+        os.waitpid(between, 0)
+        for each in descriptors:
+            os.close(each)
+
+
+def _received(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    descriptors = array.array("i")
+    room = socket.CMSG_LEN(_MOST_DESCRIPTORS * descriptors.itemsize)
+    data, ancillary, _, _ = control.recvmsg(_MOST_BYTES, room)
+    for _, _, content in ancillary:
+        descriptors.frombytes(content)
+    return (json.loads(data) if data else None), list(descriptors)
+
+
+def _become(request: dict[str, Any], descriptors: list[int], control: socket.socket, places: list[str]) -> NoReturn:
+    """Be the program that was asked for, as a child of whoever asked."""
+    code = 1
+    try:
+        while os.getppid() != request["parent"]:
+            time.sleep(0.0002)
+        if request["session"]:
             os.setsid()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            code = 1
-            try:
-                code = run(json.loads(line))
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        sys.stdout.write(f"{pid}\n")
+        moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for each in descriptors]
+        control.send(str(os.getpid()).encode())
+        control.close()
+        for each in descriptors:
+            os.close(each)
+        for each, wanted in zip(moved, request["descriptors"], strict=True):
+            os.dup2(each, wanted)
+            os.close(each)
+        os.chdir(request["directory"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+        code = _run(request["command"], places)
+    except BaseException:  # noqa: BLE001  # as an interpreter ends
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
         sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _run(command: list[str], places: list[str]) -> int:
+    """What the interpreter does with its arguments; the exit status."""
+    safe = command[0] == "-P" or "PYTHONSAFEPATH" in os.environ
+    words = [word for word in command if word not in ("-P", "-u")] if command[0] in ("-P", "-u") else list(command)
+    given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    how = words.pop(0)
+    first = "" if how == "-c" else str(Path.cwd()) if how == "-m" else str(Path(how).parent.resolve())
+    sys.path[:] = [*([] if safe else [first]), *given, *places]
+    program = words.pop(0) if how in ("-c", "-m") else how
+    sys.argv[:] = [how if how == "-c" else program, *words]
+    try:
+        if how == "-c":
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+        elif how == "-m":
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            sys.stderr.write(f"{error.code}\n")
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    return 0
 
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # it has nothing to put away

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toy_training import ENTRY, ToyTrial
+from warm import Warm
 
 from grid import Grid
 from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
@@ -30,11 +31,20 @@ HEARTBEAT_S = 0.25
 CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None, per_gpu=1)
 
 
+_NODE = """
+import os, runpy
+from runners.slurm.task import rows
+from slurm_node import named
+
+rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
+named(os.environ["SLURMD_NODENAME"])
+runpy.run_module("runners.slurm.node", run_name="__main__", alter_sys=True)
+"""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWUTS = 0x04000000
 
 
-def _named(host: str) -> None:
+def named(host: str) -> None:
     """Give the process that is about to begin a host name of its own; a shell would unblock its signals."""
     if _LIBC.unshare(_CLONE_NEWUTS) == 0:
         socket.sethostname(host)
@@ -44,7 +54,7 @@ def _named(host: str) -> None:
 def own_host_names() -> bool:
     """Whether processes can be given a host name of their own here."""
     program = [sys.executable, "-c", "import socket; print(socket.gethostname())"]
-    told = subprocess.run(program, preexec_fn=lambda: _named("n0"), capture_output=True, text=True, check=True)
+    told = subprocess.run(program, preexec_fn=lambda: named("n0"), capture_output=True, text=True, check=True)
     return told.stdout.strip() == "n0"
 
 
@@ -64,8 +74,10 @@ class Sent:
     def records(self) -> list[WorkerRecord]:
         return read_workers(self.layout, self.submission)
 
-    def start(self, worker: int = 0, *, host: str | None = None, **environ: str) -> "subprocess.Popen[str]":
-        """The task of `worker` in its next life, in a process group of its own."""
+    def start(
+        self, worker: int = 0, *, host: str | None = None, fresh: bool = False, **environ: str
+    ) -> "subprocess.Popen[str]":
+        """The task of `worker` in its next life, in a process group of its own; `fresh`: in a new interpreter."""
         life = self.restarts[worker] = self.restarts.get(worker, -1) + 1
         slurm = {
             "SLURM_JOB_ID": str(100 + worker),
@@ -75,18 +87,23 @@ class Sent:
             "SLURMD_NODENAME": host or f"n{worker}",
             **({"SLURM_RESTART_COUNT": str(life)} if life else {}),
         }
-        command = [sys.executable, "-u", "-m", "runners.slurm.node", str(self.root), self.submission, "0", "0"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "CUDA"))}
         paths = {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+        options = {
+            "env": {**kept, **paths, **slurm, **environ},
+            "start_new_session": True,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
+        place = [str(self.root), self.submission, "0", "0"]
         with shielded():
+            if not fresh:
+                return Warm([sys.executable, "-c", _NODE, *place], **options)
             return subprocess.Popen(
-                command,
-                env={**kept, **paths, **slurm, **environ},
-                start_new_session=True,
-                preexec_fn=lambda: _named(slurm["SLURMD_NODENAME"]),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+                [sys.executable, "-u", "-m", "runners.slurm.node", *place],
+                preexec_fn=lambda: named(slurm["SLURMD_NODENAME"]),
+                **options,
             )
 
 

@@ -14,6 +14,7 @@ import pytest
 from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
+from warm import REAL, Warm
 
 from runners.attempts.submission import Array
 from runners.slurm.cancelled import CalledOff, read_cancelled
@@ -136,7 +137,7 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
         assert run.poll() is None
         found.everything()
         assert f"(process {run.pid}) was asked to stop" in found.done[0]
-        assert run.wait(60) == -signal.SIGTERM
+        assert run.wait() == -signal.SIGTERM
     finally:
         run.kill()
         run.wait()
@@ -148,27 +149,26 @@ SPEC = real_spec("long", training="steps=1_000_000", operators="softmax()")
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [["--workers", "2"], ["--on", "inline"]])
 def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path, machine: list[str]) -> None:
-    """The real command, in a process of its own; what is trained then has a checkpoint and no result."""
+    """The command, in a process of its own; what is trained then has a checkpoint and no result."""
     path = tmp_path / "long.py"
     path.write_text(SPEC)
     root = tmp_path / "campaign"
     command = [sys.executable, "-P", "-m", "runners"]
-    run = subprocess.Popen(
-        [*command, "run", str(path), "--campaign", str(root), *machine], stderr=subprocess.PIPE, text=True
-    )
+    words = [*command, "run", str(path), "--campaign", str(root), *machine]
+    run = Warm(words, preload=REAL, stderr=subprocess.PIPE, text=True)
     try:
         layout = Layout(root)
         while not any(at_step(layout, key) for key in layout.trial_keys()):
             assert run.poll() is None, run.communicate()[1]
             time.sleep(0.05)
         cancel = [*command, "cancel", "--campaign", str(root)]
-        some = subprocess.run([*cancel, "seed=0"], capture_output=True, text=True, check=False)
-        assert some.returncode == 5
-        assert "can only be stopped as a whole" in some.stderr
-        all_ = subprocess.run(cancel, capture_output=True, text=True, check=False)
-        assert all_.returncode == 0, all_.stderr
-        assert f"(process {run.pid}) was asked to stop" in all_.stdout
-        assert run.wait(60) == 130
+        some, _, said = ended([*cancel, "seed=0"])
+        assert some == 5
+        assert "can only be stopped as a whole" in said
+        all_, answered, said = ended(cancel)
+        assert all_ == 0, said
+        assert f"(process {run.pid}) was asked to stop" in answered
+        assert run.wait() == 130
     finally:
         if run.poll() is None:
             run.send_signal(signal.SIGKILL)
@@ -176,6 +176,13 @@ def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Pa
     begun = [found for key in layout.trial_keys() for found in trial_state(layout, key).attempts]
     assert begun
     assert all(found.end and found.end["status"] == "stopped" for found in begun)
+
+
+def ended(command: Sequence[str]) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command."""
+    with Warm(command, preload=REAL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out, err = process.communicate()
+        return process.returncode, out, err
 
 
 def at_step(layout: Layout, key: str) -> bool:

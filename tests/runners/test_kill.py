@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from toy_campaign import run_quietly, tables, toy_grid
+from warm import Warm, warm_server
 
 from runners.machines import Local
 from store.layout import Layout
@@ -26,41 +27,32 @@ ROW = 4
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100, "step_s": 0.004, "checkpoint_s": 0.02}
 
 
-class Launcher:
-    """Starts runs and waits for their ends."""
+class Runs:
+    """Starts whole runs, a parent, a fork server and workers, each in a process group of its own."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(TESTS / "launcher.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
-        )
+        self._begun: dict[int, Warm] = {}
 
     def start(
         self, root: Path, *, workers: int = 2, land: float | None = None, said: Path | None = None, **grid: Any
     ) -> int:
-        request = {
-            "root": str(root),
-            "grid": {**GRID, **grid},
-            "workers": workers,
-            "land": land,
-            "said": said and str(said),
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        request = {"root": str(root), "grid": {**GRID, **grid}, "workers": workers, "land": land}
+        command = [sys.executable, str(TESTS / "toy_run.py"), json.dumps(request)]
+        environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+        with (said or Path(os.devnull)).open("ab") as stderr:
+            run = Warm(command, env=environment, stderr=stderr if said else None, start_new_session=True)
+        self._begun[run.pid] = run
+        return run.pid
 
     def close(self) -> None:
-        self._process.communicate()
+        for run in self._begun.values():
+            run.kill()
+            run.wait()
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    found = Launcher()
+@pytest.fixture
+def launcher() -> Iterator[Runs]:
+    found = Runs()
     yield found
     found.close()
 
@@ -74,11 +66,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tupl
     return found
 
 
-def wait_until_gone(pid: int, seconds: float = 30) -> None:
+def wait_until_gone(pid: int, seconds: float = 120) -> None:
     wait_until(lambda: process_started(pid) is None, f"the end of process {pid}", seconds)
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
@@ -98,7 +90,7 @@ def attempts(root: Path) -> list[int]:
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
 def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
-    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int
+    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int
 ) -> None:
     """The whole group or its parent alone dies by SIGKILL; the campaign is run again until it is done.
 
@@ -127,13 +119,13 @@ def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
     assert resumed > 0
 
 
-def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path: Path, launcher: Launcher) -> None:
+def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path: Path, launcher: Runs) -> None:
     pid = launcher.start(tmp_path, workers=2)
     workers = {found["pid"] for found in _starts(tmp_path, 2)}
     assert pid not in workers
     os.kill(pid, signal.SIGKILL)
     for worker in workers:
-        wait_until_gone(worker, seconds=5)
+        wait_until_gone(worker)
 
 
 def _wait_for_training(root: Path, pid: int) -> None:
@@ -148,7 +140,7 @@ def _wait_for_training(root: Path, pid: int) -> None:
 def _starts(root: Path, count: int) -> list[dict[str, Any]]:
     """Start records of live attempts, as soon as there are `count`."""
     layout = Layout(root)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         states = [trial_state(layout, key) for key in layout.trial_keys()]
         live = [state.live.start for state in states if state.live is not None]
@@ -161,7 +153,7 @@ def _starts(root: Path, count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
-    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int, name: str
+    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int, name: str
 ) -> None:
     pid = launcher.start(tmp_path, workers=workers)
     live = _starts(tmp_path, max(1, workers))
@@ -182,7 +174,7 @@ def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
 
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["inline", "local"])
-def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: Launcher, workers: int) -> None:
+def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: Runs, workers: int) -> None:
     root, said = tmp_path / "campaign", tmp_path / "said"
     pid = launcher.start(root, workers=workers, said=said, fates=["sticks"], fate_at=1, step_s=0.03)
     layout = Layout(root)
@@ -199,7 +191,7 @@ def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: L
 
 
 def test_two_runs_at_once_train_every_trial_once(
-    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]]
+    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     pids = [launcher.start(tmp_path, workers=workers) for workers in (2, 0, 1)]
     for pid in pids:
@@ -212,7 +204,7 @@ def test_two_runs_at_once_train_every_trial_once(
 
 
 def test_a_run_takes_over_what_another_left_when_it_was_killed(
-    tmp_path: Path, launcher: Launcher, undisturbed: dict[str, list[tuple[Any, ...]]]
+    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     first = launcher.start(tmp_path, workers=2)
     _starts(tmp_path, 2)
@@ -229,9 +221,10 @@ def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
     script = tmp_path / "user.py"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again
-        "import sys\nfrom pathlib import Path\nfrom runners.machines import Local\n"
-        "from toy_campaign import run_quietly, toy_grid\n"
-        f"run_quietly(Path(sys.argv[1]), toy_grid(**{GRID!r}), Local(2))\n"
+        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nfrom runners.machines import Local\n"
+        "from toy_campaign import ENTRY, run_quietly, toy_grid\n"
+        "entry = replace(ENTRY, preload=('torch', *ENTRY.preload))  # else every worker loads it to save\n"
+        f"run_quietly(Path(sys.argv[1]), toy_grid(**{GRID!r}), Local(2), entry=entry)\n"
     )
     root = tmp_path / "campaign"
     command = [sys.executable, str(script), str(root)]
@@ -240,12 +233,12 @@ def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
     _starts(root, 2)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    subprocess.run(command, env=environment, check=True)
+    assert Warm(command, env=environment).wait() == 0
     assert_equal_to(undisturbed, root)
 
 
 def test_local_workers_say_what_inline_training_says(
     tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]
 ) -> None:
-    assert run_quietly(tmp_path, toy_grid(**GRID), Local(2)).ok == 6
+    assert run_quietly(tmp_path, toy_grid(**GRID), Local(2, start=warm_server)).ok == 6
     assert_equal_to(undisturbed, tmp_path)

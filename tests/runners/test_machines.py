@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from toy_training import ENTRY
+from warm import warm_server
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.deaths import MOST_DEATHS
@@ -69,7 +70,7 @@ def test_local_workers_are_warm_processes_of_one_thread(tmp_path: Path) -> None:
 
 
 def test_what_a_trial_prints_is_in_its_own_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run_quietly(tmp_path, toy_grid(seeds=range(2)), Local(1), entry=DESCRIBE)
+    run_quietly(tmp_path, toy_grid(seeds=range(2)), Local(1, start=warm_server), entry=DESCRIBE)
     layout = Layout(tmp_path)
     logs = sorted(layout.log(key, 1).read_text() for key in layout.trial_keys())
     assert logs == ["hello from seed 0\n"] * 2 + ["hello from seed 1\n"] * 2
@@ -80,7 +81,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
     deaths = tmp_path / "deaths"
     deaths.write_text("x")
     grid = toy_grid(seeds=[0], fates=["dies"], fate_at=10, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "killed", grid, Local(1), entry=WARM).ok == 2
+    assert run_quietly(tmp_path / "killed", grid, Local(1, start=warm_server), entry=WARM).ok == 2
     assert run_quietly(tmp_path / "calm", grid, Inline()).ok == 2
     assert tables(tmp_path / "killed") == tables(tmp_path / "calm")
     counts = sorted(len(state.attempts) for state in states(tmp_path / "killed"))
@@ -93,7 +94,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
 def test_a_trial_that_keeps_killing_its_worker_fails_and_the_others_are_trained(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    result = run_quietly(tmp_path, toy_grid(seeds=[0], fates=["dies", "ok"]), Local(2))
+    result = run_quietly(tmp_path, toy_grid(seeds=[0], fates=["dies", "ok"]), Local(2, start=warm_server))
     assert (result.ok, result.failed) == (2, 2)
     failed = [state for state in states(tmp_path) if state.status == "failed"]
     for state in failed:
@@ -108,7 +109,7 @@ def test_deaths_with_progress_in_between_are_forgiven(tmp_path: Path) -> None:
     deaths = tmp_path / "deaths"
     deaths.write_text("x" * (MOST_DEATHS + 1))
     grid = toy_grid(seeds=[0], fates=["dies"], steps=60, fate_at=5, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "campaign", grid, Local(1), entry=WARM).ok == 2
+    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), entry=WARM).ok == 2
     assert max(len(state.attempts) for state in states(tmp_path / "campaign")) > MOST_DEATHS
 
 
@@ -135,7 +136,7 @@ def test_a_worker_that_is_asked_to_leave_hands_its_trial_to_another(tmp_path: Pa
 
     thread = threading.Thread(target=ask)
     thread.start()
-    result = run_quietly(tmp_path, grid, Local(1), entry=WARM)
+    result = run_quietly(tmp_path, grid, Local(1, start=warm_server), entry=WARM)
     thread.join()
     assert (result.ok, result.stopped) == (2, 0)
     stopped = [state for state in states(tmp_path) if len(state.attempts) == 2]
@@ -148,8 +149,8 @@ def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
     path.write_text(SPEC)
     grids = load_spec_file(path)
     options = RunOptions(**{**vars(QUIET), "files": (path,)})
-    assert run_campaign(tmp_path / "campaign", grids.values(), Local(2), options).ok == 2
-    missing = run_campaign(tmp_path / "without", grids.values(), Local(2), QUIET)
+    assert run_campaign(tmp_path / "campaign", grids.values(), Local(2, start=warm_server), options).ok == 2
+    missing = run_campaign(tmp_path / "without", grids.values(), Local(2, start=warm_server), QUIET)
     assert missing.failed == 2
     assert "no kind 'halving'" in end_of(states(tmp_path / "without")[0])["message"]
 
@@ -168,13 +169,13 @@ def test_workers_that_cannot_start_end_the_run_with_one_sentence(
     path.write_text(ending + "\n")
     options = RunOptions(**{**vars(QUIET), "files": (path,)})
     with pytest.raises(raised, match=said):
-        run_campaign(tmp_path / "campaign", [toy_grid()], Local(2), options)
+        run_campaign(tmp_path / "campaign", [toy_grid()], Local(2, start=warm_server), options)
 
 
 def test_a_module_that_workers_need_and_is_not_there_is_an_environment_problem(tmp_path: Path) -> None:
     entry = replace(ENTRY, preload=("nothing_of_the_kind",))
     with pytest.raises(EnvironmentProblem, match="No module named 'nothing_of_the_kind'"):
-        run_quietly(tmp_path, toy_grid(), Local(2), entry=entry)
+        run_quietly(tmp_path, toy_grid(), Local(2, start=warm_server), entry=entry)
 
 
 def test_a_local_machine_has_workers() -> None:

@@ -1,7 +1,6 @@
 """Once more: exactly the trials that were meant, never blindly, and where they were the last time."""
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from crewed import FIRST, SECOND, WAITS, Scripted, submit
 from pretend_slurm import PretendSlurm
 from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
+from warm import REAL, Warm
 
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission import read_submission_record
@@ -156,7 +156,7 @@ def _when_queued(root: Path, words: list[str]) -> None:
     layout = Layout(root)
     while len(layout.submission_ids()) < 2:
         time.sleep(0.05)
-    subprocess.run([sys.executable, "-P", "-m", "runners", *words], check=True, capture_output=True)
+    assert Warm([sys.executable, "-P", "-m", "runners", *words], preload=REAL).wait() == 0
 
 
 SSA = [("SSA", seed) for seed in range(4)]

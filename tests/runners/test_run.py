@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
+from warm import warm_server
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.claims import Claim, claim
@@ -184,7 +185,7 @@ def test_chosen_trials_alone_are_trained_and_their_grid_is_planned_as_it_was(tmp
     assert len(Layout(tmp_path).grid_trials("toy").read_text().splitlines()) == 6
 
 
-@pytest.mark.parametrize("machine", [Inline(), Local(1)], ids=["inline", "local"])
+@pytest.mark.parametrize("machine", [Inline(), Local(1, start=warm_server)], ids=["inline", "local"])
 def test_a_run_here_goes_on_with_half_the_micro_batch(tmp_path: Path, machine: Machine) -> None:
     grid = toy_grid(seeds=[0], fates=["too_big"], fits=4)
     assert counts(run_quietly(tmp_path, grid)) == (0, 2, 0, 0, 0)

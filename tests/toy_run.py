@@ -1,0 +1,27 @@
+"""A campaign of toys, run as a program: `python toy_run.py REQUEST`, ending with the exit status of the command.
+
+The request is JSON: {"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or
+null}.
+"""
+
+import json
+import sys
+from typing import Any
+
+from toy_campaign import QUIET, toy_grid
+
+from runners.machines import Inline, Local, Machine
+from runners.runs.run import RunOptions, run_campaign
+
+
+def run(request: dict[str, Any]) -> int:
+    """One run; its exit status."""
+    options = {**vars(QUIET), "land_every_s": request["land"]}
+    workers = request["workers"]
+    machine: Machine = Local(workers) if workers else Inline()
+    result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunOptions(**options))
+    return 130 if result.interrupted else 4 if result.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(json.loads(sys.argv[1])))
