@@ -177,13 +177,13 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(imports) - sys.stdlib_module_names - frozenset(ROOMS) - _declared()
     if not wanted:  # the usual case, and the table of all packages takes a while
         return frozenset()
-    known = _names_by_import(tuple(sys.path))
+    known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))
     return frozenset(_normal(name) for each in wanted for name in known.get(each, ()))
 
 
 @cache
 def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Distributions by what they let import, in these places; read once, since it takes longer than a small run."""
+    """Distributions by what they let import, which are in these places; read once: it takes longer than a small run."""
     return packages_distributions()
 
 
