@@ -174,7 +174,7 @@ def _grid(given: Slot, shown: Shown) -> Component:
         rowData=shown.data.rows(named=True),
         columnDefs=list(shown.columns),
         id={"type": "table", "slot": given.name},
-        dashGridOptions={"animateRows": False, "rowSelection": {"mode": "multiRow"}, "ensureDomOrder": True},
+        dashGridOptions={"animateRows": False, "ensureDomOrder": True, "enableCellTextSelection": True},
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
         columnSize="autoSize",

@@ -3,5 +3,7 @@
 from dashboards.app.page import Page
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
+from dashboards.app.pages.overview import OVERVIEW
+from dashboards.app.pages.runs import RUNS
 
-PAGES: tuple[Page, ...] = (COMPARE, CURVES)
+PAGES: tuple[Page, ...] = (OVERVIEW, RUNS, CURVES, COMPARE)
