@@ -293,7 +293,7 @@ def test_no_verdict_is_drawn_from_truncated_cells(tmp_path: Path) -> None:
     assert after["c"]["pairs"] == 3
     assert {row["family"] for row in after.values()} == {3}  # those that were stopped still count
     assert len(warned) == 1
-    assert "2 trials of 2 cells of halved are truncated by halving, at step 5, 7: no verdict" in warned[0]
+    assert "2 trials of 2 cells of halved stand where halving stopped them, at step 5, 7: no verdict" in warned[0]
 
 
 def test_a_failed_trial_sets_its_cell_back_and_is_not_trained_on(tmp_path: Path) -> None:
