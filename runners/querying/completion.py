@@ -79,7 +79,7 @@ def _command(before: str, words: Vocabulary) -> list[Word]:
     command, blank, typed = before.partition(" ")
     if not blank:
         return _fitting(command, [(name, "command") for name in COMMANDS])
-    names = {".schema": words.tables, ".run": words.saved, ".save": words.saved}.get(command, [])
+    names = {".schema": [*words.tables, *words.macros], ".run": words.saved, ".save": words.saved}.get(command, [])
     return _fitting(typed.strip(), [(name, "name") for name in names])
 
 

@@ -19,7 +19,7 @@ _COUNTED: Final = 100_000
 
 HELP: Final = """One SQL statement that reads, ended by ; or an empty line; the name of a saved query; or
   .tables        tables and views, with their columns
-  .schema NAME   the columns of one, with their types
+  .schema NAME   the columns of one, or of a macro such as final, with their types
   .save NAME     keep the last query in the campaign
   .run NAME      run a saved query
   .csv FILE      write the whole last result as CSV (.parquet, .md and .tex by the name, too)
@@ -114,6 +114,15 @@ class Session:
         write_table(["table or view", "columns"], found.rows())
 
     def _schema(self, name: str) -> None:
+        from store.described import meaning, relations
+
+        macro = next((each for each in relations() if each.kind == "macro" and each.name == name.lower()), None)
+        if macro is not None:
+            given = ", ".join("NULL" for argument in macro.arguments.split(",") if ":=" not in argument)
+            columns = self.store.sql(f"DESCRIBE FROM {macro.name}({given})").rows()
+            write(f"{macro.name}({macro.arguments}): {macro.meaning}")
+            write_table(["column", "type", "is"], [(each[0], each[1], meaning(macro, each[0])) for each in columns])
+            return
         found = self.store.sql(
             "SELECT column_name, data_type, comment FROM duckdb_columns() "
             "WHERE database_name = 'store' AND NOT internal AND lower(table_name) = lower($name) ORDER BY column_index",
@@ -123,6 +132,8 @@ class Session:
             tables = self.store.sql(
                 "SELECT DISTINCT table_name AS t FROM duckdb_columns() WHERE database_name = 'store'"
             )
-            known = sorted(tables["t"].to_list())
-            raise NotFoundError(f"there is no table or view {name!r}{did_you_mean(name, known)}; .tables lists them")
+            known = sorted({*tables["t"], *(each.name for each in relations())})
+            raise NotFoundError(
+                f"there is no table, view or macro {name!r}{did_you_mean(name, known)}; .tables lists them"
+            )
         write_table(["column", "type", "is"], found.rows())

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -41,6 +42,7 @@ def test_a_result_is_shown_and_an_error_is_one_sentence(store: Store, capsys: py
         (".tabels", "there is no command .tabels"),
         (".schema", ".schema needs a name"),
         (".schema trail", "did you mean 'trial'"),
+        (".schema best_ove", "did you mean 'best_over'"),
         (".run nothing", "no saved query 'nothing'"),
         ("nothing;", "no saved query 'nothing'"),
         (".csv a.txt", "written as .csv"),
@@ -70,6 +72,16 @@ def test_a_long_result_is_cut_and_says_how_much_is_left(
     monkeypatch.setattr(sitting, "_COUNTED", 90)
     session.answer("select i from range(100) t(i)")
     assert "more than 50 more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("macro", ["best_over", "curve", "final", "last_probe", "paired"])
+def test_what_a_macro_takes_and_gives_is_said_as_of_a_table(
+    macro: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Session(store).answer(f".schema {macro.upper()}")
+    head, *columns = capsys.readouterr().out.splitlines()
+    assert re.match(rf"{macro}\(\w+.*\): \w+", head)
+    assert "grid" in [line.split()[0] for line in columns]
 
 
 def test_a_fault_of_the_program_ends_no_sitting(
