@@ -143,7 +143,7 @@ def test_every_trial_of_a_process_compiles_its_own(tiny: Trial, memory: Callable
     """The compiler gives up on a function that it has compiled too often."""
     short = on(tiny, training=Training(steps=1), model=ONE)
     with torch._dynamo.config.patch(recompile_limit=1):
-        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(3)] == [1] * 3
+        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(2)] == [1, 1]
 
 
 @pytest.mark.usefixtures("traced")
@@ -208,8 +208,11 @@ def test_how_a_trial_is_compiled_is_not_its_identity(tiny: Trial) -> None:
         tiny.changed(execution={"compile": True})
 
 
-def test_a_forked_worker_compiles_with_the_real_compiler(tiny: Trial, memory: Callable, tmp_path: Path) -> None:
+def test_a_forked_worker_compiles_with_the_real_compiler(
+    tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process that has compiled nothing; the losses are those of this one, where nothing is compiled."""
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else it starts an interpreter of its own to try that
     trial = on(tiny, training=Training(steps=3), model=ONE)
     run_campaign(tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(workers=1), RunOptions(progress=False))
     end = read_json(Layout(tmp_path).end(trial.key, 1))
