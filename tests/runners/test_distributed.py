@@ -3,11 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 import torch
@@ -15,9 +18,11 @@ import torch.distributed as dist
 from batch_in_parts import GENTLE, OPERATORS, ROUNDINGS, apart, dropping, numbers, split
 from rank_failures import FailsOnRankOne, TooBigForRankOne
 from rank_process import children
+from warm import REAL, Warm, warmed_up
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
+from runners import ranks
 from runners.attempts.failure import failure_of
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Job, Worker
@@ -34,7 +39,15 @@ TESTS = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)
+def _ranks_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As forks of a process that has imported what they need, where a test does not say otherwise."""
+    begun = SimpleNamespace(**{**vars(subprocess), "Popen": partial(Warm, preload=REAL)})
+    monkeypatch.setattr(ranks, "subprocess", begun)
+
+
+@pytest.fixture(autouse=True)
 def _no_rank_is_left() -> None:
+    warmed_up()
     before = children()
     yield
     assert set(children()) <= set(before)
@@ -74,12 +87,35 @@ def test_a_run_goes_on_with_another_number_of_ranks(tiny: Trial, memory: Callabl
     assert [step for step, _ in parts.checkpoints] == [4, 7]
 
 
-def launched(trial: Trial, folder: Path, ranks: int, **job: object) -> list[dict]:
+def torchrun(trial: Trial, folder: Path, ranks: int, **job: object) -> list[dict]:
     """What every rank has to say that torchrun started."""
     at = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
-    told = json.dumps({"trial": trial.data(), "out": str(folder), **job})
     command = [sys.executable, "-m", "torch.distributed.run", *at, "--local-addr=127.0.0.1"]
-    subprocess.run([*command, str(TESTS / "rank_process.py"), told], env=environment(), check=True)
+    subprocess.run([*command, *script(trial, folder, job)], env=environment(), check=True)
+    return said(folder, ranks)
+
+
+def launched(trial: Trial, folder: Path, ranks: int, **job: object) -> list[dict]:
+    """The same of ranks that were given what torchrun gives."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(found.getsockname()[1])}
+    of = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), **meeting}
+    begun = [alone(trial, folder, {**of, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **job) for rank in range(ranks)]
+    assert [process.wait() for process in begun] == [0] * ranks
+    return said(folder, ranks)
+
+
+def alone(trial: Trial, folder: Path, given: Mapping[str, str] = MappingProxyType({}), **job: object) -> Warm:
+    """A process that trains, as one rank of many where it is `given` so."""
+    command = [sys.executable, *script(trial, folder, job)]
+    return Warm(command, preload=REAL, env={**environment(), **given})
+
+
+def script(trial: Trial, folder: Path, job: Mapping[str, object]) -> list[str]:
+    return [str(TESTS / "rank_process.py"), json.dumps({"trial": trial.data(), "out": str(folder), **job})]
+
+
+def said(folder: Path, ranks: int) -> list[dict]:
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
 
 
@@ -87,14 +123,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS))), "OMP_NUM_THREADS": "1"}
 
 
-def alone(trial: Trial, folder: Path, **job: object) -> subprocess.Popen[bytes]:
-    told = json.dumps({"trial": trial.data(), "out": str(folder), **job})
-    return subprocess.Popen([sys.executable, str(TESTS / "rank_process.py"), told], env=environment())
-
-
 def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny: Trial, tmp_path: Path) -> None:
     trial = tiny.changed(operator=OPERATORS[2], training=GENTLE)
-    zero, one = launched(split(trial, 1, gpus=2), tmp_path, 2, double=True)
+    zero, one = torchrun(split(trial, 1, gpus=2), tmp_path, 2, double=True)
     assert alone(trial, tmp_path, double=True).wait() == 0
     whole = json.loads((tmp_path / "rank-0.json").read_text())
     assert apart(whole["numbers"], zero["numbers"]) < ROUNDINGS * torch.finfo(torch.float64).eps
@@ -125,18 +156,18 @@ def test_a_killed_rank_ends_the_trial(tiny: Trial, memory: Callable, gpus: int) 
     assert 5 in world.logged
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_ranks_die_with_the_process_that_started_them(tiny: Trial, tmp_path: Path) -> None:
-    with alone(split(tiny, 1, gpus=3), tmp_path, pause_at=5) as process:
+    """They are interpreters of their own here."""
+    with alone(split(tiny, 1, gpus=2), tmp_path, pause_at=5) as process:
         try:
             while not (tmp_path / "children.json").exists():
                 assert process.poll() is None
-                time.sleep(0.01)
+                time.sleep(0.05)
         finally:
             process.kill()
-    ranks = json.loads((tmp_path / "children.json").read_text())["pids"]
-    assert len(ranks) == 2
-    while any(runs(pid) for pid in ranks):
+    (rank,) = json.loads((tmp_path / "children.json").read_text())["pids"]
+    while runs(rank):
         time.sleep(0.01)
 
 
