@@ -82,6 +82,7 @@ def test_an_edited_formula_is_told_by_every_command_and_trained_again_on_request
 ) -> None:
     edited = SPEC.replace("return 1.5 * a", "return 1.7 * a")
     ablate("run")
+    _records_say_which_sources_a_trial_ran(Layout(tmp_path / "c"))
     assert "other code" not in ablate("run") + ablate("plan") + ablate("table")
     assert "3 finished trials ran other code; `ablate run SPEC --again`" in ablate("plan", text=edited)
     more = edited.replace("range(3)", "range(4)")
@@ -98,10 +99,8 @@ def test_an_edited_formula_is_told_by_every_command_and_trained_again_on_request
     assert sorted(len(layout.attempts(key)) for key in layout.trial_keys()) == [1] * 5 + [2] * 3
 
 
-def test_the_records_say_which_sources_a_trial_ran(ablate: Callable[..., str], tmp_path: Path) -> None:
-    ablate("run")
-    layout = Layout(tmp_path / "c")
-    found = [json.loads(layout.start(key, 1).read_bytes()) for key in layout.trial_keys()]
+def _records_say_which_sources_a_trial_ran(layout: Layout) -> None:
+    found = [read_json(layout.start(key, 1)) for key in layout.trial_keys()]
     assert len({start["code"] for start in found}) == 1  # of the core: verdicts hold it equal
     mine = [start["sources"] for start in found if "class Edited" in start["sources"]]
     assert len(mine) == 3
