@@ -148,9 +148,9 @@ def warnings(sql: Sql) -> list[str]:
         ),
         *(
             f"{n} {'trial' if n == 1 else 'trials'} of {cells} {'cell' if cells == 1 else 'cells'} of {grid} "
-            f"{'stands' if n == 1 else 'stand'} where halving stopped {'it' if n == 1 else 'them'}, at step {steps}: no "
-            f"verdict is drawn from {'it' if n == 1 else 'them'}; a halving that is under way is gone on with by the same "
-            "command, and `ablate run SPEC` without --halving trains all to the end"
+            f"{'stands' if n == 1 else 'stand'} where halving stopped {'it' if n == 1 else 'them'}, at step {steps}: "
+            f"no verdict is drawn from {'it' if n == 1 else 'them'}; the same command goes on with a halving that is "
+            "under way, and `ablate run SPEC` without --halving trains all to the end"
             for grid, n, cells, steps in cut
         ),
     ]
