@@ -18,6 +18,7 @@ from pretend_slurm import PretendSlurm, pretended
 from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
+from warm import TOYS, Warm
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
@@ -411,11 +412,9 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     root = tmp_path / "campaign"
     command = [sys.executable, "-m", "runners", "run", str(spec), "--on", "slurm", "--campaign", str(root)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    shells = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(3)
-    ]
-    said = [shell.communicate(timeout=120)[0] for shell in shells]
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    shells = [Warm(command, preload=(*TOYS, "runners.cli"), env=environment, **told) for _ in range(3)]
+    said = [shell.communicate()[0] for shell in shells]
     assert [shell.returncode for shell in shells] == [0] * 3, said
     assert sum("queued 6 trials" in each for each in said) == 1
     assert sum("all 6 missing trials are queued in submission" in each for each in said) == 2
