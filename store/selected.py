@@ -57,11 +57,7 @@ def selected_verdicts(
         better=rules.better,
         split=split,
     )
-    if len(chosen.choices) < 2:
-        raise SpecError(
-            f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
-            f"the grid has the axes {names}"
-        )
+    _require_several(chosen, over, names)
     base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))
     found = compare(
         _of_the_selected(chosen),
@@ -72,6 +68,14 @@ def selected_verdicts(
         alpha=rules.alpha,
     )
     return _with_choices(found, chosen, chosen.choices[base])
+
+
+def _require_several(chosen: Selected, over: Sequence[str], names: Sequence[str]) -> None:
+    if len(chosen.choices) < 2:
+        raise SpecError(
+            f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
+            f"the grid has the axes {names}"
+        )
 
 
 def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: str) -> str:

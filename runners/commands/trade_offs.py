@@ -1,14 +1,18 @@
 """What results cost: learning curves at equal cost, and which cells another one beats in everything."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
 from runners.commands.measured import measured
 from runners.commands.options import Csv, Json
 from runners.output import counted, say, write, write_frame
+
+if TYPE_CHECKING:
+    from store.verdicts import Measure
 
 Against = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -132,7 +136,6 @@ def pareto(
 
     from runners.commands.finding import choose_grid, find_campaign
     from runners.provenance.mixed import warn_of_mixtures
-    from store.pareto import better
     from store.pareto import pareto as pareto_of
     from store.store import Store
     from store.verdicts import measure_of
@@ -145,13 +148,18 @@ def pareto(
     headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
     shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
     if not as_json and not as_csv:
-        others = [f"{each} ({better(each)} is better)" for each in dict.fromkeys(against) if each != rules.name]
-        cells = found.height
-        write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
-        write(
-            f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
-            f"(dominated), over {counted(cells, 'cell')} (on the front)"
-        )
+        _write_pareto_title(header, rules, against, found.height)
         found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
     write_frame("pareto", found, as_json=as_json, as_csv=as_csv, shown=shown)
     return 0
+
+
+def _write_pareto_title(header: Mapping[str, Any], rules: "Measure", against: Sequence[str], cells: int) -> None:
+    from store.pareto import better
+
+    others = [f"{each} ({better(each)} is better)" for each in dict.fromkeys(against) if each != rules.name]
+    write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
+    write(
+        f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
+        f"(dominated), over {counted(cells, 'cell')} (on the front)"
+    )

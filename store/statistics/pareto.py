@@ -51,11 +51,7 @@ def pareto(
     fewer than two objectives, a column that is not there, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
-    if len(set(columns)) < 2:
-        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
-    for name in ("cell", "label", "seed", *columns):
-        if name not in values.columns:
-            raise SpecError(f"there is no column {name!r}{did_you_mean(name, values.columns)}")
+    _check(values, columns)
     numbers = [pl.col(name).cast(pl.Float64) for name in columns]
     kept = values.with_columns(numbers).filter(
         pl.all_horizontal(pl.col(name).is_not_null() & pl.col(name).is_finite() for name in columns)
@@ -92,6 +88,14 @@ def pareto(
         "note": pl.String,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
+    if len(set(columns)) < 2:
+        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
+    for name in ("cell", "label", "seed", *columns):
+        if name not in values.columns:
+            raise SpecError(f"there is no column {name!r}{did_you_mean(name, values.columns)}")
 
 
 def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
