@@ -412,6 +412,8 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     root = tmp_path / "campaign"
     command = [sys.executable, "-m", "runners", "run", str(spec), "--on", "slurm", "--campaign", str(root)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    sbatch = slurm.place / "bin" / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("\n", "\nsleep 0.7\n", 1))  # so that they meet
     told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     shells = [Warm(command, preload=(*TOYS, "runners.cli"), env=environment, **told) for _ in range(3)]
     said = [shell.communicate()[0] for shell in shells]
