@@ -104,11 +104,12 @@ def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
-    """Each reason once, with the cells that it holds against."""
+    """Each reason once, with the cells that it holds against, which reasons call the baseline."""
     found: dict[str, list[str]] = {}
     for key, name in others:
         if (cell, key) in forbidden:
-            found.setdefault(forbidden[cell, key], []).append(name)
+            reason = forbidden[cell, key].replace("the baseline's", "its").replace("the baseline", "it")
+            found.setdefault(reason, []).append(name)
     return "; ".join(f"against {', '.join(names)}: {reason}" for reason, names in found.items())
 
 
