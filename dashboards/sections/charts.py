@@ -17,6 +17,7 @@ from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
 from dashboards.words import count, point
+from store.effects import analysis
 from store.verdicts import Measure
 
 LOSS: Final = "loss"
@@ -171,6 +172,8 @@ def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
         "number of levels; interactions count as noise."
     )
+    notes = analysis(about.store, about.grid, measure=measure._asdict()).notes
+    caption += "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
     yield Picture(
         f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
     )

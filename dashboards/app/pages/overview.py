@@ -11,7 +11,7 @@ from dashboards.figures.failures import failures
 from dashboards.figures.progress import STATES, WORDS, draw_progress, progress, totals
 from dashboards.problems import Unknown
 from dashboards.sections.charts import named
-from dashboards.sections.overview import progress_words
+from dashboards.sections.overview import progress_words, stopped_by_halving
 from dashboards.sections.verdict_table import marked, summary
 from dashboards.subject import Subject, in_order
 from dashboards.theme import STATUS, Style
@@ -33,8 +33,9 @@ def _progress(view: View) -> Shown:
     legend = [
         Key(Style(STATUS[state], STATUS[state], "solid", "square"), WORDS[state], "") for state in STATES if done[state]
     ]
+    stopped = stopped_by_halving(view.store, about.grid)
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}"
-    caption = f"{progress_words(done)} {sizes}. Bars: trials by state."
+    caption = f"{progress_words(done, stopped)} {sizes}. Bars: trials by state."
     return Shown(draw_progress(found, about.look), caption, found.drop("cell"), legend)
 
 
