@@ -147,7 +147,8 @@ def write_campaign(layout: Layout, trials: int, rows: int, *, odd: bool) -> int:
     for number, key in enumerate(write_plan(layout, trials)):
         history = list(histories(number, rows)) if odd else [(1, 0, rows, "ok")]
         for attempt, first, count, status in history:
-            write_attempt(layout, key, attempt, status)
+            resumed = {"attempt": attempt - 1, "step": first} if first else None
+            write_attempt(layout, key, attempt, status, resumed_from=resumed)
             write_rows(layout, "metric", curves(key, attempt, first, count), 10 * number + attempt)
             total += count
         last = max(attempt for attempt, *_, status in history if status == "ok")

@@ -17,6 +17,7 @@ _WHAT = {
     "item": "* EXCLUDE (shard)",
     "probe": "* EXCLUDE (shard)",
     "evaluated": "* EXCLUDE (signature)",
+    "counted": "*",
     "recorded": "*",
     "last_value": "* EXCLUDE (shard, value)",  # of two values at one step either is the last
     "shard": "* EXCLUDE (number, signature, ingested)",

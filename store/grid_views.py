@@ -46,14 +46,15 @@ def view_name(grid: str) -> str:
 
 def column_name(name: str) -> str:
     """`name` with `_` for what is no letter or digit: a column that needs no quotes unless it is a word of SQL."""
-    plain = re.sub(r"\W+", "_", name)
+    plain = re.sub(r"\W+", "_", name) or "_"
     return f"_{plain}" if plain[:1].isdigit() else plain
 
 
 def refresh_grid_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the views of all grids, and drop those of grids that are gone, unless nothing has changed since.
 
-    Two grids whose views would have the same name (identifiers ignore case) get `grid_<name>_2` and so on.
+    Two grids whose views would have the same name (identifiers ignore case) get `grid_<name>_2` and so on; the one that
+    is called `<name>` keeps the first, whatever comes after it.
     """
     known = dict(connection.execute("SELECT name, value FROM meta WHERE starts_with(name, 'grid_views')").fetchall())
     read = str(connection.execute(_READ).fetchone())
@@ -85,7 +86,8 @@ def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
     measured = _measured(connection)
     tables = execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
     taken = {name.lower() for (name,) in tables}
-    for (grid,) in execute("SELECT DISTINCT grid FROM grid_trial ORDER BY grid").fetchall():
+    grids = [grid for (grid,) in execute("SELECT DISTINCT grid FROM grid_trial ORDER BY grid").fetchall()]
+    for grid in sorted(grids, key=lambda name: (view_name(name) != f"grid_{name}", name != name.lower())):
         name = _free(view_name(grid), taken)
         trials = "trials_" + name.removeprefix("grid_")
         columns = _own_columns(axes.get(grid, []))
@@ -177,8 +179,9 @@ _NAMES = """
     FROM v_final GROUP BY grid, source, name
 """
 _READ = """
-    SELECT (SELECT (count(*), sum(number)) FROM shard), (SELECT count(*) FROM bad_shard),
-           (SELECT sum(hash(trial, status, step)) FROM trial), (SELECT sum(hash(p)) FROM plan_file p),
+    SELECT (SELECT (count(*), sum(hash(blake2b))) FROM shard), (SELECT count(*) FROM bad_shard),
+           (SELECT sum(hash(trial, status, step)) FROM trial), (SELECT sum(hash(c)) FROM counted c),
+           (SELECT sum(hash(trial, attempt)) FROM attempt WHERE status = 'ok'), (SELECT sum(hash(p)) FROM plan_file p),
            (SELECT sum(hash(trial, attempt, evaluation, signature)) FROM evaluated)
 """
 """All that names of columns follow from."""

@@ -205,8 +205,8 @@ def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[
 
 
 def derive_trials(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the table `trial` in line with plans and attempts."""
-    for statement in (_DROP_UNKNOWN, _UPDATE_SPECS, _ADD_PLANNED, _ADD_UNPLANNED, _UPDATE_STATES):
+    """Bring the tables `trial` and `counted` in line with plans and attempts."""
+    for statement in (_DROP_UNKNOWN, _UPDATE_SPECS, _ADD_PLANNED, _ADD_UNPLANNED, _UPDATE_STATES, *_COUNT):
         connection.execute(statement)
 
 
@@ -258,6 +258,25 @@ _UPDATE_STATES = """
     UPDATE trial SET status = e.status, reason = e.reason, attempts = e.attempts, step = e.step, wall_s = e.wall_s,
                      parameters = e.parameters, operator_parameters = e.operator_parameters
     FROM every e WHERE e.trial = trial.trial
-    AND (trial.status, trial.reason, trial.attempts, trial.step, trial.wall_s)
-        IS DISTINCT FROM (e.status, e.reason, e.attempts, e.step, e.wall_s)
+    AND (trial.status, trial.reason, trial.attempts, trial.step, trial.wall_s, trial.parameters,
+         trial.operator_parameters)
+        IS DISTINCT FROM (e.status, e.reason, e.attempts, e.step, e.wall_s, e.parameters, e.operator_parameters)
 """
+_CHAINS = """
+    WITH RECURSIVE chain(trial, attempt, until) AS (
+        SELECT trial, coalesce(max(attempt) FILTER (WHERE status = 'ok'), max(attempt)), NULL::BIGINT
+        FROM attempt GROUP BY trial
+        UNION ALL
+        SELECT a.trial, a.resumed_attempt, least(a.resumed_step, c.until)
+        FROM attempt a JOIN chain c USING (trial, attempt) WHERE a.resumed_attempt < a.attempt
+    )
+    SELECT trial, attempt, until FROM chain
+"""
+_COUNT = (
+    f"CREATE OR REPLACE TEMP TABLE chained AS {_CHAINS}",
+    "DELETE FROM counted WHERE NOT EXISTS (FROM chained c WHERE c.trial = counted.trial "
+    "AND c.attempt = counted.attempt AND c.until IS NOT DISTINCT FROM counted.until)",
+    "INSERT INTO counted SELECT * FROM chained ANTI JOIN counted USING (trial, attempt)",
+    "DROP TABLE chained",
+)
+"""Only rows that change are written: a campaign has one for each of very many trials."""

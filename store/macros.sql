@@ -57,7 +57,8 @@ WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measur
 --   remark: what to mind
 CREATE OR REPLACE MACRO best_over(over_axis, measured, prefer := NULL) AS TABLE
 WITH level AS (
-    SELECT DISTINCT g.grid, g.cell, g.label, g.axes->>('$."' || a.name || '"') AS level,
+    SELECT DISTINCT g.grid, g.cell, g.label,
+           g.axes->>('$."' || replace(replace(a.name, '\', '\\'), '"', '\"') || '"') AS level,
            json_merge_patch(g.axes, json_object(a.name, NULL)) AS rest
     FROM grid_trial g JOIN axis a ON a.grid = g.grid
     WHERE (SELECT _known(over_axis, 'there is no axis', names) FROM (

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,13 +188,19 @@ def _relative(layout: Layout, path: Path) -> str:
 
 
 def column_type(values: Iterable[Any]) -> str:
-    """The SQL type that holds all `values` of an axis: BIGINT, DOUBLE, BOOLEAN, or VARCHAR for anything else."""
-    kinds = {type(value) for value in values if value is not None}
+    """The SQL type that holds all `values` of an axis exactly: BIGINT, DOUBLE, BOOLEAN, or, for others, VARCHAR."""
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
     if kinds == {bool}:
         return "BOOLEAN"
-    if kinds == {int}:
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in present):
         return "BIGINT"
-    return "DOUBLE" if kinds and kinds <= {int, float} else "VARCHAR"
+    numbers = kinds in ({float}, {int, float})
+    return "DOUBLE" if numbers and all(_is_double(value) for value in present) else "VARCHAR"
+
+
+def _is_double(value: float) -> bool:
+    return abs(value) <= sys.float_info.max and float(value) == value
 
 
 def json_text(value: Any) -> str | None:

@@ -106,7 +106,7 @@ CREATE TABLE trial (
     task VARCHAR,                   -- its kind
     spec JSON,
     status VARCHAR NOT NULL,        -- ok, failed, running, pending; as of the last ingest
-    reason VARCHAR,                 -- of the failure that counts
+    reason VARCHAR,                 -- of the last attempt that ended, if it failed; also while another is at work
     attempts INTEGER NOT NULL,      -- begun so far
     step BIGINT,                    -- reached by the attempt that counts: the one that is ok, or the last that ended
     wall_s DOUBLE,                  -- of all ended attempts
@@ -219,6 +219,14 @@ CREATE TABLE evaluated (
     data JSON,                      -- what was read
     shards VARCHAR[] NOT NULL,      -- files that hold its rows
     signature VARCHAR NOT NULL      -- of the record as it was when it was read
+);
+
+-- Attempts that the result of a trial came from: the latest that is ok, or else the latest that began, and those whose
+-- checkpoints it went on from. Of any other attempt no row counts.
+CREATE TABLE counted (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL,
+    until BIGINT                    -- step of the checkpoint that was gone on from: no row beyond it counts; null for the last
 );
 
 -- Attempts that recorded rows: only trials with several of them need the search for the latest.

@@ -13,20 +13,20 @@ from store.described import Relation, meaning, relations
 _PLACE: Final = "<!-- relations -->"
 _HEADINGS: Final = {"view": "## Views", "macro": "## Macros", "table": "## Tables"}
 _MACROS: Final = {
-    "final": "select label, value from final('mse') where point['sigma_f'] = 5 order by value",
-    "paired": "select label, avg(difference) as difference from paired('mse', 'softmax · 8') group by all",
+    "final": "select grid, label, value from final('mse') where point['sigma_f'] = 5 order by value",
+    "paired": "select grid, label, avg(difference) as difference from paired('mse', 'softmax · 8') group by all",
     "best_over": "select rest, level, mean, levels, remark from best_over('width', 'mse') where point['sigma_f'] = 5",
-    "curve": "select label, step, median(value) as loss from curve('loss') group by all order by all",
-    "last_probe": "select label, layer, head, avg(value) as value from last_probe('number.strength') group by all",
+    "curve": "select grid, label, step, median(value) as loss from curve('loss') group by all order by all",
+    "last_probe": "select grid, label, layer, head, avg(value) as v from last_probe('number.strength') group by all",
 }
 _OTHERS: Final = {
     "axis": "select name, type, labels from axis where grid = 'quickstart' order by position",
-    "v_cell_stats": "select label, n, mean, low, high from v_cell_stats where name = 'mse' order by mean",
-    "v_cost": "select label, sum(train_s) as train_s, sum(joules) as joules from v_cost group by all",
+    "v_cell_stats": "select grid, label, n, mean, low, high from v_cell_stats where name = 'mse' order by mean",
+    "v_cost": "select grid, label, sum(train_s) as train_s, count(train_s) as of_trials from v_cost group by all",
     "v_failure": "select reason, n, message from v_failure order by n desc",
     "v_metric": "select step, avg(value) as loss from v_metric where name = 'loss' group by all order by step",
-    "v_pair": "select label, avg(log_ratio) as log_ratio, count(*) as n from v_pair where name = 'mse' group by all",
-    "v_progress": "select label, planned, ok, failed, running, pending from v_progress order by label",
+    "v_pair": "select grid, label, avg(log_ratio) as log_ratio from v_pair where name = 'mse' group by all",
+    "v_progress": "select grid, label, planned, ok, failed, running from v_progress order by all",
     "published": "select paper, paper_table, printed, unit from published where measurement = 'mse' limit 5",
     "trial": "select status, count(*) as trials from trial group by all",
 }

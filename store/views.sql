@@ -1,16 +1,16 @@
 -- The public interface. One row per what the comment says; the columns are stable.
 
--- Attempts that came after the one whose result counts: they train a finished trial again and have not finished.
+-- Attempts of which no row counts, since the result did not come from them: those before one that began anew, those that
+-- train a finished trial again and have not finished, and those whose records cannot be read.
 CREATE OR REPLACE VIEW v_superfluous AS
-SELECT a.trial, a.attempt FROM attempt a
-JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f
-    ON f.trial = a.trial AND a.attempt > f.last;
+FROM (SELECT trial, attempt FROM attempt UNION SELECT trial, attempt FROM recorded)
+ANTI JOIN counted USING (trial, attempt);
 
--- Trials whose rows come from several attempts, or from one that does not count, or that were evaluated later: the only
--- ones in which something can have been recorded twice.
+-- Trials whose rows come from several attempts, or from one that does not count, or not to its end, or that were
+-- evaluated later: the only ones in which something can have been recorded twice, or recorded and not count.
 CREATE OR REPLACE VIEW v_repeated AS
-SELECT trial FROM recorded GROUP BY trial HAVING count(DISTINCT attempt) > 1
-UNION SELECT trial FROM v_superfluous
+SELECT trial FROM recorded LEFT JOIN counted c USING (trial, attempt)
+GROUP BY trial HAVING count(*) > 1 OR bool_or(c.trial IS NULL OR c.until IS NOT NULL)
 UNION SELECT trial FROM evaluated;
 
 -- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
@@ -33,51 +33,66 @@ JOIN v_evaluated v ON v.trial = e.trial AND v.attempt = e.attempt AND v.evaluati
 CREATE OR REPLACE VIEW v_metric AS
 SELECT * EXCLUDE (shard) FROM metric WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM metric m WHERE trial IN (FROM v_repeated)
-    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name);
+SELECT m.* EXCLUDE (shard)
+FROM metric m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+WHERE m.step <= coalesce(c.until, m.step)
+QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name);
 
 -- measurement that counts; `later` is the key of the evaluation that was made later, null for what the trial measured
 --   later: key of the evaluation that was made later
 CREATE OR REPLACE VIEW v_evaluation AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT m.* EXCLUDE (shard), l.evaluation AS later FROM evaluation m LEFT JOIN v_later_shard l ON l.number = m.shard
-WHERE trial IN (FROM v_repeated)
-    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-    AND coalesce(l.counts, true)
-QUALIFY (attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
-    = max((attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY trial, step, name, point);
+SELECT m.* EXCLUDE (shard), l.evaluation AS later
+FROM evaluation m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+LEFT JOIN v_later_shard l ON l.number = m.shard
+WHERE m.step <= coalesce(c.until, m.step) AND coalesce(l.counts, true)
+QUALIFY (m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
+    = max((m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY m.trial, step, name, point);
 
 -- item of an evaluation, as measured in the attempt that counts
 --   later: key of the evaluation that was made later
 CREATE OR REPLACE VIEW v_item AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM item WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT m.* EXCLUDE (shard), l.evaluation AS later FROM item m LEFT JOIN v_later_shard l ON l.number = m.shard
-WHERE trial IN (FROM v_repeated)
-    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-    AND coalesce(l.counts, true)
-QUALIFY (attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
-    = max((attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY trial, step, name, point);
+SELECT m.* EXCLUDE (shard), l.evaluation AS later
+FROM item m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+LEFT JOIN v_later_shard l ON l.number = m.shard
+WHERE m.step <= coalesce(c.until, m.step) AND coalesce(l.counts, true)
+QUALIFY (m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
+    = max((m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))) OVER (PARTITION BY m.trial, step, name, point);
 
 -- measurement that counts
 CREATE OR REPLACE VIEW v_probe AS
 SELECT * EXCLUDE (shard) FROM probe WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
-SELECT * EXCLUDE (shard) FROM probe m WHERE trial IN (FROM v_repeated)
-    AND NOT EXISTS (FROM v_superfluous s WHERE s.trial = m.trial AND s.attempt = m.attempt)
-QUALIFY attempt = max(attempt) OVER (PARTITION BY trial, step, name, layer, head, point);
+SELECT m.* EXCLUDE (shard)
+FROM probe m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+WHERE m.step <= coalesce(c.until, m.step)
+QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name, layer, head, point);
 
 -- grid, trial that is ok, source, name, point: the value at the last step. What came before the step that the run ended
 -- with is its last value only while no shard is in quarantine: otherwise the last one may be in there.
 CREATE OR REPLACE VIEW v_final AS
-WITH ended AS (
+WITH logged AS (
+    SELECT l.trial, l.attempt, l.name, l.step, l.value, c.until
+    FROM last_value l JOIN counted c USING (trial, attempt) WHERE l."table" = 'metric'
+),
+whole AS (FROM logged WHERE step <= coalesce(until, step)),
+searched AS (       -- the last one is beyond the checkpoint, and no attempt that went on from it has the metric
+    SELECT m.trial, m.attempt, m.name, m.step, m.value
+    FROM metric m JOIN (
+        SELECT DISTINCT b.trial, b.attempt, b.name, b.until FROM logged b JOIN trial t USING (trial)
+        WHERE t.status = 'ok' AND b.step > b.until AND NOT EXISTS (FROM whole w WHERE w.trial = b.trial AND w.name = b.name
+                                               AND (w.step, w.attempt) > (b.until, b.attempt))
+    ) b ON m.trial = b.trial AND m.attempt = b.attempt AND m.name = b.name AND m.step <= b.until
+),
+ended AS (
     (SELECT trial, 'evaluation' AS source, name, point, step, value, items, se_items FROM v_evaluation
      QUALIFY step = max(step) OVER (PARTITION BY trial, name))
     UNION ALL
     SELECT trial, 'metric', name, MAP {}::MAP(VARCHAR, DOUBLE), max(step), arg_max(value, (step, attempt)), NULL, NULL
-    FROM last_value ANTI JOIN v_superfluous USING (trial, attempt) WHERE "table" = 'metric' GROUP BY trial, name
+    FROM (SELECT * EXCLUDE (until) FROM whole UNION ALL FROM searched) GROUP BY trial, name
 )
 SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
        e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
@@ -97,7 +112,9 @@ WITH scaled AS (
     FROM v_final
 ),
 summed AS (
-    SELECT grid, cell, label, operator, source, name, point, count(*) AS n, avg(value) AS mean,
+    SELECT grid, cell, label, operator, source, name, point, count(*) AS n,
+           CASE WHEN isinf(avg(value)) AND bool_and(isfinite(value)) THEN any_value(scale) * avg(value / scale)
+                ELSE avg(value) END AS mean,
            CASE WHEN count(*) > 1 AND bool_and(isfinite(value))
                 THEN coalesce(any_value(scale) * stddev_samp(value / nullif(scale, 0)), 0) END AS sd,
            CASE WHEN bool_and(value > 0) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END AS geometric_mean
@@ -139,8 +156,10 @@ CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
 WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
-    FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial
-    AND e.name = h.measure->>'$.name' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
+    FROM last_value e JOIN counted c USING (trial, attempt)
+    WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial AND e.name = h.measure->>'$.name'
+      AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard))
+      AND e.shard NOT IN (SELECT number FROM v_later_shard WHERE NOT counts))
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
        OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
                   AND e.shard NOT IN (SELECT number FROM v_later_shard)));  -- nor has each trial been evaluated later
@@ -162,11 +181,12 @@ SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
 
--- grid, trial that is ok: what the attempts that its result came from took. An attempt that was killed has left no cost:
--- with one among them (`missing_attempts`) every sum is null, and a rate is over the others. A quantity that one of them
--- could not measure is null. Steps that compiled are in no rate, neither their seconds nor what they did.
+-- grid, trial that is ok: what the attempts that its result came from took. An attempt that was killed has left no cost,
+-- and one whose record cannot be read tells none: with one among them (`missing_attempts`) every sum is null, and a rate
+-- is over the others. A quantity that one of them could not measure is null. Steps that compiled are in no rate, neither
+-- their seconds nor what they did.
 --   attempts: that the result came from
---   missing_attempts: of them, killed: they left no record
+--   missing_attempts: of them, killed, or with a record that cannot be read
 --   steps: of training
 --   tokens: trained on
 --   train_s: seconds of training
@@ -178,14 +198,8 @@ GROUP BY g.grid, g.cell, g.label, g.operator;
 --   probe_share: of the seconds, those of probing
 --   compile_s: seconds of the steps that compiled
 CREATE OR REPLACE VIEW v_cost AS
-WITH RECURSIVE counted(trial, attempt) AS (
-    SELECT trial, max(attempt) FROM attempt WHERE status = 'ok' GROUP BY trial
-    UNION ALL
-    SELECT a.trial, a.resumed_attempt FROM attempt a
-    JOIN counted c ON a.trial = c.trial AND a.attempt = c.attempt WHERE a.resumed_attempt < a.attempt
-),
-told AS (
-    SELECT a.trial, a.memory_bytes, (a.cost->>'$.steps')::BIGINT AS steps, (a.cost->>'$.tokens')::BIGINT AS tokens,
+WITH told AS (
+    SELECT c.trial, a.memory_bytes, (a.cost->>'$.steps')::BIGINT AS steps, (a.cost->>'$.tokens')::BIGINT AS tokens,
            (a.cost->>'$.flops')::DOUBLE AS flops, (a.cost->>'$.train_s')::DOUBLE AS train_s,
            (a.cost->>'$.evaluate_s')::DOUBLE AS evaluate_s, (a.cost->>'$.probe_s')::DOUBLE AS probe_s,
            coalesce((a.cost->>'$.compile_s')::DOUBLE, 0) AS compile_s, (a.cost->>'$.joules')::DOUBLE AS joules,
@@ -194,7 +208,8 @@ told AS (
            CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_flops')::DOUBLE END
                AS compile_flops,
            (a.cost->>'$.peak_flops_per_s')::DOUBLE AS peak, a.cost->>'$.steps' IS NOT NULL AS told
-    FROM attempt a JOIN counted USING (trial, attempt)
+    FROM counted c JOIN trial t ON t.trial = c.trial AND t.status = 'ok'
+    LEFT JOIN attempt a ON a.trial = c.trial AND a.attempt = c.attempt
 ),
 measured AS (
     SELECT *, train_s - compile_s AS rated_s, tokens - compile_tokens AS rated_tokens,
@@ -202,7 +217,8 @@ measured AS (
 ),
 summed AS (
     SELECT trial, count(*) AS attempts, count(*) FILTER (WHERE NOT told) AS missing, sum(steps)::BIGINT AS steps,
-           sum(tokens)::BIGINT AS tokens, sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s,
+           CASE WHEN count(tokens) = count(*) FILTER (WHERE told) THEN sum(tokens)::BIGINT END AS tokens,
+           sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s,
            sum(probe_s) AS probe_s, sum(compile_s) AS compile_s, sum(rated_s) AS rated_s,
            CASE WHEN count(rated_tokens) = count(*) FILTER (WHERE told) THEN sum(rated_tokens) END AS rated_tokens,
            CASE WHEN count(rated_flops) = count(*) FILTER (WHERE told) THEN sum(rated_flops) END AS rated_flops,
@@ -246,11 +262,12 @@ SELECT p.cell, n.operator, n.arguments FROM planned p JOIN named n USING (made);
 --   own_mean: mean over the own seeds
 --   own_low: lower end of its 95 % t interval
 --   own_high: upper end
+--   unusable: what `trust` says forbids to compare with it
 CREATE OR REPLACE VIEW v_published AS
 SELECT p.id, p.paper, p.paper_table, p.row_label, p.column_label, p.metric, p.operator, p.arguments, p.baseline,
        p.placement, p.model, p.setup, p.unit, p.better, p.value, p.uncertainty, p.uncertainty_is, p.binomial_se, p.trust,
        s.grid, s.cell, s.label, s.name, s.point, s.n, s.mean / p.factor AS own_mean, s.low / p.factor AS own_low,
-       s.high / p.factor AS own_high
+       s.high / p.factor AS own_high, p.unusable
 FROM published p
 JOIN v_published_operator o ON o.operator = p.operator AND o.arguments = p.arguments
 JOIN v_cell_stats s ON s.cell = o.cell AND s.name = p.measurement

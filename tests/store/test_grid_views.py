@@ -10,7 +10,7 @@ from synthetic import MEASURE, Campaign, plan_header, plan_lines, publish_grid, 
 
 from store.ingest import ingest
 from store.layout import Layout
-from store.shards import ShardBuffer
+from store.shards import ShardBuffer, write_shard
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -172,6 +172,10 @@ def test_an_axis_has_the_type_of_its_values(tmp_path: Path, opened: OpenStore) -
         "mixed": [1, "one"],
         "absent": [None, 3],
         "never": [None],
+        "salt": [1, 2**63],
+        "least": [-(2**63), 2**63 - 1],
+        "fine": [2**53 + 1, 0.5],
+        "huge": [10**400, 0.5],
     }
     lines = plan_lines(("softmax",), [0], "types", factors)
     publish_grid(Layout(tmp_path), plan_header(lines, "types", factors, ("softmax",)), lines)
@@ -184,10 +188,17 @@ def test_an_axis_has_the_type_of_its_values(tmp_path: Path, opened: OpenStore) -
         "mixed": "VARCHAR",
         "absent": "BIGINT",
         "never": "VARCHAR",
+        "salt": "VARCHAR",
+        "least": "BIGINT",
+        "fine": "VARCHAR",
+        "huge": "VARCHAR",
     }
-    assert (
-        store.sql("SELECT count(*) AS n FROM trials_types WHERE width > 8 AND gate AND absent IS NULL")["n"].item() == 4
-    )
+    exact = store.sql("SELECT DISTINCT salt, least, fine FROM trials_types")
+    assert set(exact["salt"]) == {"1", str(2**63)}
+    assert set(exact["least"]) == {-(2**63), 2**63 - 1}
+    assert set(exact["fine"]) == {str(2**53 + 1), "0.5"}
+    counted = store.sql("SELECT count(*) AS n FROM trials_types WHERE width > 8 AND gate AND absent IS NULL")
+    assert counted["n"].item() == 4 * 2**4
 
 
 def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: OpenStore) -> None:
@@ -217,3 +228,57 @@ def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: O
         expected = {"trial_2": "trial", "Seed_2": "Seed", "width_2": "width", "select": "select", "we_ird": 'we"ird'}
         expected |= {"o_clock": "o'clock", "back_slash": "back\\slash", "semi_colon": "semi;colon", "_2d": "2d"}
         assert {name: found[name] for name in expected} == {name: f"value of {of}" for name, of in expected.items()}
+
+
+def test_a_grid_whose_own_name_a_view_has_keeps_it(tmp_path: Path, opened: OpenStore) -> None:
+    def grids(*names: str) -> list[str]:
+        for grid in names:
+            lines = plan_lines((grid,), [0], grid, {})
+            publish_grid(Layout(tmp_path), plan_header(lines, grid, {}, (grid,)), lines)
+        store = opened(tmp_path)
+        views = store.sql(
+            "SELECT view_name AS v FROM duckdb_views() WHERE starts_with(view_name, 'trials_') ORDER BY len(v), v"
+        )
+        return [store.sql(f"SELECT operator FROM {view}")["operator"].item() for view in views["v"]]
+
+    assert grids("lr_sweep") == ["lr_sweep"]
+    assert grids("lr-sweep") == ["lr_sweep", "lr-sweep"]
+    assert grids("LR_sweep", "Lr-sweep") == ["lr_sweep", "LR_sweep", "Lr-sweep", "lr-sweep"]
+
+
+def test_columns_follow_the_attempt_that_counts(tmp_path: Path, opened: OpenStore) -> None:
+    layout = recorded(tmp_path, {}, {"loss": 1.0})
+    key = next(iter(layout.trial_keys()))
+    write_start(layout, key, 2)
+    buffer = ShardBuffer(layout, submission="20260102T030406-0a1b2c", worker=0)
+    buffer.extend("metric", [(key, 2, 3, name, 2.0, 0.5) for name in ("loss", "newer")])
+    buffer.flush()
+    assert "newer" not in columns(opened(tmp_path), "grid_g")
+    write_end(layout, key, 2, step=3)
+    assert "newer" in columns(opened(tmp_path), "grid_g")
+
+
+def test_columns_follow_which_shards_are_sound(tmp_path: Path, opened: OpenStore) -> None:
+    layout = recorded(tmp_path, {}, {})
+    key = next(iter(layout.trial_keys()))
+    shards = {}
+    for at, name in enumerate(("aaa", "bbb", "ccc")):
+        buffer = ShardBuffer(layout, submission=f"20260102T030406-0a1b2{at}", worker=0)
+        buffer.add("metric", (key, 1, 3, name, 1.0, 0.5))
+        (shards[name],) = buffer.flush()
+    whole = {name: path.read_bytes() for name, path in shards.items()}
+    shards["ccc"].write_bytes(b"")
+    assert {"aaa", "bbb", "ccc"} & set(columns(opened(tmp_path), "grid_g")) == {"aaa", "bbb"}
+    shards["bbb"].write_bytes(b"")
+    shards["ccc"].write_bytes(whole["ccc"])
+    assert {"aaa", "bbb", "ccc"} & set(columns(opened(tmp_path), "grid_g")) == {"aaa", "ccc"}
+
+
+def test_a_measurement_without_a_name_has_a_column(tmp_path: Path, opened: OpenStore) -> None:
+    layout = recorded(tmp_path, {}, {"loss": 1.0})
+    key = next(iter(layout.trial_keys()))
+    point = {"trial": [key], "attempt": [1], "step": [3], "name": [""], "point": [{"": 2.0}], "value": [5.0]}
+    rows = {**point, "items": [1], "se_items": [None]}
+    write_shard(layout, "evaluation", rows, submission="20260102T030406-0a1b2c", worker=0, sequence=0)
+    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok' AND loss = 1")
+    assert (found["_"], found["__evaluation"]) == (2.0, 5.0)

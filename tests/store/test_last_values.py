@@ -1,5 +1,6 @@
 """The values that an ingest keeps for views equal their definition, whatever happened to the shards and when."""
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ class History:
     trials: list[str] = field(default_factory=list)
     attempts: dict[tuple[str, int], tuple[str | None, int]] = field(default_factory=dict)
     """By trial and attempt how it ended, and at which step."""
+    resumed: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """By trial and attempt the attempt whose checkpoint it went on from, and the step of that."""
+    unread: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts whose start.json is damaged."""
     shards: dict[Path, list[Row]] = field(default_factory=dict)
     whole: dict[Path, bytes] = field(default_factory=dict)
     """Of damaged shards what they were."""
@@ -41,14 +46,20 @@ class History:
 
     def happen(self) -> None:
         """One event."""
-        self.draw.choices([self._attempt, self._shard, self._damage, self._restore], [3, 5, 2, 1])[0]()
+        events = [self._attempt, self._shard, self._damage, self._restore, self._unread]
+        self.draw.choices(events, [6, 9, 3, 2, 1])[0]()
 
     def _attempt(self) -> None:
         """A trial is begun once more, or a begun attempt ends in another way than was known."""
         trial = self.draw.choice(self.trials)
         number = self.draw.randint(1, 1 + sum(key == trial for key, _ in self.attempts))
         status, step = self.draw.choice(ENDS), self.draw.randint(2, 6)
-        write_start(self.layout, trial, number)
+        self.resumed.pop((trial, number), None)
+        self.unread.discard((trial, number))
+        if number > 1 and self.draw.random() < 0.6:
+            self.resumed[trial, number] = self.draw.randint(1, number - 1), self.draw.randint(0, 5)
+        origin = dict(zip(("attempt", "step"), self.resumed.get((trial, number), ()), strict=False)) or None
+        write_start(self.layout, trial, number, resumed_from=origin)
         self.layout.end(trial, number).unlink(missing_ok=True)
         if status is not None:
             write_end(self.layout, trial, number, status=status, step=step)
@@ -89,25 +100,52 @@ class History:
             path = self.draw.choice(list(self.whole))
             path.write_bytes(self.whole.pop(path))
 
+    def _unread(self) -> None:
+        if self.attempts:
+            place = self.draw.choice(sorted(self.attempts))
+            self.layout.start(*place).write_bytes(b"{")
+            self.unread.add(place)
+
+    def curves(self) -> set[tuple[str, str, int, float]]:
+        """By the definition in words: of each trial, name and step the value of the latest attempt that counts."""
+        found: dict[tuple[str, str, int], tuple[int, float]] = {}
+        for trial in self.trials:
+            counted = self._counted(trial)
+            for path, rows in self.shards.items():
+                for key, attempt, step, name, value in rows:
+                    if key == trial and path not in self.whole and step <= counted.get(attempt, -1):
+                        found[trial, name, step] = max(found.get((trial, name, step), (0, 0.0)), (attempt, value))
+        return {(trial, name, step, value) for (trial, name, step), (_, value) in found.items()}
+
     def final(self) -> set[tuple[str, str, int, float]]:
-        """By the definition in words: of each ok trial and name the value at the last step, by the latest attempt."""
-        found: dict[tuple[str, str], tuple[int, int, float]] = {}
-        for path, rows in self.shards.items():
-            for trial, attempt, step, name, value in rows:
-                last = self._result(trial)
-                if last is not None and attempt <= last and path not in self.whole:
-                    found[trial, name] = max(found.get((trial, name), (-1, 0, 0.0)), (step, attempt, value))
-        ends = {trial: self.attempts[trial, last][1] for trial in self.trials if (last := self._result(trial))}
+        """By the definition in words: of each ok trial and name the value at the last step that counts."""
+        finished = {trial: last for trial in self.trials if (last := self._result(trial)) is not None}
+        ends = {trial: self.attempts[trial, last][1] for trial, last in finished.items()}
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for trial, name, step, value in self.curves():
+            if trial in finished:
+                found[trial, name] = max(found.get((trial, name), (-1, 0.0)), (step, value))
         return {
             (trial, name, step, value)
-            for (trial, name), (step, _, value) in found.items()
+            for (trial, name), (step, value) in found.items()
             if step >= ends[trial] or not self.whole
         }
 
+    def _counted(self, trial: str) -> dict[int, float]:
+        """The attempts that the result came from, each with the last step that it gave."""
+        at = self._result(trial) or max((n for n in self._readable(trial)), default=None)
+        found, until = dict[int, float](), math.inf
+        while at is not None:
+            found[at] = until
+            at, step = self.resumed.get((trial, at), (None, 0)) if at in self._readable(trial) else (None, 0)
+            until = min(until, step)
+        return found
+
+    def _readable(self, trial: str) -> list[int]:
+        return [n for key, n in self.attempts if key == trial and (key, n) not in self.unread]
+
     def _result(self, trial: str) -> int | None:
-        return max(
-            (n for (key, n), (status, _) in self.attempts.items() if key == trial and status == "ok"), default=None
-        )
+        return max((n for n in self._readable(trial) if self.attempts[trial, n][0] == "ok"), default=None)
 
 
 PLAIN = """
@@ -134,10 +172,13 @@ def test_last_values_equal_their_definition_after_any_history(tmp_path: Path, se
         with duckdb.connect(str(history.layout.live)) as connection:
             kept = set(connection.execute("FROM last_value").fetchall())
             final = connection.execute("SELECT trial, name, step, value FROM v_final").fetchall()
+            curves = connection.execute("SELECT trial, name, step, value FROM v_metric").fetchall()
             assert kept == set(connection.execute(PLAIN).fetchall())
             assert set(final) == set(connection.execute(THROUGH_ROWS).fetchall())
         assert len(set(final)) == len(final)
         assert set(final) == history.final()
+        assert len(set(curves)) == len(curves)
+        assert set(curves) == history.curves()
         seen |= set(final)
     assert seen  # or nothing was compared
     rebuild(tmp_path)

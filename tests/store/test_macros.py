@@ -8,9 +8,11 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from synthetic import Campaign, write_campaign
+from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import SpecError
+from store.layout import Layout
+from store.shards import ShardBuffer
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -86,6 +88,53 @@ def test_what_is_preferred_turns_the_choice_around(tuned: Store) -> None:
         )
         assert value == others["m"].item()
     assert len(worst) == 2
+
+
+def test_what_the_grid_is_judged_by_says_what_is_better(tmp_path: Path, opened: OpenStore) -> None:
+    campaign = write_campaign(
+        tmp_path, operators=("softmax",), factors={'we"i\\rd': (1, 2)}, seeds=(0,), steps=4, sigma_f=(5,), sigma_x=(1,)
+    )
+    measure = {**campaign.header["measure"], "better": "higher"}
+    publish_grid(campaign.layout, {**campaign.header, "measure": measure}, campaign.lines)
+    store = opened(tmp_path)
+    ends = dict(store.sql("SELECT name, {'least': min(mean), 'most': max(mean)} FROM v_cell_stats GROUP BY 1").rows())
+    for name, better in (("mse", "higher"), ("loss", "lower")):
+        found = store.sql(f"FROM best_over('we\"i\\rd', '{name}')").row(0, named=True)
+        assert found["better"] == better
+        assert found["mean"] == ends[name]["most" if better == "higher" else "least"]
+        assert found["level"] in ("1", "2")
+
+
+def test_an_evaluation_is_not_paired_with_a_metric_of_its_name(tmp_path: Path, opened: OpenStore) -> None:
+    layout = Layout(tmp_path)
+    lines = plan_lines(("softmax", "SSA"), [0], "g", {})
+    publish_grid(layout, plan_header(lines, "g", {}, ("softmax", "SSA")), lines)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    for at, line in enumerate(lines):
+        write_start(layout, line["trial"], 1)
+        buffer.add("metric", (line["trial"], 1, 3, "acc", 1.0 + at, 0.5))
+        buffer.add("evaluation", (line["trial"], 1, 3, "acc", {}, 10.0 + 2 * at, 10, 0.1))
+        write_end(layout, line["trial"], 1, step=3)
+    buffer.flush()
+    store = opened(tmp_path)
+    for asked in ("v_pair", "paired('acc')", "paired('acc', 'softmax')"):
+        found = store.sql(f"SELECT label, source, difference FROM {asked} ORDER BY ALL").rows()
+        assert found == [("SSA", "evaluation", 2.0), ("SSA", "metric", 1.0)]
+
+
+def test_each_trial_has_the_probes_of_its_own_last_step(tmp_path: Path, opened: OpenStore) -> None:
+    layout = Layout(tmp_path)
+    lines = plan_lines(("softmax", "SSA"), [0], "g", {})
+    publish_grid(layout, plan_header(lines, "g", {}, ("softmax", "SSA")), lines)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    for last, line in zip((20, 30), lines, strict=True):
+        write_start(layout, line["trial"], 1)
+        buffer.extend(
+            "probe", [(line["trial"], 1, step, "entropy", 0, head, {}, 0.5) for step in (10, last) for head in (0, 1)]
+        )
+    buffer.flush()
+    found = opened(tmp_path).sql("SELECT label, status, step, head FROM last_probe('entropy') ORDER BY ALL").rows()
+    assert found == [(of, "running", step, head) for of, step in (("SSA", 30), ("softmax", 20)) for head in (0, 1)]
 
 
 def test_curves_and_probes_carry_the_words_of_the_grid(shared: Campaign, reading: Store) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import EPOCH, Campaign, write_campaign
+from synthetic import EPOCH, Campaign, write_campaign, write_start
 
 from grid.errors import NotFoundError, SpecError
 from store.layout import Layout
@@ -268,6 +268,9 @@ def test_the_later_attempt_counts_point_by_point_and_number_by_number(tmp_path: 
     buffer.add("evaluation", (key, 1, 4, "mse", {"a": 3.0}, 1.0, 1, None))
     buffer.add("evaluation", (other, 1, 5, "mse", {"a": 3.0}, 9.0, 1, None))
     buffer.flush()
+    write_start(layout, key, 1)
+    write_start(layout, key, 2, resumed_from={"attempt": 1, "step": 5})
+    write_start(layout, other, 1)
     store = opened(tmp_path)
     found = store.sql("SELECT trial, step, point['a'] AS a, value FROM v_evaluation ORDER BY ALL").rows()
     assert found == [
