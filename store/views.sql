@@ -158,8 +158,7 @@ FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
 WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
     FROM last_value e JOIN counted c USING (trial, attempt)
     WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial AND e.name = h.measure->>'$.name'
-      AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard))
-      AND e.shard NOT IN (SELECT number FROM v_later_shard WHERE NOT counts))
+      AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
        OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
                   AND e.shard NOT IN (SELECT number FROM v_later_shard)));  -- nor has each trial been evaluated later

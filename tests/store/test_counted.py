@@ -97,11 +97,20 @@ def test_an_attempt_that_trains_a_finished_trial_again_counts_when_it_is_ok(tmp_
 
 def test_a_metric_whose_last_row_is_beyond_the_checkpoint_has_the_one_before(tmp_path: Path, opened: OpenStore) -> None:
     layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [10, 20, 25], status="stopped")
-    write_start(layout, key, 2, resumed_from={"attempt": 1, "step": 20})
-    write_end(layout, key, 2, step=60)
+    attempted(layout, key, 1, [5], status="stopped")
+    attempted(layout, key, 2, [10, 20, 25], status="stopped", resumed=(1, 7))
+    write_start(layout, key, 3, resumed_from={"attempt": 2, "step": 20})
+    write_end(layout, key, 3, step=60)
     final = opened(tmp_path).sql("SELECT source, step, value FROM v_final ORDER BY ALL").rows()
-    assert final == [("evaluation", 20, 1.0), ("metric", 20, 1.0)]
+    assert final == [("evaluation", 20, 2.0), ("metric", 20, 2.0)]
+
+
+def test_what_went_back_behind_an_earlier_checkpoint_takes_no_row_beyond_it(tmp_path: Path, opened: OpenStore) -> None:
+    layout, key = planned(tmp_path)
+    attempted(layout, key, 1, [10, 20, 30], status="stopped")
+    attempted(layout, key, 2, [30, 40], status="stopped", resumed=(1, 25))
+    attempted(layout, key, 3, [35, 60], resumed=(2, 15))
+    assert values(opened(tmp_path), "metric") == [(10, 1.0), (35, 3.0), (60, 3.0)]
 
 
 def test_a_logged_run_that_was_interrupted_and_begun_again_is_its_last_attempt(
