@@ -1,8 +1,8 @@
 """Campaigns that earlier versions wrote are read by this one, row by row as they were.
 
 `stored/files_<version>/campaign` is a campaign as that version of the files had it, and `rows.json` what the store said
-of it then. They are never made again: a new version of the files gets a folder of its own beside them. Where a view says
-something else on purpose, that row of `rows.json` follows, and the changelog says so.
+of it then. They are never made again: a new version of the files gets a folder of its own beside them. Where a view
+says something else on purpose, that row of `rows.json` follows, and the changelog says so.
 """
 
 import json
