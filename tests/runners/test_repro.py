@@ -73,7 +73,7 @@ write_submission_record(layout, about)
 
 
 def process(*arguments: str | Path, path: str) -> "subprocess.CompletedProcess[str]":
-    variables = {**os.environ, "PYTHONPATH": path}
+    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}  # the work tree has what it had
     return subprocess.run(
         [sys.executable, "-P", *arguments], env=variables, capture_output=True, text=True, check=False
     )
