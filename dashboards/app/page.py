@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
+from dashboards.problems import Unknown
 from dashboards.subject import Subject
 from dashboards.theme import Style
 from store import Store
@@ -22,6 +23,13 @@ class View(NamedTuple):
     operators: dict[str, Style]
     about: Subject | None
     """The grid that is shown; None while the campaign has none."""
+
+
+def grid_of(view: View) -> Subject:
+    """The grid that is shown. Raises Unknown where the campaign has none."""
+    if view.about is None:
+        raise Unknown("this campaign has no grid yet; `ablate run` makes one")
+    return view.about
 
 
 class Option(NamedTuple):

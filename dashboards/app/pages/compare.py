@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View
+from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures import forest
-from dashboards.problems import Unknown
 from dashboards.sections.charts import named
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import rope_words
@@ -27,9 +26,7 @@ def judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
     Raises:
         Unknown: there is no grid yet; SpecError where it has no measure or baseline.
     """
-    about = view.about
-    if about is None:
-        raise Unknown("this campaign has no grid yet; `ablate run` makes one")
+    about = grid_of(view)
     wanted = view.address.baseline
     measure = measure_of(view.store, about.grid, None)
     found = verdicts(view.store, about.grid, baseline=wanted)

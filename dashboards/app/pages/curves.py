@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures.curves import curves, draw_curves
-from dashboards.problems import Unknown
 from dashboards.sections.charts import named
 from dashboards.seeds import Scale, average_words, interval_words
 
@@ -18,9 +17,7 @@ class CurvesAddress(Address):
 
 
 def _curves(view: View) -> Shown:
-    about = view.about
-    if about is None:
-        raise Unknown("this campaign has no grid yet; `ablate run` makes one")
+    about = grid_of(view)
     scale: Scale = "linear" if view.address.linear else "log"
     found = curves(view.store, about.grid, view.address.metric, about.drawn, scale=scale)
     if found.frame.is_empty():

@@ -5,29 +5,22 @@ from collections.abc import Sequence
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.app.pages.compare import CompareAddress, judged
 from dashboards.figures.failures import failures
 from dashboards.figures.progress import STATES, WORDS, draw_progress, progress, totals
-from dashboards.problems import Unknown
 from dashboards.sections.charts import named
 from dashboards.sections.overview import progress_words, stopped_by_halving
 from dashboards.sections.verdict_table import marked, summary
-from dashboards.subject import Subject, in_order
+from dashboards.subject import in_order
 from dashboards.theme import STATUS, Style
 from dashboards.words import change, count, p_value
 
 _MOST_LABELS = 6
 
 
-def _about(view: View) -> Subject:
-    if view.about is None:
-        raise Unknown("this campaign has no grid yet; `ablate run` makes one")
-    return view.about
-
-
 def _progress(view: View) -> Shown:
-    about = _about(view)
+    about = grid_of(view)
     found = in_order(progress(view.store, about.grid), [cell.cell for cell in about.cells])
     done = totals(found)
     legend = [
@@ -61,7 +54,7 @@ def _verdicts(view: View) -> Shown:
 
 
 def _failures(view: View) -> Shown:
-    about = _about(view)
+    about = grid_of(view)
     found = failures(view.store, about.grid)
     if found.is_empty():
         return Shown(message="No trial has failed.")

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View
+from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of
 from dashboards.problems import Unknown
 from store import quoting
 
@@ -23,9 +23,7 @@ class RunsAddress(Address):
 
 def _table(view: View) -> pl.DataFrame:
     """Every trial of the grid with the state of its attempts and its last values."""
-    if view.about is None:
-        raise Unknown("this campaign has no grid yet; `ablate run` makes one")
-    source = quoting.identifier(f"trials_{view.about.grid}")
+    source = quoting.identifier(f"trials_{grid_of(view).grid}")
     return view.store.sql(
         f"SELECT r.*, t.reason, t.attempts, t.step, t.wall_s FROM {source} r JOIN trial t USING (trial) "
         "ORDER BY r.label, r.seed"
@@ -39,8 +37,9 @@ def varying(found: pl.DataFrame) -> list[str]:
 
 
 def _usual(view: View, found: pl.DataFrame) -> list[str]:
-    axes = [axis["name"] for axis in view.about.header["axes"]] if view.about else []
-    measure = [view.about.measure.name] if view.about and view.about.measure else []
+    about = grid_of(view)
+    axes = [axis["name"] for axis in about.header["axes"]]
+    measure = [about.measure.name] if about.measure else []
     wanted = (*axes, *measure, "loss", "step", "wall_s", "attempts", "reason")
     return [name for name in wanted if name in found.columns and name not in (*ALWAYS, *_KEYS)]
 
@@ -49,8 +48,8 @@ def _runs(view: View) -> Shown:
     found = _table(view)
     asked = view.address.columns
     unknown = [name for name in asked if name not in found.columns]
-    if unknown and view.about is not None:
-        raise Unknown(f"runs of {view.about.grid!r} have no {unknown[0]!r}; they have {', '.join(varying(found))}")
+    if unknown:
+        raise Unknown(f"runs of {grid_of(view).grid!r} have no {unknown[0]!r}; they have {', '.join(varying(found))}")
     columns = [*ALWAYS, *(asked or _usual(view, found))]
     shown = found.select("trial", *dict.fromkeys(columns))
     return Shown(data=shown, columns=[_column(name, shown) for name in shown.columns])
