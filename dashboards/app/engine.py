@@ -14,7 +14,7 @@ from dash.exceptions import PreventUpdate
 from dashboards.app import frame
 from dashboards.app.address import Address, changed, read, written
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import Page, Shown, Slot, View
+from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.problems import Unknown, tried
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
@@ -110,7 +110,7 @@ class Engine:
             view = self.view(store, campaign, address)
             look = frame.Looks(_partners(view, theme), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
-            given = page.controls(view)
+            given = _controls(page, view)
         values = address.model_dump() | {"grid": view.about.grid if view.about else None}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
@@ -164,6 +164,12 @@ def shown_of(slot: Slot, view: View) -> Shown:
     """What a slot shows; where that cannot be computed, the sentence why."""
     found, problem = tried(lambda: slot.make(view))
     return Shown(message=problem or "") if found is None else found
+
+
+def _controls(page: Page, view: View) -> Sequence[Control]:
+    if view.about is None:
+        return ()
+    return (Control("grid", "Grid", "choice", options(view.store.grids())), *page.controls(view))
 
 
 def _path(campaign: str, page: Page, address: Address) -> str:

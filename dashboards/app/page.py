@@ -1,6 +1,6 @@
 """What a page of the app is: a state, controls for it, and slots that say what they show for a view of a campaign."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import plotly.graph_objects as go
@@ -49,6 +49,11 @@ class Control(NamedTuple):
     hint: str = ""
 
 
+def options(names: Iterable[str]) -> list[Option]:
+    """Choices that are called as they are written."""
+    return [Option(name, name) for name in names]
+
+
 class Key(NamedTuple):
     """An entry of a legend."""
 
@@ -95,4 +100,5 @@ class Page(NamedTuple):
     """One sentence: the question that it answers."""
     address: type[Address]
     controls: Callable[[View], Sequence[Control]]
+    """Those beside that of the grid; asked where there is one."""
     slots: Sequence[Slot]

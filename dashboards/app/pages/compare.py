@@ -49,11 +49,9 @@ def _differences(view: View) -> Shown:
 
 
 def _controls(view: View) -> Sequence[Control]:
-    if view.about is None:
-        return ()
-    grids = [Option(name, name) for name in view.store.grids()]
-    cells = [Option(cell.cell, view.about.look.names[cell.cell]) for cell in view.about.cells]
-    return (Control("grid", "Grid", "choice", grids), Control("baseline", "Baseline", "choice", cells))
+    about = grid_of(view)
+    cells = [Option(cell.cell, about.look.names[cell.cell]) for cell in about.cells]
+    return (Control("baseline", "Baseline", "choice", cells),)
 
 
 COMPARE = Page(

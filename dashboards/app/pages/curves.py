@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.app.page import Control, Key, Page, Shown, Slot, View, grid_of, options
 from dashboards.figures.curves import curves, draw_curves
 from dashboards.sections.charts import named
 from dashboards.seeds import Scale, average_words, interval_words
@@ -32,12 +32,9 @@ def _curves(view: View) -> Shown:
 
 
 def _controls(view: View) -> Sequence[Control]:
-    if view.about is None:
-        return ()
     names = view.store.sql("SELECT DISTINCT name FROM v_metric ORDER BY name")["name"]
     return (
-        Control("grid", "Grid", "choice", [Option(name, name) for name in view.store.grids()]),
-        Control("metric", "Metric", "choice", [Option(name, name) for name in names]),
+        Control("metric", "Metric", "choice", options(names)),
         Control("linear", "Linear axis", "switch"),
     )
 

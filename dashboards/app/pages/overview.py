@@ -1,11 +1,9 @@
 """Overview: how far a grid is, what it says so far, and what failed."""
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of
 from dashboards.app.pages.compare import CompareAddress, judged
 from dashboards.figures.failures import failures
 from dashboards.figures.progress import STATES, WORDS, draw_progress, progress, totals
@@ -66,17 +64,13 @@ def _failures(view: View) -> Shown:
     return Shown(caption=caption, data=rows, columns=[{"field": name} for name in rows.columns])
 
 
-def _controls(view: View) -> Sequence[Control]:
-    return (Control("grid", "Grid", "choice", [Option(name, name) for name in view.store.grids()]),)
-
-
 OVERVIEW = Page(
     name="overview",
     title="Overview",
     letter="o",
     about="How far is it, what does it say so far, and what failed?",
     address=Address,
-    controls=_controls,
+    controls=lambda _: (),
     slots=(
         Slot("progress", "Progress", _progress),
         Slot("verdicts", "Verdicts", _verdicts, "table"),

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of
+from dashboards.app.page import Control, Page, Shown, Slot, View, grid_of, options
 from dashboards.problems import Unknown
 from store import quoting
 
@@ -68,13 +68,8 @@ def _column(name: str, found: pl.DataFrame) -> dict[str, Any]:
 
 
 def _controls(view: View) -> Sequence[Control]:
-    if view.about is None:
-        return ()
     names = varying(_table(view))
-    return (
-        Control("grid", "Grid", "choice", [Option(name, name) for name in view.store.grids()]),
-        Control("columns", "Columns", "choices", [Option(name, name) for name in names], "What varies comes first"),
-    )
+    return (Control("columns", "Columns", "choices", options(names), "What varies comes first"),)
 
 
 RUNS = Page(
