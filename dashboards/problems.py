@@ -19,6 +19,12 @@ class Unknown(Exception):
     exit_code: ClassVar[int] = 3
 
 
+class Unreachable(Exception):
+    """The machine lacks what is needed to be seen, such as a free port; the text says what to do."""
+
+    exit_code: ClassVar[int] = 5
+
+
 def tried(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
     """What `make` returns, or the sentence of an error that the user can act on. Any other error is a bug and rises."""
     try:

@@ -100,6 +100,32 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
     return 0
 
 
+@app.command
+def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1") -> int:
+    """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
+
+    Parameters
+    ----------
+    campaigns
+        Campaign directories; default the working directory if it is one, or all below campaigns/.
+    port
+        Where it listens; 0 takes a free port.
+    host
+        The address it listens at. Any other than this machine itself lets others read, and query, the campaigns.
+    """
+    from dashboards.problems import Unreachable
+    from dashboards.serve import serve
+    from grid.errors import EnvironmentProblem
+    from runners.commands.finding import find_campaigns
+
+    roots = find_campaigns(campaigns)
+    try:
+        serve(roots, host=host, port=port, ready=write, say=lambda text: say(f"ablate: {text}"))
+    except Unreachable as problem:
+        raise EnvironmentProblem(str(problem)) from problem
+    return 0
+
+
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
     sys.exit(execute(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """The state of a page as its query string: short, readable, and refused with a sentence where it makes no sense."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qs, urlencode
 
@@ -40,7 +40,7 @@ def read(kind: type[A], search: str) -> A:
     for name, texts in given.items():
         if name not in fields:
             raise Unknown(f"the address says {name!r}, which this page does not have; it has {', '.join(fields)}")
-        several = get_origin(fields[name].annotation) is tuple
+        several = _is_several(kind, name)
         if len(texts) > 1 and not several:
             raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
         values[name] = tuple(text for text in texts if text) if several else texts[0]
@@ -57,10 +57,44 @@ def _checked(kind: type[A], values: Mapping[str, Any]) -> A:
 
 
 def changed(address: A, values: Mapping[str, Any]) -> A:
-    """The state with some fields replaced by what controls say: None and "" are the default. Raises Unknown."""
-    given = {name: value for name, value in values.items() if value not in (None, "")}
-    kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in values}
+    """The state with some fields replaced by what controls say: None and "" are the default. Raises Unknown.
+
+    "numbers:beta" is the entry "beta=..." of the field `numbers`.
+    """
+    whole = {name: value for name, value in values.items() if ":" not in name}
+    for name in {name.partition(":")[0] for name in values.keys() - whole.keys()}:
+        said = {key.partition(":")[2]: value for key, value in values.items() if key.startswith(f"{name}:")}
+        found = entries(getattr(address, name)) | said
+        whole[name] = tuple(f"{key}={_text(value)}" for key, value in found.items() if value not in (None, ""))
+    given = {name: _fitted(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
+    kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
     return _checked(type(address), kept | given)
+
+
+def entries(listed: Sequence[str]) -> dict[str, str]:
+    """The entries "name=value" of a field, by name. Raises Unknown."""
+    for each in listed:
+        if "=" not in each:
+            raise Unknown(f"the address says {each!r} where it takes name=value")
+    return dict(each.split("=", 1) for each in listed)
+
+
+def _fitted(kind: type[Address], name: str, value: Any) -> Any:
+    """A value of a control in the form of its field: one of a list of one, or a list of one."""
+    several = _is_several(kind, name)
+    if isinstance(value, tuple) and not several:
+        return value[0]
+    return (str(value),) if several and not isinstance(value, tuple) else value
+
+
+def _is_several(kind: type[Address], name: str) -> bool:
+    return get_origin(kind.model_fields[name].annotation) is tuple
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = value[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def written(address: Address) -> str:

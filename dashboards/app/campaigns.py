@@ -2,17 +2,29 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from dashboards.problems import Unknown, tried
+from dashboards.words import duration
 from store import Layout, Store
 from store.ingest import ingest
 
 EVERY_S: Final = 5.0
 """Seconds from the end of one look for new files to the next."""
+
+
+class Told(NamedTuple):
+    """How new the results of a campaign are."""
+
+    problem: str | None
+    """Why the newest files may be missing, in a sentence."""
+    words: str
+    """When they were brought in."""
 
 
 @final
@@ -22,6 +34,7 @@ class Campaigns:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = _named([root.resolve() for root in roots])
         self._stale: dict[str, str] = {}
+        self._looked: dict[str, float] = {}
         self._stop = threading.Event()
         self._follower: threading.Thread | None = None
 
@@ -42,9 +55,14 @@ class Campaigns:
         found, _ = tried(lambda: _signature(path))
         return found or ""
 
-    def stale(self, name: str) -> str | None:
-        """Why the newest files of a campaign may be missing, in a sentence."""
-        return self._stale.get(name)
+    def told(self, name: str) -> Told:
+        """How new the results of a campaign are. Raises Unknown."""
+        path = Layout(self.root(name)).snapshot
+        written, _ = tried(lambda: path.stat().st_mtime if path.exists() else None)
+        when = "no results yet" if written is None else f"results of {datetime.fromtimestamp(written):%H:%M:%S}"
+        looked = self._looked.get(name)
+        ago = "" if looked is None else f", looked {duration(max(0.0, time.monotonic() - looked))} ago"
+        return Told(self._stale.get(name), when + ago)
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Store]:
@@ -60,9 +78,10 @@ class Campaigns:
             yield store
 
     def look(self) -> None:
-        """Bring in what is new in every campaign; what cannot be brought in is told by `stale`."""
+        """Bring in what is new in every campaign; what cannot be brought in is told by `told`."""
         for name, root in self._roots.items():
             _, problem = tried(lambda root=root: ingest(root, wait=False, threads=1))  # type: ignore[misc]
+            self._looked[name] = time.monotonic()
             if problem is None:
                 self._stale.pop(name, None)
             else:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 import plotly.io as pio
 from flask import Response
 
-from dashboards.app.address import read
 from dashboards.app.page import Page, Shown, Slot
 from dashboards.html import plain_table, tag, text
 from dashboards.problems import Unknown
@@ -31,9 +30,9 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     slot = _slot(found, name)
     if end not in _DATA and end not in _MADE:
         raise Unknown(f"a slot is had as {', '.join([*_DATA, *_MADE])}; got {end!r}")
-    address = read(found.address, search)
+    address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
-        view = engine.view(store, campaign, address)
+        view = engine.view(store, campaign, found, address)
         with asked() as statements:
             shown = slot.make(view)
     body = encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements)

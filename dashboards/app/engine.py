@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 from urllib.parse import quote, unquote, urlsplit
 
-from dash import ALL, Dash, Input, Output, Patch, State, callback_context, no_update
+from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, Patch, State, callback_context, no_update
 from dash.exceptions import PreventUpdate
 
-from dashboards.app import frame
-from dashboards.app.address import Address, changed, read, written
+from dashboards.app import frame, shell
+from dashboards.app.address import Address, changed, entries, read, written
 from dashboards.app.campaigns import Campaigns
+from dashboards.app.maths import Maths
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
+from dashboards.app.saved import resolved, save, saved_views
 from dashboards.problems import Unknown, tried
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
@@ -25,13 +27,17 @@ from store.campaign import only
 MOVED: Final = ("annotations", "shapes", "height")
 """Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
 
+_LEGEND: Final = Control("hide", "", "hidden")
+"""What the entries of legends set."""
+
 
 @final
 class Engine:
     """Pages over campaigns."""
 
-    def __init__(self, campaigns: Campaigns, pages: Sequence[Page]) -> None:
+    def __init__(self, campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = None) -> None:
         self.campaigns = campaigns
+        self.maths = maths
         self.pages = {page.name: page for page in pages}
 
     def place(self, path: str) -> tuple[str, Page]:
@@ -48,14 +54,18 @@ class Engine:
             raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
         return campaign, self.pages[name]
 
-    def view(self, store: Store, campaign: str, address: Address) -> View:
+    def address(self, campaign: str, page: Page, search: str) -> Address:
+        """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""
+        return read(page.address, resolved(self.campaigns.root(campaign), page.name, search))
+
+    def view(self, store: Store, campaign: str, page: Page, address: Address) -> View:
         """What slots are made from. Raises as `subject`, Unknown for a grid that is not there."""
         operators = campaign_styles(store)
         grids = store.grids()
-        if not grids:
-            return View(campaign, store, address, operators, None)
+        if not grids or (page.of == "campaign" and address.grid is None):
+            return View(campaign, store, address, operators, None, self.maths)
         grid = only("grid", address.grid or grids[0], grids, campaign)
-        return View(campaign, store, address, operators, subject(store, grid, operators))
+        return View(campaign, store, address, operators, subject(store, grid, operators), self.maths)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""
@@ -63,6 +73,7 @@ class Engine:
             Output("page", "children"),
             Output("top", "children"),
             Output("seen", "data"),
+            Output("problem", "children"),
             Input("url", "href"),
             Input("theme", "data"),
             State("seen", "data"),
@@ -74,6 +85,7 @@ class Engine:
             Output({"type": "table", "slot": ALL}, "rowData"),
             Output({"type": "files", "slot": ALL}, "children"),
             Output("seen", "data", allow_duplicate=True),
+            Output("problem", "children", allow_duplicate=True),
             Input({"type": "control", "field": ALL}, "value"),
             Input("tick", "n_intervals"),
             State("url", "pathname"),
@@ -82,8 +94,47 @@ class Engine:
             State("seen", "data"),
             prevent_initial_call=True,
         )(self.refresh)
+        app.callback(Output("live", "children"), Input("tick", "n_intervals"), State("url", "pathname"))(self.live)
+        app.callback(
+            Output("views", "children"),
+            Input("save", "n_clicks"),
+            State("view-name", "value"),
+            State("url", "pathname"),
+            State("url", "search"),
+            prevent_initial_call=True,
+        )(self.save)
+        in_browser = (
+            ("clicked", "data", Input({"type": "figure", "slot": MATCH}, "clickData"), "clicked"),
+            ("picked", "children", Input({"type": "table", "slot": MATCH}, "selectedRows"), "picks"),
+        )
+        for name, part, told, given in in_browser:
+            app.clientside_callback(  # type: ignore[no-untyped-call]
+                ClientsideFunction("ablate", name),
+                Output({"type": name, "slot": MATCH}, part),
+                told,
+                State({"type": given, "slot": MATCH}, "data"),
+                prevent_initial_call=True,
+            )
 
-    def navigate(self, href: str, theme: str | None, seen: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    def live(self, ticks: int | None, path: str) -> Any:
+        """How new what is shown is."""
+        del ticks
+        parts = [unquote(part) for part in path.split("/") if part]
+        names = self.campaigns.names
+        name = parts[0] if parts else next(iter(names), "")
+        return shell.live(self.campaigns.told(name)) if name in names else ""
+
+    def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
+        """Keep the page as it is under a name."""
+        if not clicks:
+            raise PreventUpdate
+        campaign, page = self.place(path)
+        root = self.campaigns.root(campaign)
+        address = self.address(campaign, page, search or "")
+        _, problem = tried(lambda: save(root, name or "", page.name, written(address)))
+        return shell.views(campaign, saved_views(root), problem or f"Saved as {name}.")
+
+    def navigate(self, href: str, theme: str | None, seen: Mapping[str, Any]) -> tuple[Any, Any, Any, str]:
         """The page of an address, made anew unless it is what the reader sees already."""
         if theme is None:
             raise PreventUpdate  # the browser says it in a moment
@@ -91,32 +142,36 @@ class Engine:
         search = f"?{url.query}" if url.query else ""
         if (url.path, search, theme) == (seen.get("path"), seen.get("search"), seen.get("theme")):
             raise PreventUpdate
-        campaign, page, kept, moment = None, None, dict[str, Any](), ""
+        campaign, page, kept, moment, views = None, None, dict[str, Any](), "", list[tuple[str, str]]()
         try:
             campaign, found = self.place(url.path)
             moment = self.campaigns.moment(campaign)
             page = found.name
+            views = tried(lambda: saved_views(self.campaigns.root(campaign or "")))[0] or []
             made, problem = tried(lambda: self._page(campaign, found, search, theme))
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
             content = frame.sentence(str(error))
         now = {"path": url.path, "search": search, "theme": theme, "moment": moment, **kept}
-        return content, frame.top(self.campaigns.names, campaign, list(self.pages.values()), page), now
+        top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, views)
+        return content, top, now, ""
 
     def _page(self, campaign: str, page: Page, search: str, theme: str) -> tuple[Any, dict[str, Any]]:
         """The parts of a page, and what a later refresh compares with."""
-        address = read(page.address, search)
+        address = self.address(campaign, page, search)
         with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, address)
+            view = self.view(store, campaign, page, address)
             look = frame.Looks(_partners(view, theme), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
             given = _controls(page, view)
-        values = address.model_dump() | {"grid": view.about.grid if view.about else None}
+        values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
         parts = frame.page_of(page, given, values, slots)
-        shown_values = {name: _plain(values[name]) for name in ("hide", *(each.field for each in given))}
-        return parts, {"axes": {name: _axes(shown) for name, shown in made.items()}, "values": shown_values}
+        shown_values = {name: _plain(value) for name, value in values.items()}
+        remakes = [each.field for each in given if each.remakes]
+        axes = {name: _axes(shown) for name, shown in made.items()}
+        return parts, {"axes": axes, "values": shown_values, "remakes": remakes}
 
     def refresh(
         self,
@@ -135,17 +190,18 @@ class Engine:
         campaign, page = self.place(path)
         moment = self.campaigns.moment(campaign)
         fields = [each["id"]["field"] for each in callback_context.inputs_list[0]]
-        address = read(page.address, search or "")
+        address = self.address(campaign, page, search or "")
         said = dict(zip(fields, map(_value, values), strict=True))
-        new = changed(address, {name: value for name, value in said.items() if _plain(value) != before.get(name)})
+        other = {name: value for name, value in said.items() if _plain(value) != before.get(name)}
+        new = changed(address, other)
         if new == address and moment == seen["moment"]:
             raise PreventUpdate
-        now = written(new)
-        if new.grid != address.grid:  # all that can be chosen is another grid's: the page is made anew
+        now = written(new) if new != address else search or ""
+        if other.keys() & set(seen["remakes"]):  # navigation follows: what can be chosen is another
             slots = [len(each) for each in callback_context.outputs_list[1:5]]
-            return now, *([no_update] * n for n in slots), no_update
+            return now, *([no_update] * n for n in slots), no_update, ""
         with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, new)
+            view = self.view(store, campaign, page, new)
             look = frame.Looks(_partners(view, theme or "light"), new.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
         axes = {name: _axes(shown) for name, shown in made.items()}
@@ -157,7 +213,7 @@ class Engine:
         link = _path(campaign, page, new)
         files = [frame.files(by_name[name], link) if now != search else no_update for name in order[3]]
         kept = {"axes": axes, "values": {**before, **{name: _plain(value) for name, value in said.items()}}}
-        return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}
+        return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}, ""
 
 
 def shown_of(slot: Slot, view: View) -> Shown:
@@ -167,20 +223,32 @@ def shown_of(slot: Slot, view: View) -> Shown:
 
 
 def _controls(page: Page, view: View) -> Sequence[Control]:
+    if page.of == "campaign":
+        return (*page.controls(view), _LEGEND)
     if view.about is None:
         return ()
-    return (Control("grid", "Grid", "choice", options(view.store.grids())), *page.controls(view))
+    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid, remakes=True)
+    return (grid, *page.controls(view), _LEGEND)
 
 
 def _path(campaign: str, page: Page, address: Address) -> str:
     return f"/{quote(campaign)}/{page.name}{written(address)}"
 
 
+def _value_of(control: Control, address: Address) -> Any:
+    name, several, entry = control.field.partition(":")
+    found = getattr(address, name)
+    value = entries(found).get(entry) if several else found
+    return control.usual if value in (None, ()) else value
+
+
 def _plain(value: Any) -> Any:
     """A value of a state as JSON keeps it, so that it can be compared with one that came back from the browser."""
     if isinstance(value, bool):
         return "1" if value else None
-    return list(value) or None if isinstance(value, tuple) else value
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    return list(value) or None if isinstance(value, tuple | list) else value or None
 
 
 def _value(value: Any) -> Any:
@@ -201,8 +269,9 @@ def _axes(shown: Shown) -> str:
     """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
     if shown.figure is None:
         return ""
-    layout = shown.figure.layout
-    return " ".join(f"{axis.type} {axis.title.text}" for axis in (layout.xaxis, layout.yaxis))
+    layout = shown.figure.layout.to_plotly_json()
+    axes = [layout[name] for name in sorted(layout) if name.startswith(("xaxis", "yaxis"))]
+    return " ".join(f"{axis.get('type')} {axis.get('title', {}).get('text')}" for axis in axes)
 
 
 def _refreshed(shown: Shown, look: frame.Looks, *, same: bool) -> Any:

@@ -1,8 +1,7 @@
-"""What stands around the slots of a page, and the slots themselves, as Dash components."""
+"""A page as Dash components: its controls and its slots."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
 from dashboards.app.components import AgGrid, Component, dcc, html
 from dashboards.app.edition import edition
@@ -18,7 +17,9 @@ CONFIG: Final[dict[str, Any]] = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
     "toImageButtonOptions": {"format": "svg"},
 }
-TICK_MS: Final = 3000
+FEW_ROWS: Final = 14
+"""A table of more scrolls."""
+
 FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Markdown", "md"), ("HTML", "html"))
 
 
@@ -31,63 +32,19 @@ class Looks(NamedTuple):
     """Names in legends whose traces are not shown."""
 
 
-def shell() -> Component:
-    """The whole document; `page` is filled by navigation."""
-    return html.Div(
-        [
-            html.A("Skip to the content", href="#page", className="skip"),
-            dcc.Location(id="url", refresh=False),
-            dcc.Store(id="seen", data={}),
-            dcc.Store(id="theme"),
-            dcc.Interval(id="tick", interval=TICK_MS),
-            html.Header(id="top"),
-            html.P(id="said", className="unseen", role="status"),
-            html.Main(id="page", tabIndex="-1"),
-        ]
-    )
-
-
-def top(campaigns: Sequence[str], campaign: str | None, pages: Sequence[Page], page: str | None) -> list[Component]:
-    """The bar above every page: campaign, pages, theme."""
-    here = campaign or (campaigns[0] if campaigns else "")
-    links = [
-        html.A(
-            each.title,
-            href=f"/{quote(here)}/{each.name}",
-            className="here" if each.name == page else "",
-            title=f"{each.about} (g {each.letter})",
-            **({"aria-current": "page"} if each.name == page else {}),
-        )
-        for each in pages
-    ]
-    names = [
-        html.A(
-            name, href=f"/{quote(name)}/{page or pages[0].name}", className="here" if name == campaign else "campaign"
-        )
-        for name in campaigns
-    ]
-    switch = html.Button("Light / dark", id="switch", type="button", n_clicks=0, title="Other colours (t)")
-    return [
-        html.Div(
-            [html.A("ablate", href="/", className="mark"), html.Nav(names, **{"aria-label": "Campaigns"}), switch]
-        ),
-        html.Nav(links, **{"aria-label": "Pages"}, className="pages") if here else html.Div(),
-    ]
-
-
 def controls(given: Sequence[Control], values: Mapping[str, Any]) -> Component:
     """The controls of a page in a row; each has its label."""
     shown = [_control(each, values.get(each.field)) for each in given]
-    hidden = list(values.get("hide") or ())
-    legend = dcc.Checklist(
-        options=hidden, value=hidden, id={"type": "control", "field": "hide"}, style={"display": "none"}
-    )
-    return html.Div([*shown, legend], className="controls", role="group")
+    return html.Div(shown, className="controls", role="group", **{"aria-label": "What is shown"})
 
 
 def _control(control: Control, value: Any) -> Component:
     key = {"type": "control", "field": control.field}
     options = [{"label": option.label, "value": option.value} for option in control.options]
+    if control.kind == "hidden":
+        return _hidden(key, value)
+    if control.kind == "code":
+        return _code(control, key, value)
     if control.kind == "switch":
         inner = dcc.Checklist(options=[{"label": control.label, "value": "1"}], value=["1"] if value else [], id=key)
         return html.Div(inner, className="control", title=control.hint)
@@ -97,10 +54,40 @@ def _control(control: Control, value: Any) -> Component:
         inner = dcc.Dropdown(
             options=options, value=shown, multi=many, clearable=many, id=key, searchable=len(options) > 8
         )
+    elif control.kind == "slider":
+        inner = _slider(control, key, value)
     else:
         kind = "number" if control.kind == "number" else "text"
         inner = dcc.Input(value=value, type=kind, debounce=True, id=key)
-    return html.Label([html.Span(control.label), inner], className="control", title=control.hint)
+    return html.Label([html.Span(control.label), inner], className=f"control {control.kind}", title=control.hint)
+
+
+def _hidden(key: Mapping[str, str], value: Any) -> Component:
+    """A value that the page's own script sets."""
+    kept = list(value) if isinstance(value, tuple | list) else [] if value is None else [value]
+    return dcc.Checklist(options=kept, value=kept, id=key, style={"display": "none"})
+
+
+def _slider(control: Control, key: Mapping[str, str], value: Any) -> Component:
+    low, high, step = control.span or (0.0, 1.0, 0.01)
+    return dcc.Slider(
+        min=low,
+        max=high,
+        step=step,
+        value=low if value is None else float(value),
+        marks={low: f"{low:g}", high: f"{high:g}"},
+        updatemode="mouseup",
+        id=key,
+    )
+
+
+def _code(control: Control, key: Mapping[str, str], value: Any) -> Component:
+    """A text of several lines; the page's own script copies it into the control when it is run."""
+    text = dcc.Textarea(value=value or "", className="code-text", spellCheck=False)
+    run = html.Button("Run", type="button", className="run", title="Ctrl+Enter", **{"data-field": control.field})
+    label = html.Label([html.Span(control.label), text], title=control.hint)
+    inner = dcc.Input(value=value, type="hidden", id=key)
+    return html.Div([label, run, inner], className="control code")
 
 
 def slot(given: Slot, shown: Shown, address: str, look: Looks) -> Component:
@@ -110,8 +97,11 @@ def slot(given: Slot, shown: Shown, address: str, look: Looks) -> Component:
     parts.append(html.Div(words(shown, look.hide), id={"type": "words", "slot": given.name}))
     if given.kind == "figure":
         parts.append(_graph(given, shown, look))
+        parts.append(dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets))
     elif given.kind == "table":
         parts.append(_grid(given, shown))
+        parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=[pick._asdict() for pick in given.picks]))
+        parts.append(html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status"))
     parts.append(html.Div(files(given, address), id={"type": "files", "slot": given.name}, className="files"))
     return html.Section(parts, id=key, className="slot", **{"aria-labelledby": f"{key}-title"})
 
@@ -129,7 +119,7 @@ def words(shown: Shown, hide: Collection[str]) -> list[Component]:
                 [_key(each, shown=each.name not in hide) for each in shown.legend], className="legend", role="group"
             )
         )
-    return found
+    return [*found, *shown.parts]
 
 
 def _key(given: Key, *, shown: bool) -> Component:
@@ -174,10 +164,18 @@ def _grid(given: Slot, shown: Shown) -> Component:
         rowData=shown.data.rows(named=True),
         columnDefs=list(shown.columns),
         id={"type": "table", "slot": given.name},
-        dashGridOptions={"animateRows": False, "ensureDomOrder": True, "enableCellTextSelection": True},
+        dashGridOptions={
+            "animateRows": False,
+            "ensureDomOrder": True,
+            "enableCellTextSelection": True,
+            "suppressFieldDotNotation": True,  # names of measurements have dots
+            **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
+            **({"domLayout": "autoHeight"} if shown.data.height <= FEW_ROWS else {}),
+        },
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
         columnSize="autoSize",
+        style={"height": None if shown.data.height <= FEW_ROWS else "480px"},
     )
 
 
@@ -185,8 +183,12 @@ def files(given: Slot, address: str) -> list[Component]:
     """Links to what the slot shows: its data, the SQL behind it, the figure alone."""
     path, _, search = address.partition("?")
     tail = f"?{search}" if search else ""
+    if given.kind == "words":
+        return []
     kinds = FILES if given.kind == "figure" else FILES[:-1]
-    links = [html.A(label, href=f"/files{path}/{given.name}.{end}{tail}") for label, end in kinds]
+    links = [html.A(label, href=f"/files{path}/{given.name}.{end}{tail}", download="") for label, end in kinds]
+    if given.kind == "figure":
+        links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
     frames = [
         html.Details([html.Summary(label), html.Div(**{"data-source": f"/files{path}/{given.name}.{end}{tail}"})])
         for label, end in (("Data", "table"), ("SQL", "sql"))

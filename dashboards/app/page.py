@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
+from dashboards.app.maths import Maths
 from dashboards.problems import Unknown
 from dashboards.subject import Subject
 from dashboards.theme import Style
@@ -23,6 +24,8 @@ class View(NamedTuple):
     operators: dict[str, Style]
     about: Subject | None
     """The grid that is shown; None while the campaign has none."""
+    maths: Maths | None = None
+    """What knows the operators; None where nothing does."""
 
 
 def grid_of(view: View) -> Subject:
@@ -43,10 +46,18 @@ class Control(NamedTuple):
     """What sets one field of the state."""
 
     field: str
+    """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
     label: str
-    kind: Literal["choice", "choices", "switch", "text", "number"]
+    kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
+    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure alone."""
     options: Sequence[Option] = ()
     hint: str = ""
+    usual: Any = None
+    """What is shown, and meant, while the address says nothing."""
+    span: tuple[float, float, float] | None = None
+    """Of a slider: least, greatest, step."""
+    remakes: bool = False
+    """Whether other controls depend on it, so that the page is made anew when it changes."""
 
 
 def options(names: Iterable[str]) -> list[Option]:
@@ -75,17 +86,40 @@ class Shown(NamedTuple):
     message: str = ""
     """Instead of what could not be shown, or beside what was left out."""
     columns: Sequence[dict[str, Any]] = ()
-    """Of a table: column definitions of AG Grid."""
+    """Of a table: column definitions of AG Grid; see `link`."""
+    parts: Sequence[Any] = ()
+    """Dash components below the words, for what is neither figure nor table."""
+
+
+def link(field: str, page: str, names: str, **more: Any) -> dict[str, Any]:
+    """A column whose cells lead to `page` with `names` set to the cell's text: link("trial", "run", "run")."""
+    return {"field": field, "cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
+
+
+class Pick(NamedTuple):
+    """Where rows that a reader selects in a table can be taken to."""
+
+    label: str
+    page: str
+    names: str
+    """The field of that page's state that gets `column` of every selected row."""
+    column: str = "trial"
+    least: int = 1
+    """So many rows at least."""
 
 
 class Slot(NamedTuple):
-    """One figure or table of a page."""
+    """One part of a page."""
 
     name: str
     """Part of addresses of downloads; unique on the page."""
     title: str
     make: Callable[[View], Shown]
     kind: Literal["figure", "table", "words"] = "figure"
+    sets: str = ""
+    """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
+    picks: Sequence[Pick] = ()
+    """Of a table: its rows can be selected, and taken there."""
 
 
 class Page(NamedTuple):
@@ -100,5 +134,9 @@ class Page(NamedTuple):
     """One sentence: the question that it answers."""
     address: type[Address]
     controls: Callable[[View], Sequence[Control]]
-    """Those beside that of the grid; asked where there is one."""
+    """Those beside that of the grid."""
     slots: Sequence[Slot]
+    of: Literal["grid", "campaign"] = "grid"
+    """What it is about; that of a campaign has no control for the grid, and `View.about` may be None."""
+    listed: bool = True
+    """Whether the navigation shows it; others are reached by links."""

@@ -1,23 +1,28 @@
 """The app as a web server on this machine: pages, downloads, headers that keep everything inside."""
 
+import ipaddress
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
-from dash import Dash
+from dash import Dash, set_props
 from flask import Flask, Response, request
 
-from dashboards.app import frame
+from dashboards.app import shell
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine
+from dashboards.app.maths import Maths
 from dashboards.app.page import Page
 from dashboards.page import variables
-from dashboards.problems import Unknown, sentence, tried
+from dashboards.problems import Actionable, Unknown, sentence, tried
 from dashboards.theme import dark_partners
 
 _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
+
+_LOG: Final = logging.getLogger(__name__)
 
 HERE: Final = ("127.0.0.1", "localhost", "::1")
 """Names of this machine by which it asks itself."""
@@ -30,7 +35,7 @@ _INDEX: Final = """<!DOCTYPE html>
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
 
 
-def make_app(campaigns: Campaigns, pages: Sequence[Page]) -> Dash:
+def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = None) -> Dash:
     """The app; nothing is served yet."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     app = Dash(
@@ -41,10 +46,11 @@ def make_app(campaigns: Campaigns, pages: Sequence[Page]) -> Dash:
         suppress_callback_exceptions=True,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
         add_log_handler=False,
+        on_error=_failed,
     )
     app.index_string = _INDEX.replace("{%variables%}", variables(dark_partners([])))
-    app.layout = frame.shell()
-    engine = Engine(campaigns, pages)
+    app.layout = shell.shell(pages)
+    engine = Engine(campaigns, pages, maths)
     engine.attach(app)
     server: Flask = app.server
     server.route("/files/<campaign>/<page>/<name>.<end>")(_file(engine))
@@ -61,6 +67,16 @@ def make_app(campaigns: Campaigns, pages: Sequence[Page]) -> Dash:
         return response
 
     return app
+
+
+def _failed(error: Exception) -> None:
+    """A callback could not answer: the page keeps what it shows, and says why above it."""
+    if isinstance(error, Actionable):
+        set_props("problem", {"children": sentence(error)})
+        return
+    _LOG.error("the dashboard failed", exc_info=error)
+    words = f"The dashboard itself failed ({type(error).__name__}): what you see may be old; its terminal shows where."
+    set_props("problem", {"children": words})
 
 
 def _policy(app: Dash) -> str:
@@ -85,12 +101,23 @@ def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
 
 
 def refuse_other_hosts(server: Flask, allowed: Sequence[str]) -> None:
-    """Refuse requests under another host name: a web page elsewhere could point its own name at this machine."""
+    """Refuse requests under another host name: a web page elsewhere could point its own name at this machine.
+
+    Addresses in numbers are no names.
+    """
 
     @server.before_request
     def check() -> Response | None:
-        host = request.host.rsplit(":", 1)[0].strip("[]").lower()
-        if host in allowed:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        if host in allowed or _is_number(host):
             return None
         refused = Unknown(f"this dashboard answers to {', '.join(allowed)} and was asked for {host!r}")
         return Response(sentence(refused), status=403, mimetype="text/plain")
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

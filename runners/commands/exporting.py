@@ -145,9 +145,9 @@ def _written(store: "Store", what: str, kind: str, grid: str | None, page: Page)
 def _query(store: "Store", what: str) -> str:
     from grid.spec import did_you_mean
     from store.export.tables import TABLES
-    from store.saved_queries import is_name, saved_queries
+    from store.shelf import QUERIES, is_name
 
-    saved = saved_queries(store.layout)
+    saved = QUERIES.every(store.layout)
     if not is_name(what) or what not in saved:
         known = [*TABLES, *saved]
         raise NotFoundError(f"there is no table {what!r}; there are {known}{did_you_mean(what, known)}")

@@ -43,6 +43,14 @@ def find_campaign(campaign: Path | None) -> Path:
     raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
+def find_campaigns(named: Sequence[Path]) -> list[Path]:
+    """The campaigns to show: those named, the working directory, or all below campaigns/."""
+    if named:
+        return [find_campaign(campaign) for campaign in named]
+    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+    return [Path()] if Layout(Path()).exists() else found or [find_campaign(None)]
+
+
 def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> "list[Grid]":
     """The grid called `wanted`; without a name the only one, or all of them unless `one` is asked for."""
     if wanted is not None:

@@ -144,7 +144,7 @@ def _refuse_prompt(given: str | None) -> None:
 
 def _text(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """The query that is meant; None: the prompt. A query that gets a name is never itself one."""
-    from store.saved_queries import is_name, saved_query
+    from store.shelf import QUERIES, is_name
 
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
@@ -161,7 +161,7 @@ def _text(layout: "Layout", query: str | None, file: Path | None, *, naming: boo
         raise SpecError(f"`ablate sql` has no option {query}; `ablate sql --help` lists them")
     if query is None and naming:
         raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
-    return saved_query(layout, query) if query is not None and not naming and is_name(query) else query
+    return QUERIES.text(layout, query) if query is not None and not naming and is_name(query) else query
 
 
 def _utf8(text: str, what: str) -> str:
@@ -187,9 +187,9 @@ def _read(file: Path) -> str:
 
 
 def _list(layout: "Layout", *, as_json: bool) -> int:
-    from store.saved_queries import saved_queries
+    from store.shelf import QUERIES
 
-    found = saved_queries(layout)
+    found = QUERIES.every(layout)
     if as_json:
         write_json("sql-saved", [{"name": name, "query": text.strip()} for name, text in found.items()])
     elif found:
@@ -200,10 +200,10 @@ def _list(layout: "Layout", *, as_json: bool) -> int:
 
 
 def _save(store: "Store", layout: "Layout", name: str, text: str | None) -> int:
-    from store.saved_queries import save_query
+    from store.shelf import QUERIES
 
     store.sql(text or "", most=0)  # what is no query is not kept
-    replaced = save_query(layout, name, text or "")
+    replaced = QUERIES.save(layout, name, text or "")
     say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {name}` runs it")
     return 0
 

@@ -37,7 +37,7 @@ class Word(NamedTuple):
 
 def vocabulary(store: "Store") -> Vocabulary:
     """The tables, columns, macros and saved queries of `store`."""
-    from store.saved_queries import saved_queries
+    from store.shelf import QUERIES
 
     columns = store.sql(
         "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'store' AND NOT internal "
@@ -48,7 +48,7 @@ def vocabulary(store: "Store") -> Vocabulary:
         tables.setdefault(table, []).append(column)
     macros = store.sql("SELECT DISTINCT function_name AS name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL")
     public = [name for name in macros["name"] if not name.startswith("_")]
-    return Vocabulary(tables, public, list(saved_queries(store.layout)))
+    return Vocabulary(tables, public, list(QUERIES.every(store.layout)))
 
 
 def completions(before: str, words: Vocabulary) -> list[Word]:

@@ -49,17 +49,17 @@ class Session:
         return True
 
     def _answer(self, text: str) -> bool:
-        from store.saved_queries import is_name, saved_query
+        from store.shelf import QUERIES, is_name
 
         if text.startswith("."):
             return self._command(*text.split(maxsplit=1))
         name = text.removesuffix(";").strip()
         if name:
-            self._show(saved_query(self.store.layout, name) if is_name(name) else text)
+            self._show(QUERIES.text(self.store.layout, name) if is_name(name) else text)
         return True
 
     def _command(self, command: str, rest: str = "") -> bool:
-        from store.saved_queries import save_query, saved_query
+        from store.shelf import QUERIES
 
         rest = rest.strip()
         if command in (".quit", ".exit", ".q"):
@@ -75,9 +75,9 @@ class Session:
         elif command == ".schema":
             self._schema(rest)
         elif command == ".run":
-            self._show(saved_query(self.store.layout, rest))
+            self._show(QUERIES.text(self.store.layout, rest))
         elif command == ".save":
-            replaced = save_query(self.store.layout, rest, self._asked())
+            replaced = QUERIES.save(self.store.layout, rest, self._asked())
             say("replaced" if replaced else "saved")
         else:
             self._write(Path(rest).expanduser())

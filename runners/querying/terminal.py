@@ -46,7 +46,7 @@ def prompt(store: "Store") -> int:
 
 def is_whole(text: str) -> bool:
     """Whether Enter after `text` sends it; otherwise it begins a line."""
-    from store.saved_queries import is_name
+    from store.shelf import is_name
 
     bare = text.strip()
     return not bare or bare.startswith(".") or bare.endswith(";") or text.endswith("\n") or is_name(bare)

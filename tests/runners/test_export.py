@@ -9,7 +9,7 @@ from synthetic import write_campaign
 
 from runners.cli import execute
 from store.layout import Layout
-from store.saved_queries import save_query
+from store.shelf import QUERIES
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_campaign(
         root, operators=("softmax", "SSA"), factors={"width": (8,)}, seeds=range(3), steps=4, sigma_f=(5,), sigma_x=(1,)
     )
-    save_query(
+    QUERIES.save(
         Layout(root), "per-cell", "select label, map {'a': count(*)} as n from grid_trial group by all order by all"
     )
     return root

@@ -15,7 +15,7 @@ from synthetic import write_campaign
 
 from runners.cli import execute
 from store.layout import Layout
-from store.saved_queries import save_query, saved_queries
+from store.shelf import QUERIES
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +69,18 @@ def test_saved_queries_are_listed_and_replaced(campaign: Path, capsys: pytest.Ca
     assert {"name": "one", "query": "select 2 as two"} in json.loads(capsys.readouterr().out)["data"]
     assert ask(campaign, "--saved") == 0
     assert "select 2 as two" in capsys.readouterr().out
-    assert saved_queries(Layout(campaign))["one"] == "select 2 as two\n"
+    assert QUERIES.every(Layout(campaign))["one"] == "select 2 as two\n"
 
 
 def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    assert saved_queries(layout) == {}
-    assert not save_query(layout, "a", "select 1")
-    assert not save_query(layout, "a", "select 1\n")
-    assert save_query(layout, "a", "select 2")
+    assert QUERIES.every(layout) == {}
+    assert not QUERIES.save(layout, "a", "select 1")
+    assert not QUERIES.save(layout, "a", "select 1\n")
+    assert QUERIES.save(layout, "a", "select 2")
     (tmp_path / "queries" / "a.sql.tmp.host.1.abc").write_text("sel")
     (tmp_path / "queries" / "Not a name.sql").write_text("select 3")
-    assert saved_queries(layout) == {"a": "select 2\n"}
+    assert QUERIES.every(layout) == {"a": "select 2\n"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_wrong_use_is_one_sentence(
     said = capsys.readouterr()
     assert words in said.err
     assert said.err.count("\n") == 1
-    assert "wrong" not in saved_queries(Layout(campaign))
+    assert "wrong" not in QUERIES.every(Layout(campaign))
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])

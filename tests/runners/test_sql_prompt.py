@@ -20,7 +20,7 @@ from runners.querying import session as sitting
 from runners.querying.completion import Vocabulary, completions, vocabulary
 from runners.querying.session import Session
 from runners.querying.terminal import history_file, is_whole
-from store.saved_queries import save_query, saved_queries
+from store.shelf import QUERIES
 from store.store import Store
 
 
@@ -115,7 +115,7 @@ def test_queries_are_saved_and_run_by_name(store: Store, capsys: pytest.CaptureF
     assert "no query yet" in capsys.readouterr().err
     session.answer("select 7 as seven;")
     session.answer(".save mine")
-    assert saved_queries(store.layout)["mine"] == "select 7 as seven;\n"
+    assert QUERIES.every(store.layout)["mine"] == "select 7 as seven;\n"
     capsys.readouterr()
     for again in (".run mine", "mine", "mine;"):
         session.answer(again)
@@ -166,7 +166,7 @@ def test_tab_offers_what_fits(before: str, texts: list[str]) -> None:
 
 
 def test_the_words_are_those_of_the_store(store: Store) -> None:
-    save_query(store.layout, "kept", "select 1")
+    QUERIES.save(store.layout, "kept", "select 1")
     found = vocabulary(store)
     assert found.tables["v_pair"][:3] == ["grid", "cell", "label"]
     assert "grid_trial" in found.tables

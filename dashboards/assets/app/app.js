@@ -3,6 +3,8 @@
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   const theme = () => localStorage.getItem("ablate-theme") || (system.matches ? "dark" : "light");
+  const set = (id, props) => window.dash_clientside.set_props(id, props);
+  const control = (field, value) => set({ type: "control", field }, { value });
 
   // figures are drawn on the server, which has to know the theme
   function tell() {
@@ -10,13 +12,20 @@
     if (chosen) root.dataset.theme = chosen;
     else delete root.dataset.theme;
     const ready = window.dash_clientside && window.dash_clientside.set_props && document.getElementById("page");
-    if (ready) window.dash_clientside.set_props("theme", { data: theme() });
+    if (ready) set("theme", { data: theme() });
     else setTimeout(tell, 20);
   }
 
   function swap() {
     localStorage.setItem("ablate-theme", theme() === "dark" ? "light" : "dark");
     tell();
+  }
+
+  function pause() {
+    const button = document.getElementById("pause");
+    const paused = root.toggleAttribute("data-paused");
+    button.textContent = paused ? "Go on" : "Pause";
+    set("tick", { disabled: paused });
   }
 
   // at once here; the server then writes it into the address and draws it so from now on
@@ -27,7 +36,7 @@
     const places = plot.data.map((_, i) => i).filter((i) => plot.data[i].legendgroup === button.dataset.key);
     if (places.length) window.Plotly.restyle(plot, { visible: !shown }, places);
     const off = [...document.querySelectorAll('.key[aria-pressed="false"]')].map((key) => key.textContent);
-    window.dash_clientside.set_props({ type: "control", field: "hide" }, { value: [...new Set(off)] });
+    control("hide", [...new Set(off)]);
   }
 
   async function load(details) {
@@ -44,22 +53,122 @@
     }
   }
 
+  function run(button) {
+    control(button.dataset.field, button.closest(".control").querySelector("textarea").value);
+  }
+
+  function image(button) {
+    const slot = button.closest(".slot");
+    const plot = slot.querySelector(".js-plotly-plot");
+    const { width, height } = plot.getBoundingClientRect();
+    const filename = slot.id.replace(/^slot-/, "");
+    window.Plotly.downloadImage(plot, { format: button.dataset.image, filename, width, height, scale: 2 });
+  }
+
+  // links within the app change the page without loading everything again
+  function go(event, link) {
+    const url = new URL(link.href);
+    const other = event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0;
+    if (other || url.origin !== location.origin || link.hasAttribute("download") || link.getAttribute("href")[0] === "#") return;
+    event.preventDefault();
+    history.pushState({}, "", link.href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    window.scrollTo(0, 0);
+    link.closest("details")?.removeAttribute("open");
+  }
+
+  const keys = () => document.getElementById("keys");
+
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
   document.addEventListener("click", (event) => {
-    const key = event.target.closest(".legend button");
-    if (key) toggle(key);
-    if (event.target.closest("#switch")) swap();
+    const at = (selector) => event.target.closest(selector);
+    if (at(".legend button")) toggle(at(".legend button"));
+    else if (at("#switch")) swap();
+    else if (at("#pause")) pause();
+    else if (at("#help")) keys().showModal();
+    else if (at("#close-keys")) keys().close();
+    else if (at("button.run")) run(at("button.run"));
+    else if (at("button[data-image]")) image(at("button[data-image]"));
+    else if (at("a[href]")) go(event, at("a[href]"));
   });
 
   let before = "";
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+    if (event.target.tagName === "TEXTAREA" && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.target.closest(".control")?.querySelector("button.run")?.click();
+      return;
+    }
+    const typing = event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+    if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
     if (before === "g") {
       const link = [...document.querySelectorAll("#top .pages a")].find((each) => each.title.endsWith(`(g ${event.key})`));
       if (link) link.click();
     } else if (event.key === "t") swap();
-    before = event.key;
+    else if (event.key === "p") pause();
+    else if (event.key === "?") keys().showModal();
+    before = before === "g" ? "" : event.key;
   });
+
+  // what a server that has gone away leaves on the page is old, and has to say so
+  const ask = window.fetch;
+  window.fetch = async (...given) => {
+    const offline = document.getElementById("offline");
+    try {
+      const answer = await ask(...given);
+      if (offline) offline.textContent = "";
+      return answer;
+    } catch (error) {
+      const now = new Date().toLocaleTimeString();
+      if (offline && !offline.textContent) offline.textContent = `The server has not answered since ${now}; what you see is from before.`;
+      throw error;
+    }
+  };
+
+  new MutationObserver(() => {
+    const heading = document.querySelector("#page h1");
+    const title = heading ? `${heading.textContent} · ablate` : "ablate";
+    if (document.title === title) return;
+    document.title = title;
+    document.getElementById("said").textContent = heading ? heading.textContent : "";
+  }).observe(document.body, { childList: true, subtree: true });
+
+  const campaign = () => location.pathname.split("/").filter(Boolean)[0] || "";
+  const grid = () => new URLSearchParams(location.search).getAll("grid").map((name) => ["grid", name]);
+  const inside = (page, given) => {
+    const here = campaign() || document.querySelector("#top .pages a").getAttribute("href").split("/")[1];
+    return `/${here}/${page}?${new URLSearchParams([...grid(), ...given])}`;
+  };
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    ablate: {
+      clicked: (data, field) => {
+        const given = data && data.points && data.points[0].customdata;
+        const value = Array.isArray(given) ? given[0] : given;
+        if (field && value !== undefined && value !== null) control(field, [String(value)]);
+        return window.dash_clientside.no_update;
+      },
+      picked: (rows, picks) => {
+        const chosen = rows || [];
+        return (picks || [])
+          .filter((pick) => chosen.length >= pick.least)
+          .map((pick) => ({
+            type: "A",
+            namespace: "dash_html_components",
+            props: {
+              children: `${pick.label} (${chosen.length})`,
+              href: inside(pick.page, chosen.map((row) => [pick.names, row[pick.column]])),
+            },
+          }));
+      },
+    },
+  });
+
+  const parts = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
+  parts.AblateLink = (props) =>
+    props.value === null || props.value === undefined
+      ? "–"
+      : window.React.createElement("a", { href: inside(props.page, [[props.names, props.value]]) }, String(props.value));
+
   system.addEventListener("change", tell);
   tell();
 })();

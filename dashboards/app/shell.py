@@ -1,0 +1,103 @@
+"""What stands around every page: campaigns, pages, how new the results are, saved views, keys."""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from dashboards.app.campaigns import Told
+from dashboards.app.components import Component, dcc, html
+from dashboards.app.page import Page
+
+TICK_MS: Final = 3000
+
+
+def shell(pages: Sequence[Page]) -> Component:
+    """The whole document; `page` is filled by navigation."""
+    return html.Div(
+        [
+            html.A("Skip to the content", href="#page", className="skip"),
+            dcc.Location(id="url", refresh=False),
+            dcc.Store(id="seen", data={}),
+            dcc.Store(id="theme"),
+            dcc.Interval(id="tick", interval=TICK_MS),
+            html.Header(id="top"),
+            html.P(id="said", className="unseen", role="status"),
+            html.P(id="problem", role="alert"),
+            html.P(id="offline", role="alert"),
+            html.Main(id="page", tabIndex="-1"),
+            _keys(pages),
+        ]
+    )
+
+
+def top(
+    campaigns: Sequence[str],
+    campaign: str | None,
+    pages: Sequence[Page],
+    page: str | None,
+    saved: Sequence[tuple[str, str]],
+) -> list[Component]:
+    """The bar above every page."""
+    here = campaign or (campaigns[0] if campaigns else "")
+    links = [
+        html.A(
+            each.title,
+            href=f"/{quote(here)}/{each.name}",
+            className="here" if each.name == page else "",
+            title=f"{each.about} (g {each.letter})",
+            **({"aria-current": "page"} if each.name == page else {}),
+        )
+        for each in pages
+        if each.listed
+    ]
+    at = page or pages[0].name
+    names = [
+        html.A(name, href=f"/{quote(name)}/{at}", className="here" if name == campaign else "") for name in campaigns
+    ]
+    return [
+        html.Div(
+            [
+                html.A("ablate", href="/", className="mark"),
+                html.Nav(names, **{"aria-label": "Campaigns"}),
+                html.Span(id="live", className="live"),
+                html.Button("Pause", id="pause", type="button", title="Show nothing new for now (p)"),
+                html.Details([html.Summary("Views"), _panel(here, saved)], className="views"),
+                html.Button("Light / dark", id="switch", type="button", title="Other colours (t)"),
+                html.Button("?", id="help", type="button", title="Keys (?)", **{"aria-label": "Keys"}),
+            ]
+        ),
+        html.Nav(links, **{"aria-label": "Pages"}, className="pages") if here else html.Div(),
+    ]
+
+
+def _panel(campaign: str, saved: Sequence[tuple[str, str]]) -> Component:
+    name = html.Label([html.Span("Name"), dcc.Input(id="view-name", type="text", debounce=False)])
+    button = html.Button("Save this view", id="save", type="button")
+    return html.Div([html.Div(views(campaign, saved, ""), id="views"), name, button], className="panel")
+
+
+def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[Component]:
+    """The saved views of a campaign as links, and what became of the last saving."""
+    links = [
+        html.Li([html.A(name, href=f"/{quote(campaign)}/{page}?view={name}"), html.Span(f" {page}", className="note")])
+        for name, page in saved
+    ]
+    listed = html.Ul(links) if links else html.P("No view is saved yet.", className="note")
+    return [listed, *([html.P(words, className="note", role="status")] if words else [])]
+
+
+def live(told: Told) -> Component:
+    """How new what is shown is."""
+    if told.problem is not None:
+        return html.Span(["Stale: ", told.problem], className="stale")
+    return html.Span(told.words, className="note")
+
+
+def _keys(pages: Sequence[Page]) -> Component:
+    rows = [(f"g {page.letter}", page.title) for page in pages if page.listed]
+    rows += [("t", "light or dark"), ("p", "pause or go on"), ("?", "these keys"), ("Esc", "close")]
+    table = html.Table(
+        html.Tbody([html.Tr([html.Th(html.Kbd(key), scope="row"), html.Td(does)]) for key, does in rows])
+    )
+    close = html.Button("Close", id="close-keys", type="button")
+    return html.Dialog([html.H2("Keys"), table, close], id="keys", **{"aria-label": "Keys"})
