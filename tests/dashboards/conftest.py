@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from served import ServeSite, serve
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
@@ -113,6 +114,27 @@ def browser() -> Iterator[Browser]:
         launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="session")
+def serve_site() -> ServeSite:
+    """`with serve_site([campaign]) as site:` answers at `site.url`."""
+    return serve
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fresh page; whatever its console complains about, and whatever asks another machine, fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    found = context.new_page()
+    complaints: list[str] = []
+    found.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    found.on("pageerror", lambda error: complaints.append(str(error)))
+    own = ("http://127.0.0.1:", "data:", "blob:")
+    found.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
+    yield found
+    context.close()
+    assert complaints == []
 
 
 class Seen:

@@ -1,0 +1,45 @@
+"""The dashboard served on loopback, for tests with a real browser."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from werkzeug.serving import make_server
+
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.pages import PAGES
+from dashboards.app.server import HERE, make_app, refuse_other_hosts
+
+
+class Site:
+    """The dashboard of some campaigns at `url`."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = roots
+        self.campaigns = Campaigns(roots)
+        app = make_app(self.campaigns, PAGES)
+        refuse_other_hosts(app.server, HERE)
+        self._server = make_server("127.0.0.1", 0, app.server, threaded=True)
+        self.url = f"http://127.0.0.1:{self._server.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more; twice is once."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+ServeSite = Callable[[Sequence[Path]], AbstractContextManager[Site]]
+
+
+@contextmanager
+def serve(roots: Sequence[Path]) -> Iterator[Site]:
+    """A site for the time of a `with`."""
+    site = Site(roots)
+    try:
+        yield site
+    finally:
+        site.close()
