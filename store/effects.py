@@ -75,15 +75,24 @@ def _unmarked(names: pl.Expr) -> pl.Expr:
 def _factors(store: "Store", grid: str, rules: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
     values = runs(store, grid, rules)
-    rows = [json.loads(text) for text in values["axes"]]
-    labels = {axis["name"]: axis["labels"] for axis in store.grid(grid)["axes"]}
-    levels = {name: [_level(row.get(name), known) for row in rows] for name, known in labels.items()}
+    header = store.grid(grid)
+    labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
+    levels = levels_of(header, values["axes"].to_list())
     factors = {
         TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
         for names in moving_together(levels)
     }
     columns = [pl.Series(_AXIS + factor, joint.values, pl.String) for factor, joint in factors.items()]
     return values.with_columns(columns), {factor: joint.order for factor, joint in factors.items()}
+
+
+def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[str | None]]:
+    """By the name of each axis of a grid the labels of its levels in `axes`, the JSON of as many trials.
+
+    None where an axis does not apply. The axes, as their labels in the header, are in the grid's order.
+    """
+    rows = [json.loads(text) for text in axes]
+    return {axis["name"]: [_level(row.get(axis["name"]), axis["labels"]) for row in rows] for axis in header["axes"]}
 
 
 def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from store import queries
 from store.statistics import compare
@@ -40,6 +41,18 @@ def why(
 
 def paired_items(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> ItemBars | None:
     """Differences of the first of `cells` from the second by item, on shared seeds and items; None where none are."""
+    kept = item_differences(store, grid, measure, cells)
+    if kept.is_empty():
+        return None
+    seeds = kept["seed"].n_unique()
+    return item_bars(kept["difference"].to_numpy().astype(np.float64).reshape(seeds, -1), measure.alpha)
+
+
+def item_differences(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
+    """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
+
+    Of items that both recorded on every seed that they share; at the last step, in the unit of the measure.
+    """
     condition, parameters = queries.agrees(measure.point)
     found = store.sql(
         f"""
@@ -55,13 +68,10 @@ def paired_items(store: "Store", grid: str, measure: Measure, cells: tuple[str, 
         """,
         {"grid": grid, "name": measure.name, "ours": cells[0], "theirs": cells[1], **parameters},
     )
-    seeds = found["seed"].unique().to_list()
+    seeds = found["seed"].n_unique()
     whole = found.group_by("item").len()
-    common = whole.filter(whole["len"] == len(seeds))["item"]
-    kept = found.filter(found["item"].is_in(common.to_list()))
-    if kept.is_empty():
-        return None
-    return item_bars(kept["difference"].to_numpy().astype(np.float64).reshape(len(seeds), -1), measure.alpha)
+    common = whole.filter(whole["len"] == seeds)["item"]
+    return found.filter(found["item"].is_in(common.to_list()))
 
 
 def why_text(row: Mapping[str, Any]) -> list[str]:

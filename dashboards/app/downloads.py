@@ -32,10 +32,11 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
         raise Unknown(f"a slot is had as {', '.join([*_DATA, *_MADE])}; got {end!r}")
     address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
-        view = engine.view(store, campaign, found, address)
+        view = engine.view(store, campaign, found, address, whole=True)
         with asked() as statements:
             shown = slot.make(view)
-    body = encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements)
+            own = shown.files[end]() if end in shown.files else None
+    body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in ("table", "sql"):
         response.headers["Content-Disposition"] = f'attachment; filename="{campaign}-{name}.{end}"'

@@ -1,6 +1,7 @@
 """What a page of the app is: a state, controls for it, and slots that say what they show for a view of a campaign."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import plotly.graph_objects as go
@@ -26,6 +27,10 @@ class View(NamedTuple):
     """The grid that is shown; None while the campaign has none."""
     maths: Maths | None = None
     """What knows the operators; None where nothing does."""
+    again: bool = False
+    """Whether the page is there already, and a control or new results refresh it."""
+    whole: bool = False
+    """Whether a file is made of what a slot shows: all rows, not those alone that a page has room for."""
 
 
 def grid_of(view: View) -> Subject:
@@ -58,6 +63,8 @@ class Control(NamedTuple):
     """Of a slider: least, greatest, step."""
     remakes: bool = False
     """Whether other controls depend on it, so that the page is made anew when it changes."""
+    resets: Sequence[str] = ()
+    """Fields that mean something else once it changes: they go back to their defaults. Of one that `remakes`."""
 
 
 def options(names: Iterable[str]) -> list[Option]:
@@ -89,6 +96,8 @@ class Shown(NamedTuple):
     """Of a table: column definitions of AG Grid; see `link`."""
     parts: Sequence[Any] = ()
     """Dash components below the words, for what is neither figure nor table."""
+    files: Mapping[str, Callable[[], str]] = MappingProxyType({})
+    """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
 
 
 def link(field: str, page: str, names: str, **more: Any) -> dict[str, Any]:

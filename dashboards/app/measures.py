@@ -1,0 +1,97 @@
+"""What a page judges by: the grid's own measure, or another measurement at one of its points.
+
+In an address that is one short text: "mse@sigma_f=5,sigma_x=1".
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from dashboards.app.address import Address
+from dashboards.app.page import Control, Option, View, grid_of
+from dashboards.problems import Unknown
+from dashboards.words import BETWEEN, point
+from store import Store
+from store.verdicts import Measure, measure_of
+
+_SHOWN: Final = 8
+"""So many names stand in a sentence about one that is not there."""
+
+
+class MeasuredAddress(Address):
+    """The grid, and what it is judged by."""
+
+    measure: str | None = None
+    """As `text_of` writes it; None is the grid's own."""
+    better: Literal["lower", "higher"] | None = None
+    """None is that of the grid's measure, and of any other "lower"."""
+
+
+def text_of(name: str, at: Mapping[str, float]) -> str:
+    """A measurement at a point: "mse@sigma_f=5,sigma_x=1"; "loss" where there is only one."""
+    where = ",".join(f"{axis}={value:.12g}" for axis, value in sorted(at.items()))
+    return f"{name}@{where}" if where else name
+
+
+def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, float]]]:
+    """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first."""
+    found = store.sql(
+        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point::VARCHAR",
+        {"grid": grid},
+    )
+    rows = [(str(name), dict(at)) for name, at in found.select("name", "point").iter_rows()]
+    rows.sort(key=lambda row: not row[1])  # what has a point is an evaluation: those first
+    return {text_of(*row): row for row in rows}
+
+
+def judged_by(view: View) -> Measure:
+    """What the page judges by.
+
+    Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
+
+    Raises:
+        Unknown: the address names what no finished run has; SpecError where the grid has no measure and none is named.
+    """
+    about, wanted, better = grid_of(view), view.address.measure, view.address.better
+    own = (about.header["measure"] or {}).get("name")
+    changes = {} if better is None else {"better": better}
+    if wanted is None:
+        return measure_of(view.store, about.grid, changes)
+    known = measurements(view.store, about.grid)
+    if wanted not in known:
+        names = list(known)
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        raise Unknown(f"no finished run of {about.grid!r} has {wanted!r}; they have {shown or 'nothing yet'}")
+    name, at = known[wanted]
+    other = {} if name == own else {"scale": "linear", "rope": 0.0, "better": "lower"}
+    return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
+
+
+def unit_of(view: View, measure: Measure) -> str:
+    """The unit of the grid's own measure; nothing is known of others."""
+    own = (grid_of(view).header["measure"] or {}).get("name")
+    return grid_of(view).unit if measure.name == own else ""
+
+
+def measure_controls(view: View) -> tuple[Control, Control]:
+    """Pickers of the measure and of its direction."""
+    about = grid_of(view)
+    known = measurements(view.store, about.grid)
+    choices = [Option(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
+    own = about.measure
+    usual = None if own is None else text_of(own.name, own.point)
+    if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
+        usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
+    return (
+        Control("measure", "Measure", "choice", choices, "What cells are judged by", usual=usual),
+        Control(
+            "better",
+            "Better is",
+            "choice",
+            [Option("lower", "lower"), Option("higher", "higher")],
+            usual=own.better if own else "lower",
+        ),
+    )
+
+
+def _agrees(own: Measure, name: str, at: Mapping[str, float]) -> bool:
+    return name == own.name and all(at.get(axis) == value for axis, value in own.point.items())
