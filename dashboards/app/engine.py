@@ -58,14 +58,14 @@ class Engine:
         """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""
         return read(page.address, resolved(self.campaigns.root(campaign), page.name, search))
 
-    def view(self, store: Store, campaign: str, page: Page, address: Address) -> View:
-        """What slots are made from. Raises as `subject`, Unknown for a grid that is not there."""
+    def view(self, store: Store, campaign: str, page: Page, address: Address, **how: bool) -> View:
+        """What slots are made from; `how` is `again` and `whole`. Raises as `subject`, Unknown for another grid."""
         operators = campaign_styles(store)
         grids = store.grids()
         if not grids or (page.of == "campaign" and address.grid is None):
-            return View(campaign, store, address, operators, None, self.maths)
+            return View(campaign, store, address, operators, None, self.maths, **how)
         grid = only("grid", address.grid or grids[0], grids, campaign)
-        return View(campaign, store, address, operators, subject(store, grid, operators), self.maths)
+        return View(campaign, store, address, operators, subject(store, grid, operators), self.maths, **how)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""
@@ -169,7 +169,7 @@ class Engine:
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
         parts = frame.page_of(page, given, values, slots)
         shown_values = {name: _plain(value) for name, value in values.items()}
-        remakes = [each.field for each in given if each.remakes]
+        remakes = {each.field: list(each.resets) for each in given if each.remakes}
         axes = {name: _axes(shown) for name, shown in made.items()}
         return parts, {"axes": axes, "values": shown_values, "remakes": remakes}
 
@@ -193,15 +193,16 @@ class Engine:
         address = self.address(campaign, page, search or "")
         said = dict(zip(fields, map(_value, values), strict=True))
         other = {name: value for name, value in said.items() if _plain(value) != before.get(name)}
-        new = changed(address, other)
+        gone = {name: None for field in other for name in seen["remakes"].get(field, ())}
+        new = changed(address, gone | other)
         if new == address and moment == seen["moment"]:
             raise PreventUpdate
         now = written(new) if new != address else search or ""
-        if other.keys() & set(seen["remakes"]):  # navigation follows: what can be chosen is another
+        if other.keys() & seen["remakes"].keys():  # navigation follows: what can be chosen is another
             slots = [len(each) for each in callback_context.outputs_list[1:5]]
             return now, *([no_update] * n for n in slots), no_update, ""
         with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, new)
+            view = self.view(store, campaign, page, new, again=True)
             look = frame.Looks(_partners(view, theme or "light"), new.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
         axes = {name: _axes(shown) for name, shown in made.items()}
