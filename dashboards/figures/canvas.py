@@ -118,35 +118,6 @@ def tick_text(value: float) -> str:
     return power if abs(lead - 1) < 1e-6 else f"{lead:.3g}·{power}"
 
 
-def band(
-    x: Sequence[Any], low: Sequence[float | None], high: Sequence[float | None], fill: str, key: str
-) -> go.Scatter:
-    """The area between two lines; where an end is missing the area has a gap."""
-    runs: list[list[int]] = [[]]
-    for i, (one, other) in enumerate(zip(low, high, strict=True)):
-        if one is None or other is None:
-            runs.append([])
-        else:
-            runs[-1].append(i)
-    xs: list[Any] = []
-    ys: list[float | None] = []
-    for run in runs:
-        if len(run) > 1:
-            xs += [*(x[i] for i in run), *(x[i] for i in reversed(run)), None]
-            ys += [*(high[i] for i in run), *(low[i] for i in reversed(run)), None]
-    return go.Scatter(
-        x=xs,
-        y=ys,
-        fill="toself",
-        fillcolor=fill,
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        legendgroup=key,
-        showlegend=False,
-    )
-
-
 def rows_height(rows: int, each: int = 34) -> int:
     """The height of a figure with one row per cell."""
     return 74 + each * max(rows, 1)
@@ -167,9 +138,10 @@ def broken(name: str, longest: int = 26) -> str:
     return "<br>".join(plain(cut(line, most)) for line in lines)
 
 
-def one_line(name: str) -> str:
+def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
     """A long name as plotly shows it literally, in one line; what is cut is its middle, as levels stand at its end."""
-    return plain(name if len(name) <= _LONGEST_LINE else f"{name[:14]}…{name[15 - _LONGEST_LINE :]}")
+    first = longest // 4
+    return plain(name if len(name) <= longest else f"{name[:first]}…{name[first + 1 - longest :]}")
 
 
 def cut(name: str, most: int) -> str:

@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import band, broken, canvas, value_axis
-from dashboards.html import plain
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.seeds import Scale, over_seeds
 from dashboards.subject import Look, in_order
 from store import Store
 
 BUCKETS: Final = 60
+_DRAWING: Final = Drawing(width=1.6)
 
 
 class Curves(NamedTuple):
@@ -56,23 +56,5 @@ def curves(
 
 def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") -> go.Figure:
     """One line with a band per cell."""
-    frame = found.frame
-    figure = canvas(400, x="training step", y=plain(title))
-    for (cell,), rows in frame.group_by("cell", maintain_order=True):
-        style, key = look.styles[str(cell)], str(cell)
-        x = rows["step"].to_list()
-        figure.add_trace(band(x, rows["low"].to_list(), rows["high"].to_list(), style.band(), key))
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=rows["value"].to_list(),
-                mode="lines",
-                name=broken(look.names[key]),
-                legendgroup=key,
-                line={"color": style.color, "dash": style.dash, "width": 1.6},
-                customdata=rows.select("n").rows(),
-                hovertemplate="step %{x:,}: %{y:.3g}<br>n %{customdata[0]}",
-            )
-        )
-    figure.update_yaxes(**value_axis(frame, scale))
-    return figure
+    frame = found.frame.rename({"cell": "series", "step": "x"})
+    return draw_lines(frame, of_cells(look), x="training step", y=title, scale=scale, drawing=_DRAWING)

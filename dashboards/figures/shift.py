@@ -1,18 +1,18 @@
 """Error against one coordinate of the evaluation grid, a curve per cell (paper 003, figure 3, left)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import band, broken, canvas, finite, value_axis
+from dashboards.figures.canvas import finite, value_axis
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.figures.ratio_axis import ratio_ticks
-from dashboards.html import plain
 from dashboards.seeds import over_seeds, paired_change
 from dashboards.subject import Look, in_order
 from dashboards.theme import MUTED, ROPE
-from dashboards.words import change, number
+from dashboards.words import change
 from store import Store
 from store.queries import agrees
 from store.verdicts import Measure
@@ -72,21 +72,20 @@ def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells
 
 def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str, title: str) -> go.Figure:
     """One line with a band per cell; a thin rule marks the point at which the grid is judged."""
-    figure = canvas(420, x=plain(along), y=plain(title))
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        _curve(figure, str(cell), rows, look, number)
-    figure.update_yaxes(**value_axis(found, measure.scale))
+    drawing = Drawing(height=420, markers=True, width=2)
+    rows = found.rename({"cell": "series"})
+    figure = draw_lines(rows, of_cells(look), x=along, y=title, scale=measure.scale, drawing=drawing)
     return _judged(figure, found, measure, along)
 
 
 def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str) -> go.Figure:
     """As `draw_error_by_shift`, with the region of practical equivalence, whole and always in sight, about zero."""
-    figure = canvas(380, x=plain(along), y="change from the baseline")
+    words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
+    rows = found.rename({"cell": "series"})
+    figure = draw_lines(rows, of_cells(look), x=along, y="change from the baseline", drawing=words)
     rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
-    figure.add_hline(y=0, line={"color": ROPE, "width": 1})
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        _curve(figure, str(cell), rows, look, lambda value: change(value, measure.scale))
+    figure.add_hline(y=0, line={"color": ROPE, "width": 1}, layer="below")
     low, high = value_axis(found, "linear").get("range", (0.0, 0.0))
     ends = [low, high, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
     span = [min(ends), max(ends)]
@@ -115,26 +114,3 @@ def _judged(figure: go.Figure, found: pl.DataFrame, measure: Measure, along: str
     if len(levels) <= 12:
         figure.update_xaxes(tickvals=levels, ticktext=[f"{level:g}" for level in levels])
     return figure
-
-
-def _curve(figure: go.Figure, cell: str, rows: pl.DataFrame, look: Look, words: Callable[[float | None], str]) -> None:
-    style = look.styles[cell]
-    x = rows["x"].to_list()
-    figure.add_trace(band(x, rows["low"].to_list(), rows["high"].to_list(), style.band(), cell))
-    told = [
-        f"{words(value)}<br>{words(low)} to {words(high)}, n {n}"
-        for value, low, high, n in rows.select("value", "low", "high", "n").iter_rows()
-    ]
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=rows["value"].to_list(),
-            mode="lines+markers",
-            name=broken(look.names[cell]),
-            legendgroup=cell,
-            line={"color": style.color, "dash": style.dash, "width": 2},
-            marker={"symbol": style.marker, "size": 8, "color": style.color},
-            text=told,
-            hovertemplate="%{x:g}: %{text}",
-        )
-    )

@@ -13,7 +13,7 @@ import pytest
 from synthetic import publish_grid, write_campaign
 
 from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
-from dashboards.figures.canvas import band, broken, is_cut, log_ticks, one_line, tick_text, value_axis
+from dashboards.figures.canvas import broken, is_cut, log_ticks, one_line, tick_text, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.sections.verdict_table import ICONS, marked
@@ -259,11 +259,6 @@ def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: Subjec
     rows = pl.concat([progress.progress(about.store, "known")] * 20)
     figure = drawn(progress.draw_progress(rows, about.look))
     assert list(figure.data[0].x) == [60, 60]
-
-
-def test_a_band_has_a_gap_where_an_end_is_missing() -> None:
-    area = band([1, 2, 3, 4, 5], [1, 1, None, 1, 1], [2, 2, None, 2, 2], "#00000010", "k")
-    assert list(area.x) == [1, 2, 2, 1, None, 4, 5, 5, 4, None]
 
 
 def test_log_axes_have_round_ticks_of_which_there_are_not_too_many() -> None:

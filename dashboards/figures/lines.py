@@ -1,0 +1,308 @@
+"""Lines with bands: one line per series over a common axis, in one panel or several."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.html import plain
+from dashboards.seeds import Scale
+from dashboards.subject import Look
+from dashboards.theme import Style
+from dashboards.words import number
+
+FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
+"""A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
+
+_VALUES: Final = ("greatest", "least", "value")
+_ROOM: Final = 100.0
+"""How far beyond the values an interval is drawn; an axis never goes so far."""
+_MOST_TOLD: Final = 4000
+"""Points of more than that in a figure tell less under the pointer, so that the figure stays small."""
+_GAP: Final = 76
+"""Pixels between panels that stand above each other."""
+_BESIDE: Final = 0.09
+"""Share of the width between panels that stand side by side."""
+_LARGEST: Final = 1e300
+"""Sums of larger values leave the doubles."""
+_SINGLE: Final = np.finfo(np.float32)
+
+
+class Series(NamedTuple):
+    """How one series is called and drawn."""
+
+    name: str
+    style: Style
+    group: str = ""
+    """The `legendgroup` of its traces; empty: its own key."""
+    thin: bool = False
+    """One of several that are shown together, such as the seeds of a cell."""
+
+
+class Panel(NamedTuple):
+    """One of the panels of a figure."""
+
+    found: pl.DataFrame
+    """As of `draw_lines`."""
+    y: str
+    """Title of its axis."""
+    scale: Scale = "linear"
+
+
+class Drawing(NamedTuple):
+    """What all panels of a figure share."""
+
+    height: int = 400
+    """Pixels of one panel."""
+    columns: int = 1
+    """Panels side by side."""
+    log_x: bool = False
+    """Leaves out what has x <= 0."""
+    markers: bool = False
+    width: float = 1.8
+    """Pixels of a line."""
+    words: Callable[[float | None], str] = number
+    """How values are told under the pointer."""
+
+
+PLAIN: Final = Drawing()
+
+
+def of_cells(look: Look) -> dict[str, Series]:
+    """Cells as series, by cell key."""
+    return {cell: Series(name, look.styles[cell]) for cell, name in look.names.items()}
+
+
+def draw_lines(
+    found: pl.DataFrame,
+    series: Mapping[str, Series],
+    *,
+    x: str,
+    y: str,
+    scale: Scale = "linear",
+    drawing: Drawing = PLAIN,
+) -> go.Figure:
+    """One line with a band per series; a gap where a value is missing or not finite.
+
+    Args:
+        found: series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. Where
+            they are there, `least` and `greatest` are a second, outlined band (of a bucket, so that spikes stay
+            visible), and `raw` is what `value` was before smoothing, drawn behind it. n may be missing.
+        series: by the entries of the column `series`.
+        x, y: titles of the axes.
+        scale: of the values.
+        drawing: all else.
+    """
+    return draw_panels([Panel(found, y, scale)], series, x=x, drawing=drawing)
+
+
+def draw_panels(
+    panels: Sequence[Panel], series: Mapping[str, Series], *, x: str, drawing: Drawing = PLAIN
+) -> go.Figure:
+    """`draw_lines` several times with one axis x: zooming into one panel zooms all."""
+    rows = -(-len(panels) // drawing.columns)
+    figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=plain(x))
+    much = sum(panel.found.height for panel in panels) > _MOST_TOLD
+    names = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
+    for place, panel in enumerate(panels):
+        at = "" if place == 0 else str(place + 1)
+        missing = [pl.lit(None, kind).alias(name) for name, kind in names.items() if name not in panel.found.columns]
+        found = panel.found.with_columns(missing)
+        if drawing.log_x:
+            found = found.filter(pl.col("x") > 0)
+        shown = _clipped(found, panel.scale)
+        _set_axes(figure, place, len(panels), drawing)
+        figure.update_layout({f"yaxis{at}": {"title": {"text": plain(panel.y)}, **_value_axis(shown, panel.scale)}})
+        for (key,), lines in shown.group_by("series", maintain_order=True):
+            given = series[str(key)]
+            _add(figure, lines, given._replace(group=given.group or str(key)), (at, much, drawing))
+    if drawing.log_x:
+        figure.update_xaxes(type="log")
+    return figure
+
+
+def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+    """The rows of a frame as of `draw_lines` with a value too far off to be drawn where it is: in column `beyond`."""
+    return _clipped(found, scale).filter(pl.col("beyond").is_not_null())
+
+
+def _clipped(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+    """The frame with what is too far off at the `edge` of the figure, and the value itself in column `beyond`."""
+    ends = [name for name in (*_VALUES, "raw", "low", "high") if name in found.columns]
+    found = found.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
+    limits = _limits(found, scale)
+    if limits is None:
+        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("beyond", "edge"))
+    low, high = limits
+    wide = (low / _ROOM, high * _ROOM) if scale == "log" else (low - _ROOM * (high - low), high + _ROOM * (high - low))
+    marked = [pl.col(name) for name in _VALUES if name in found.columns]
+    far = pl.coalesce(pl.when((each < low) | (each > high)).then(each) for each in marked)
+    held = [pl.col(name).clip(*(limits if name in _VALUES else wide)) for name in ends]
+    return found.with_columns(far.alias("beyond"), far.clip(low, high).alias("edge"), *held)
+
+
+def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
+    """The least and greatest value that is drawn where it is; None where nothing can be drawn."""
+    held = [found[name].drop_nulls().to_numpy() for name in _VALUES if name in found.columns]
+    values = np.concatenate(held).astype(float)
+    values = values[np.isfinite(values) & ((values > 0) | (scale != "log"))]
+    sizes = np.abs(values[values != 0])
+    if not sizes.size:
+        return None
+    usual, far = float(np.median(sizes)), FAR[scale]
+    near = values[np.abs(values) <= min(usual * far, _LARGEST)]
+    if not near.size:
+        return None
+    if scale == "log":
+        near = near[near >= usual / far]
+        return float(near.min()) / 2, float(near.max()) * 2
+    low, high = float(near.min()), float(near.max())
+    room = 0.1 * (high - low) or abs(high) or 1.0
+    return low - room, high + room
+
+
+def _value_axis(shown: pl.DataFrame, scale: Scale) -> dict[str, Any]:
+    """An axis for all that is drawn; an interval alone does not make it wider than `canvas.value_axis` has it."""
+    wide = [shown.select(pl.col(name).alias("value")) for name in ("least", "greatest") if name in shown.columns]
+    return value_axis(pl.concat([shown.select("value", "low", "high"), *wide], how="diagonal"), scale)
+
+
+def _set_axes(figure: go.Figure, place: int, panels: int, drawing: Drawing) -> None:
+    """The axes of one of several panels: below each other, or side by side where there are columns."""
+    rows, columns = -(-panels // drawing.columns), min(drawing.columns, panels)
+    at, row, column = "" if place == 0 else str(place + 1), place // drawing.columns, place % drawing.columns
+    height, width = 1 / rows, 1 / columns
+    top, left = 1 - row * height, column * width
+    gap, beside = _GAP / (drawing.height + _GAP) * height, _BESIDE if columns > 1 else 0.0
+    plain_x, plain_y = figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json()
+    below = place + drawing.columns >= panels
+    title = plain_x["title"] if below else {"text": ""}
+    right = left + width - (beside if column + 1 < columns else 0.0)
+    figure.update_layout(
+        {
+            f"xaxis{at}": {
+                **plain_x,
+                "domain": [left, right],
+                "anchor": f"y{at}",
+                "title": title,
+                **({"matches": "x"} if place else {}),
+            },
+            f"yaxis{at}": {**plain_y, "domain": [top - height + gap * (row + 1 < rows), top], "anchor": f"x{at}"},
+        }
+    )
+
+
+def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, Drawing]) -> None:
+    """The bands, the line and the marks of one series."""
+    at, much, drawing = where
+    axes = {"xaxis": f"x{at}", "yaxis": f"y{at}", "legendgroup": series.group, "showlegend": False}
+    style, name = series.style, broken(series.name)
+    x = _numbers(rows["x"])
+    if "least" in rows.columns:
+        outline = {"color": style.color + "59", "width": 0.8}
+        area = band(x, _numbers(rows["least"]), _numbers(rows["greatest"]), style.color + "14", series.group)
+        figure.add_trace(area.update(line=outline, **axes))
+    if rows["low"].null_count() < rows.height:
+        area = band(x, _numbers(rows["low"]), _numbers(rows["high"]), style.band(), series.group)
+        figure.add_trace(area.update(**axes))
+    if "raw" in rows.columns:
+        behind = {"color": style.color + "66", "width": 1}
+        figure.add_trace(go.Scatter(x=x, y=_numbers(rows["raw"]), mode="lines", line=behind, hoverinfo="skip", **axes))
+    color = style.color + ("80" if series.thin else "")
+    line = {"color": color, "dash": style.dash, "width": 1.0 if series.thin else drawing.width}
+    y = _numbers(rows["value"])
+    figure.add_trace(
+        go.Scatter(
+            x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_told(rows, drawing, much=much), **axes
+        )
+    )
+    far = rows.filter(pl.col("beyond").is_not_null())
+    if not far.is_empty():
+        figure.add_trace(_far(far, style, name, drawing).update(**axes))
+
+
+def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any]:
+    """Markers at all points, or at those that no line reaches, since both their neighbours are missing."""
+    if drawing.markers:
+        return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": 8, "color": style.color}}
+    held = np.concatenate([[False], np.isfinite(y), [False]])
+    alone = held[1:-1] & ~held[:-2] & ~held[2:]
+    if not alone.any():
+        return {"mode": "lines"}
+    sizes = np.where(alone, 6, 0).tolist()
+    return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": sizes, "color": style.color}}
+
+
+def _told(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
+    """What the pointer tells of a point."""
+    place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
+    if much:
+        return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}
+    words = drawing.words
+    texts = []
+    for value, low, high, n in rows.select("value", "low", "high", "n").iter_rows():
+        parts = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
+        parts += [f"n {n}"] if n is not None else []
+        texts.append("<br>".join([words(value), *([", ".join(parts)] if parts else [])]))
+    return {"text": texts, "hovertemplate": f"{place}: %{{text}}"}
+
+
+def _far(rows: pl.DataFrame, style: Style, name: str, drawing: Drawing) -> go.Scatter:
+    """Marks at the edge for values that lie far beyond it."""
+    up = rows["beyond"] > rows["edge"]
+    return go.Scatter(
+        x=_numbers(rows["x"]),
+        y=_numbers(rows["edge"]),
+        name=name,
+        mode="markers",
+        marker={
+            "symbol": ["triangle-up" if each else "triangle-down" for each in up],
+            "size": 9,
+            "color": style.color,
+        },
+        text=[drawing.words(value) for value in rows["beyond"]],
+        hovertemplate="%{x:,}: %{text}, beyond the axis",
+        cliponaxis=False,
+    )
+
+
+def band(x: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], fill: str, key: str) -> go.Scatter:
+    """The area between two lines; where an end is missing (NaN) the area has a gap."""
+    known = np.isfinite(low) & np.isfinite(high)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
+    xs, ys = [], []
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        if last - first > 1:
+            at = slice(first, last)
+            xs += [x[at], x[at][::-1], x[first : first + 1]]
+            ys += [high[at], low[at][::-1], np.full(1, np.nan, low.dtype)]
+    return go.Scatter(
+        x=np.concatenate(xs) if xs else [],
+        y=np.concatenate(ys) if ys else [],
+        fill="toself",
+        fillcolor=fill,
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        legendgroup=key,
+        showlegend=False,
+    )
+
+
+def _numbers(values: pl.Series) -> npt.NDArray[Any]:
+    """Values as plotly takes them in the fewest bytes; NaN, which plotly draws as a gap, where one is missing."""
+    if values.dtype.is_integer() and not values.null_count():
+        small = bool((values.abs() < 2**31).all())
+        return values.to_numpy().astype(np.int32 if small else np.float64)
+    if not values.dtype.is_numeric() and values.dtype != pl.Null:
+        return np.array([None if name is None else plain(str(name)) for name in values], dtype=object)
+    found = values.cast(pl.Float64).to_numpy().astype(np.float64)
+    found = np.where(np.isfinite(found), found, np.nan)
+    sizes = np.abs(found[np.isfinite(found) & (found != 0)])
+    single = not sizes.size or (sizes.max() < _SINGLE.max and sizes.min() > _SINGLE.tiny)
+    return found.astype(np.float32) if single else found

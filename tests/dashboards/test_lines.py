@@ -1,0 +1,130 @@
+"""Lines with bands: what is drawn is what the frame holds; gaps, spikes and values that are far off stay visible."""
+
+import json
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+
+from dashboards.figures.lines import Drawing, Panel, Series, band, beyond, draw_lines, draw_panels
+from dashboards.seeds import Scale
+from dashboards.theme import REST
+
+TWO = {"a": Series("first", REST), "b": Series("<b>%{x}</b>", REST)}
+
+
+def frame(values: list[float | None], key: str = "a", **more: list[float]) -> pl.DataFrame:
+    rows = len(values)
+    columns = {"series": [key] * rows, "x": range(1, rows + 1), "n": [3] * rows, "value": values, **more}
+    return pl.DataFrame(columns, schema_overrides={"value": pl.Float64})
+
+
+def draw(found: pl.DataFrame, scale: Scale = "linear", **more: Any) -> go.Figure:
+    figure = draw_lines(found, TWO, x="step", y="loss", scale=scale, drawing=Drawing(**more))
+    json.dumps(json.loads(figure.to_json()), allow_nan=False)
+    return figure
+
+
+def line(figure: go.Figure, key: str = "a") -> go.Scatter:
+    return next(trace for trace in figure.data if trace.name and trace.legendgroup == key)
+
+
+def test_a_line_has_the_values_of_its_series_and_a_gap_where_one_is_missing() -> None:
+    figure = draw(pl.concat([frame([1.0, None, math.nan, 4.0, 5.0]), frame([7.0, 8.0], "b")], how="diagonal"))
+    np.testing.assert_array_equal(line(figure).y, [1, np.nan, np.nan, 4, 5])
+    np.testing.assert_array_equal(line(figure, "b").x, [1, 2])
+    assert line(figure, "b").name == "&lt;b&gt;%&#123;x}&lt;/b&gt;"
+
+
+def test_a_point_between_two_gaps_is_marked_since_no_line_reaches_it() -> None:
+    assert line(draw(frame([1.0, None, 3.0, 4.0]))).marker.size == (6, 0, 0, 0)
+    assert line(draw(frame([1.0, 2.0]))).mode == "lines"
+
+
+def test_a_band_has_a_gap_where_an_end_is_missing() -> None:
+    low, high = np.array([1, 1, np.nan, 1, 1]), np.array([2, 2, np.nan, 2, 2])
+    area = band(np.arange(1, 6), low, high, "#00000010", "k")
+    np.testing.assert_array_equal(area.x, [1, 2, 2, 1, 1, 4, 5, 5, 4, 4])
+    np.testing.assert_array_equal(area.y, [2, 2, 1, 1, np.nan, 2, 2, 1, 1, np.nan])
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("wild", [1e30, math.inf])
+def test_a_value_that_is_far_off_leaves_the_others_legible_and_is_marked(scale: Scale, wild: float) -> None:
+    found = frame([1.0, 2.0, wild, 2.0, 1.0])
+    figure = draw(found, scale)
+    low, high = figure.layout.yaxis.range
+    assert (10**high if scale == "log" else high) < 10
+    marks = figure.data[-1]
+    assert (list(marks.x), list(marks.marker.symbol), marks.legendgroup) == ([3], ["triangle-up"], "a")
+    assert marks.text[0] in ("1.00 × 10³⁰", "∞")
+    assert beyond(found, scale)["beyond"].to_list() == [wild]
+    assert low < high
+
+
+def test_nothing_is_cut_from_ordinary_values() -> None:
+    falling = frame([20.0 * math.exp(-i) for i in range(9)])
+    for scale in ("log", "linear"):
+        assert beyond(falling, scale).is_empty()
+        figure = draw(falling, scale)
+        np.testing.assert_allclose(line(figure).y, falling["value"], rtol=1e-6)
+
+
+def test_zero_on_a_log_axis_is_marked_at_its_lower_end() -> None:
+    marks = draw(frame([1.0, 0.0, 2.0]), "log").data[-1]
+    assert (list(marks.x), list(marks.marker.symbol)) == ([2], ["triangle-down"])
+
+
+def test_the_band_of_a_bucket_has_its_spike_on_the_axis() -> None:
+    found = frame([1.0, 1.0, 1.0], least=[1.0, 0.5, 1.0], greatest=[1.0, 40.0, 1.0])
+    figure = draw(found)
+    assert figure.layout.yaxis.range[1] > 40
+    area = figure.data[0]
+    assert max(area.y[np.isfinite(area.y)]) == 40
+    assert area.line.width > 0
+
+
+def test_what_was_before_smoothing_stands_behind_the_line() -> None:
+    figure = draw(frame([1.0, 2.0], raw=[0.5, 2.5]))
+    assert [list(trace.y) for trace in figure.data] == [[0.5, 2.5], [1.0, 2.0]]
+    assert figure.data[0].line.color != figure.data[1].line.color
+
+
+def test_a_log_axis_has_no_place_for_zero() -> None:
+    figure = draw(frame([1.0, 2.0, 3.0]).with_columns(x=pl.col("x") - 1), log_x=True)
+    assert list(line(figure).x) == [1, 2]
+    assert figure.layout.xaxis.type == "log"
+
+
+def test_names_can_stand_on_the_axis() -> None:
+    found = frame([1.0, 2.0]).with_columns(x=pl.Series(["one", "%{y}"]))
+    assert list(line(draw(found)).x) == ["one", "%&#123;y}"]
+
+
+def test_panels_share_the_axis_x_and_each_has_its_own_y() -> None:
+    panels = [Panel(frame([1.0, 2.0]), "loss"), Panel(frame([100.0, 300.0]), "norm", "log"), Panel(frame([]), "none")]
+    figure = draw_panels(panels, TWO, x="step")
+    assert [figure.layout[name].matches for name in ("xaxis", "xaxis2", "xaxis3")] == [None, "x", "x"]
+    assert [figure.layout[name].title.text for name in ("yaxis", "yaxis2", "yaxis3")] == ["loss", "norm", "none"]
+    assert [figure.layout[name].type for name in ("yaxis", "yaxis2")] == ["linear", "log"]
+    assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
+    domains = [figure.layout[name].domain for name in ("yaxis", "yaxis2", "yaxis3")]
+    assert all(upper[0] > lower[1] for upper, lower in pairwise(domains))
+
+
+def test_a_figure_of_forty_curves_of_four_hundred_points_is_less_than_a_megabyte() -> None:
+    rows = [frame([math.sin(i + k) for i in range(400)], str(k), low=[-1.0] * 400, high=[1.0] * 400) for k in range(40)]
+    figure = draw_lines(pl.concat(rows), {str(k): TWO["a"] for k in range(40)}, x="step", y="loss")
+    assert len(figure.to_json()) < 1_000_000
+
+
+def test_large_numbers_keep_their_size() -> None:
+    found = frame([1e200, 2e200]).with_columns(x=pl.col("x") + 2**40)
+    figure = draw(found)
+    assert list(line(figure).y) == [1e200, 2e200]
+    draw(frame([1e305, -1e305]))
+    assert list(line(figure).x) == [2**40 + 1, 2**40 + 2]
