@@ -58,7 +58,18 @@ _SURFACES: Final = {
     "#3f86c6": "#5aa5e6",
     "#c24d00": "#ff8a45",
     "#cfd5db": "#3a424b",
+    "#000000": "#ffffff",
+    "#000001": "#000001",
+    "#fffffe": "#000000",
+    "#fffffd": "#fffffd",
 }
+_ON_FILL: Final = {
+    (True, False): "#000000",
+    (True, True): "#000001",
+    (False, True): "#fffffe",
+    (False, False): "#fffffd",
+}
+"""Texts by whether the fill below is light, in the light and in the dark edition."""
 
 
 class Style(NamedTuple):
@@ -121,6 +132,11 @@ def cell_styles(cells: Sequence[Cell], operators: Mapping[str, Style], baseline:
     return found
 
 
+def level_styles(levels: Sequence[str]) -> dict[str, Style]:
+    """A style for each level of an axis, in the order of the axis."""
+    return {level: _colored(place) for place, level in enumerate(levels)}
+
+
 def _colored(place: int) -> Style:
     light, dark = _OKABE_ITO[place % len(_OKABE_ITO)]
     # the second round of colours meets other dashes and markers than the first
@@ -155,6 +171,28 @@ def contrast(one: str, other: str) -> float:
     """Contrast of two colours #rrggbb, 1 to 21 (WCAG 2.2, relative luminance)."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+def on_fill(colors: Sequence[str], place: float) -> str:
+    """The colour of a text on a ramp of `colors` at `place` (0..1), which contrasts there in both editions.
+
+    Light and dark edition of a ramp need not turn from light to dark at the same place: each of the four cases has a
+    colour of its own, which differs from black and white in what nobody sees.
+    """
+    light, dark = (_is_light(_between(ramp, place)) for ramp in (colors, [_SURFACES[color] for color in colors]))
+    return _ON_FILL[light, dark]
+
+
+def _is_light(color: str) -> bool:
+    return contrast(color, "#000000") >= contrast(color, "#ffffff")
+
+
+def _between(colors: Sequence[str], place: float) -> str:
+    """The colour at `place` (0..1) of a ramp; parts of colours change evenly, as in plotly's."""
+    at = min(max(place, 0.0), 1.0) * (len(colors) - 1)
+    first = min(int(at), len(colors) - 2)
+    parts = [[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in colors[first : first + 2]]
+    return "#" + "".join(f"{round(a + (at - first) * (b - a)):02x}" for a, b in zip(*parts, strict=True))
 
 
 def _luminance(color: str) -> float:

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import canvas, finite
-from dashboards.html import plain
+from dashboards.figures.canvas import finite
+from dashboards.figures.heat import draw_heat
+from dashboards.figures.heat_cells import Ramp
 from dashboards.seeds import over_seeds, paired_change
 from dashboards.subject import in_order
-from dashboards.theme import DIVERGING, SEQUENTIAL
 from dashboards.words import change, number
 from store import Store
 from store.queries import agrees
@@ -63,41 +63,11 @@ def draw_shift_map(
     found: pl.DataFrame, measure: Measure, axes: tuple[str, str], span: tuple[float, float], column: str
 ) -> go.Figure:
     """The map of one cell; `column` is "value" or "change", and `span` the range of colours from `ends`."""
-    wide = found.pivot(on="x", index="y", values=column, sort_columns=False).sort("y")
-    xs, ys = [name for name in wide.columns if name != "y"], wide["y"].to_list()
-    rows = wide.select(xs).rows()
-    figure = canvas(min(96 + 26 * len(ys), 330), x=plain(axes[0]), y=plain(axes[1]))
-    figure.add_trace(
-        go.Heatmap(
-            x=[f"{float(x):g}" for x in xs],
-            y=[f"{y:g}" for y in ys],
-            z=[[_shade(v, column, measure) for v in row] for row in rows],
-            text=[[_words(v, column, measure.scale) for v in row] for row in rows],
-            zmin=span[0],
-            zmax=span[1],
-            colorscale=_scale(column),
-            showscale=False,
-            xgap=1.5,
-            ygap=1.5,
-            hovertemplate=f"{plain(axes[0])} %{{x}}, {plain(axes[1])} %{{y}}<br>%{{text}}<extra></extra>",
-        )
-    )
-    figure.update_xaxes(type="category", showgrid=False, ticks="", showline=False, title_standoff=6)
-    figure.update_yaxes(type="category", showgrid=False)
-    return figure
-
-
-def _scale(column: str) -> list[list[float | str]]:
-    colors = DIVERGING if column == "change" else SEQUENTIAL
-    return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]
-
-
-def _shade(value: float | None, column: str, measure: Measure) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    if column == "change" or measure.scale != "log":
-        return value
-    return math.log10(value) if value > 0 else None
+    log = column == "value" and measure.scale == "log"
+    low, high = (10**end for end in span) if log else span
+    ramp = Ramp(low, high, diverging=column == "change", log=log, words=lambda v: _words(v, column, measure.scale))
+    tall = min(26 * found["y"].n_unique(), 234)
+    return draw_heat(found.select("x", "y", pl.col(column).alias("value")), ramp, x=axes[0], y=axes[1], height=tall)
 
 
 def _words(value: float | None, column: str, scale: str) -> str:

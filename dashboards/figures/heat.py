@@ -1,0 +1,145 @@
+"""A heat map of any two axes: a panel or several on one scale of colours, with a sign where there is no value.
+
+`heat_ramp` says how values become colours, `draw_heat` draws. Whoever has the numbers says why some are missing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import finite, log_ticks, tick_text
+from dashboards.figures.heat_cells import LETTER, LINE, Axis, HeatCell, Ramp, axis_of, heat_cells
+from dashboards.figures.panels import panels
+from dashboards.html import plain
+from dashboards.theme import MUTED, on_fill
+
+_ROW: Final = (4.0, 26.0)
+"""Least and most pixels of a row."""
+_TALLEST: Final = 900
+_WIDTH: Final = 860
+"""Pixels that all columns have together, about, in a window of usual width."""
+
+
+def heat_ramp(
+    values: pl.Series, title: str = "", *, diverging: bool = False, log: bool = False, middle: float = 0.0
+) -> Ramp:
+    """A ramp that takes all `values`; a diverging one is symmetric about `middle`."""
+    kept = [value for value in finite(values.to_list()) if value > 0 or not log]
+    if diverging:
+        widest = max((abs(value - middle) for value in kept), default=0.0) or 1.0
+        return Ramp(middle - widest, middle + widest, diverging=True, title=title)
+    low, high = (min(kept), max(kept)) if kept else (1.0, 1.0)
+    if low == high:  # one value makes no scale: it stands in the middle of one
+        low, high = (low / 2, high * 2) if log else (low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1))
+    return Ramp(low, high, log=log, title=title)
+
+
+def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
+    """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
+
+    Numeric axes rise, from the left and from below. Other levels stand as they appear, or as their `pl.Enum` lists
+    them, from the left and from above. A click on a cell sets its `key`.
+
+    Args:
+        found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
+            in words, else `ramp.words`), note (more words for who points at it), key, and reason (why there is no
+            value: "not run", "failed: diverged", "not applicable"; see `heat_cells.SIGNS`).
+        ramp: of all panels.
+        x: title of the axis, as campaigns have it.
+        y: the same.
+        height: of the cells of one panel in pixels; by default their number decides.
+    """
+    across, up = axis_of(found["x"]), axis_of(found["y"], falls=True)
+    parts = _parts(found)
+    columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
+    row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), _ROW[1])
+    each = height or max(round(row * len(up.names)), 60)
+    size = (_WIDTH / columns / max(len(across.names), 1), each / max(len(up.names), 1))
+    below = across.overhang(size[0])
+    figure, places = panels(list(parts), each, columns=columns, x=plain(x), y=plain(y), below=below)
+    figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
+    figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
+    hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
+    for place, part in zip(places, parts.values(), strict=True):
+        cells = heat_cells(part, across, up, ramp)
+        bar = _bar(ramp, each) if ramp.title and place == places[0] else None
+        figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
+        figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size)])
+    return figure
+
+
+def _parts(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of every panel by its name."""
+    if "panel" not in found.columns or found.is_empty():
+        return {"": found}
+    return {str(name): rows for (name,), rows in found.group_by("panel", maintain_order=True)}
+
+
+def _map(
+    cells: Sequence[Sequence[HeatCell]], across: Axis, up: Axis, ramp: Ramp, bar: dict[str, Any] | None
+) -> go.Heatmap:
+    low, high = ramp.ends
+    gap = 1.5 if len(across.names) * len(up.names) <= 4000 else 0
+    return go.Heatmap(
+        x=across.categories(),
+        y=up.categories(),
+        z=[[cell.shade for cell in row] for row in cells],
+        text=[[cell.told for cell in row] for row in cells],
+        customdata=[[cell.key for cell in row] for row in cells],
+        zmin=low,
+        zmax=high,
+        colorscale=[[i / (len(ramp.colors) - 1), color] for i, color in enumerate(ramp.colors)],
+        showscale=bar is not None,
+        colorbar=bar,
+        xgap=gap,
+        ygap=gap,
+    )
+
+
+def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
+    """The bar of colours, as tall as a panel at most; beside the map, so that it follows new data as the map does."""
+    found: dict[str, Any] = {
+        "title": {"text": plain(ramp.title), "side": "right"},
+        "thickness": 12,
+        "outlinewidth": 0,
+        "lenmode": "pixels",
+        "len": min(max(height, 110), 320),
+        "y": 1,
+        "yanchor": "top",
+    }
+    if ramp.log:
+        values = log_ticks(ramp.low, ramp.high)
+        found |= {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
+    return found
+
+
+def _marks(
+    cells: Sequence[Sequence[HeatCell]], across: Axis, up: Axis, ramp: Ramp, size: tuple[float, float]
+) -> Iterator[go.Scatter]:
+    """Signs where there is no value; values in words where cells, `size` pixels large, have room for them."""
+    placed = [
+        (x, y, cell)
+        for y, row in zip(up.categories(), cells, strict=True)
+        for x, cell in zip(across.categories(), row, strict=True)
+    ]
+    missing = [(x, y, cell) for x, y, cell in placed if cell.shade is None]
+    if missing:
+        symbols = [cell.sign for _, _, cell in missing]
+        marker = {"symbol": symbols, "size": min(max(0.45 * min(size), 3), 9), "color": MUTED, "line": {"width": 1.4}}
+        yield _scatter(missing, mode="markers", marker=marker)
+    kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
+    longest = max((len(cell.words) for _, _, cell in kept), default=0)
+    if longest * LETTER + 6 > size[0] or size[1] < LINE:
+        return
+    low, high = ramp.ends
+    colors = [on_fill(ramp.colors, ((cell.shade or 0.0) - low) / (high - low)) for _, _, cell in kept]
+    for color in dict.fromkeys(colors):
+        rows = [row for row, found in zip(kept, colors, strict=True) if found == color]
+        font = {"color": color, "size": 12}
+        yield _scatter(rows, mode="text", text=[cell.words for _, _, cell in rows], textfont=font)
+
+
+def _scatter(rows: Sequence[tuple[str, str, HeatCell]], **more: Any) -> go.Scatter:
+    return go.Scatter(x=[x for x, _, _ in rows], y=[y for _, y, _ in rows], hoverinfo="skip", **more)
