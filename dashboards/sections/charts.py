@@ -166,17 +166,22 @@ def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
     found = effects_figure.effects(about.store, about.grid, measure)
     if found.is_empty():
         return
-    caption = (
+    notes = analysis(about.store, about.grid, measure=measure._asdict()).notes
+    caption = effects_words(measure, notes)
+    yield Picture(
+        f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
+    )
+
+
+def effects_words(measure: Measure, notes: Sequence[str]) -> str:
+    """What points and bars of main effects are, and what the analysis notes."""
+    said = (
         f"What each level of an axis does to {measure.name}, the other axes averaged out; {measure.better} is better. "
         "Where an axis does not apply to a cell, it adds nothing there. Bar: "
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
         "number of levels; interactions count as noise."
     )
-    notes = analysis(about.store, about.grid, measure=measure._asdict()).notes
-    caption += "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
-    yield Picture(
-        f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
-    )
+    return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
 
 def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:

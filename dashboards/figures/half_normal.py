@@ -1,0 +1,81 @@
+"""Effects of a grid with one seed against half-normal quantiles: what lies above the line of the others stands out."""
+
+from typing import Any, Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import canvas, one_line
+from dashboards.html import plain
+from dashboards.theme import INK, MUTED, REST, ROPE
+from dashboards.words import change
+from store.statistics import HalfNormal
+
+_BLUE: Final = "#0072b2"
+_ORANGE: Final = "#d55e00"
+_MOST_NAMES: Final = 12
+KINDS: Final = {
+    "simultaneous margin": ("beyond the simultaneous margin", _ORANGE, "diamond"),
+    "margin": ("beyond the margin", _BLUE, "square"),
+    "": ("as large as noise may be", REST.color, "circle-open"),
+}
+"""What a contrast is beyond: in words, its colour, its marker."""
+
+
+def contrasts(found: HalfNormal) -> pl.DataFrame:
+    """The contrasts that can be told apart, the largest first: contrast, order, effect, size, quantile, beyond."""
+    return found.contrasts.drop_nulls("size").drop("aliased_with").with_columns(pl.col("beyond").fill_null(""))
+
+
+def draw_half_normal(found: HalfNormal, scale: str) -> go.Figure:
+    """A point per contrast; the line is noise alone, the rules are Lenth's margins; what is beyond has its name."""
+    frame = contrasts(found)
+    figure = canvas(420, x="half-normal quantile", y="size of the effect")
+    widest = max(frame["quantile"].to_list(), default=1.0) * 1.06
+    if found.pseudo_error is not None:
+        figure.add_trace(_noise(widest, found.pseudo_error))
+    for level, name in ((found.margin, "margin"), (found.simultaneous, "simultaneous margin")):
+        if level is not None:
+            _rule(figure, level, name, dash="dot" if name == "margin" else "dash")
+    for kind, (_, color, marker) in KINDS.items():
+        rows = frame.filter(pl.col("beyond") == kind)
+        if not rows.is_empty():
+            figure.add_trace(_points(rows, scale, {"color": color, "symbol": marker, "size": 9}, kind))
+    top = max([*frame["size"].to_list(), found.simultaneous or 0.0], default=1.0)
+    figure.update_xaxes(range=[0, widest * 1.12])
+    figure.update_yaxes(range=[0, (top or 1.0) * 1.08])
+    return figure
+
+
+def _noise(widest: float, error: float) -> go.Scatter:
+    return go.Scatter(
+        x=[0, widest],
+        y=[0, widest * error],
+        mode="lines",
+        line={"color": ROPE, "width": 1.5},
+        hoverinfo="skip",
+    )
+
+
+def _rule(figure: go.Figure, level: float, name: str, *, dash: str) -> None:
+    figure.add_hline(y=level, line={"color": MUTED, "width": 1, "dash": dash})
+    figure.add_annotation(
+        x=0, xref="paper", y=level, text=name, showarrow=False, xanchor="left", yanchor="bottom", font={"size": 12}
+    )
+
+
+def _points(rows: pl.DataFrame, scale: str, marker: dict[str, Any], kind: str) -> go.Scatter:
+    names = [one_line(name) if kind and i < _MOST_NAMES else "" for i, name in enumerate(rows["contrast"])]
+    told = [f"{plain(name)}<br>{change(effect, scale)}" for name, effect in rows.select("contrast", "effect").rows()]
+    return go.Scatter(
+        x=rows["quantile"].to_list(),
+        y=rows["size"].to_list(),
+        mode="markers+text" if any(names) else "markers",
+        marker=marker,
+        text=names,
+        textposition="middle left",
+        textfont={"size": 12, "color": INK},
+        customdata=told,
+        hovertemplate="%{customdata}<extra></extra>",
+        legendgroup=kind or "noise",
+    )

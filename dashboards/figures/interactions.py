@@ -1,0 +1,124 @@
+"""Do axes act together: how much of the variance each pair explains, and the means of one pair, a line per level."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.heat import draw_heat, heat_ramp
+from dashboards.figures.lines import Drawing, Series, draw_lines
+from dashboards.seeds import Scale
+from dashboards.theme import Style
+from dashboards.words import number, p_value
+from store.statistics import Factorial
+from store.statistics.design import CROSS
+
+MOST_LINES: Final = 9
+"""More lines in one picture cannot be told apart."""
+
+
+class Pair(NamedTuple):
+    """Two axes, and whether they are shown to act together."""
+
+    axes: tuple[str, str]
+    p_holm: float | None
+    """None where the runs cannot tell."""
+    passes: bool
+    note: str
+
+    @property
+    def name(self) -> str:
+        """As the analysis calls the term."""
+        return CROSS.join(self.axes)
+
+    @property
+    def key(self) -> str:
+        """As an address calls it."""
+        return key_of(self.axes)
+
+
+def key_of(axes: Sequence[str]) -> str:
+    """A pair of axes as an address calls it."""
+    return "*".join(axes)
+
+
+def mains(found: Factorial) -> list[str]:
+    """The axes that vary, in the grid's order."""
+    return [str(name) for name in found.terms.filter(pl.col("order") == 1)["term"]]
+
+
+def pairs(found: Factorial, alpha: float) -> list[Pair]:
+    """The interactions that the plan has something to say about, those with the smallest p first."""
+    terms = {row["term"]: row for row in found.terms.filter(pl.col("order") == 2).iter_rows(named=True)}
+    listed = []
+    for axes in combinations(mains(found), 2):
+        row = terms.get(CROSS.join(axes))
+        if row is not None:
+            p = row["p_holm"]
+            listed.append(Pair(axes, p, p is not None and p <= alpha, row["note"]))
+    return sorted(listed, key=lambda each: (each.p_holm is None, each.p_holm or 0.0))
+
+
+def matrix(found: Factorial) -> pl.DataFrame:
+    """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; main effects between.
+
+    Both halves say the same.
+    """
+    names = mains(found)
+    terms = {row["term"]: row for row in found.terms.iter_rows(named=True)}
+    rows = []
+    for up in names:
+        for across in names:
+            axes = sorted((across, up), key=names.index)
+            term = across if across == up else CROSS.join(axes)
+            key = None if across == up else key_of(axes)
+            rows.append((across, up, *_cell(terms.get(term)), key))
+    kinds = dict.fromkeys(("x", "y", "value", "text", "note", "reason", "key"), pl.String) | {"value": pl.Float64}
+    frame = pl.DataFrame(rows, schema=kinds, orient="row")
+    return frame.with_columns(pl.col("x", "y").cast(pl.Enum(names)))
+
+
+def _cell(row: dict[str, object] | None) -> tuple[float | None, str, str, str | None]:
+    """value, text, note and reason of one term."""
+    if row is None:
+        return None, "", "", "not applicable: the plan does not cross them"
+    share, p = row["omega_squared"], row["p_holm"]
+    if not isinstance(share, float):
+        return None, "", "", f"not run: {row['note'] or 'there is no noise to test against'}"
+    said = p_value(p if isinstance(p, float) else None)
+    equal = "" if said.startswith("<") else "= "
+    return share, f"{number(share, 2)}<br>p {equal}{said}", str(row["note"]), None
+
+
+def draw_matrix(found: pl.DataFrame) -> go.Figure:
+    """The shares as a map, beginning at no share at all; a click chooses a pair."""
+    known = pl.Series([0.0, *found["value"].drop_nulls().to_list()])
+    return draw_heat(found, heat_ramp(known, "partial omega²"), x="", y="")
+
+
+def means(found: Factorial, pair: tuple[str, str]) -> pl.DataFrame:
+    """Estimated marginal means of one interaction: x (levels of the first axis), series (of the second), n, value,
+    low, high, note; in the grid's order. Empty where the analysis has no such term.
+    """
+    rows = found.means.filter(pl.col("term") == CROSS.join(pair))
+    first, second = (found.means.filter(pl.col("term") == name)["level"].to_list() for name in pair)
+    if rows.height != len(first) * len(second):
+        return pl.DataFrame()
+    x = [level for level in first for _ in second]  # as the analysis lists them: names may hold its own signs
+    kept = rows.select("n", pl.col("mean").alias("value"), "low", "high", "note")
+    lines = kept.with_columns(pl.Series("x", x, pl.String), pl.Series("series", second * len(first), pl.String))
+    place = {level: i for i, level in enumerate(second)}
+    order = pl.col("series").replace_strict(place, return_dtype=pl.Int64)
+    return lines.sort(order, maintain_order=True).select("x", "series", "n", "value", "low", "high", "note")
+
+
+def draw_means(
+    found: pl.DataFrame, styles: dict[str, Style], pair: tuple[str, str], title: str, scale: Scale
+) -> go.Figure:
+    """A line with its interval per level of the second axis; parallel lines are no interaction."""
+    levels: Sequence[str] = list(dict.fromkeys(found["series"]))[:MOST_LINES]
+    series = {level: Series(level, styles[level]) for level in levels}
+    shown = found.filter(pl.col("series").is_in(levels))
+    return draw_lines(shown, series, x=pair[0], y=title, scale=scale, drawing=Drawing(markers=True, height=380))
