@@ -45,13 +45,9 @@ def serve(
     campaigns = Campaigns(roots)
     app = make_app(campaigns, PAGES, maths)
     refuse_other_hosts(app.server, [*HERE, host, socket.gethostname().lower(), socket.getfqdn().lower()])
-    try:
-        server = waitress.create_server(app.server, host=host, port=port, threads=THREADS, ident=None)
-    except OSError as error:
-        raise Unreachable(
-            f"nothing can listen at {host}:{port} ({error.strerror}); choose another --port"
-        ) from error
-    where = server.effective_port
+    listening = _listening(host, port)
+    where = listening.getsockname()[1]
+    server = waitress.create_server(app.server, sockets=[listening], threads=THREADS, ident=None)
     if host not in HERE:
         say(f"whoever reaches port {where} of this machine can read these campaigns and query them")
     elif "SSH_CONNECTION" in os.environ:
@@ -63,3 +59,10 @@ def serve(
     finally:
         server.close()
         campaigns.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise Unreachable(f"nothing can listen at {host}:{port} ({error.strerror}); choose another --port") from error

@@ -115,9 +115,11 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1") -> int:
     """
     from dashboards.problems import Unreachable
     from dashboards.serve import serve
-    from grid.errors import EnvironmentProblem
+    from grid.errors import EnvironmentProblem, SpecError
     from runners.commands.finding import find_campaigns
 
+    if not 0 <= port < 2**16:
+        raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
     roots = find_campaigns(campaigns)
     try:
         serve(roots, host=host, port=port, ready=write, say=lambda text: say(f"ablate: {text}"))

@@ -17,6 +17,9 @@ from store.ingest import ingest
 EVERY_S: Final = 5.0
 """Seconds from the end of one look for new files to the next."""
 
+MEMORY_BYTES: Final = 512 * 2**20
+"""Of one page's queries; what needs more is spilled to as much disk, and then refused."""
+
 
 class Told(NamedTuple):
     """How new the results of a campaign are."""
@@ -74,13 +77,13 @@ class Campaigns:
         """
         root = self.root(name)
         first = not Layout(root).snapshot.exists()
-        with Store.open(root, refresh=first) as store:
+        with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES) as store:
             yield store
 
     def look(self) -> None:
         """Bring in what is new in every campaign; what cannot be brought in is told by `told`."""
         for name, root in self._roots.items():
-            _, problem = tried(lambda root=root: ingest(root, wait=False, threads=1))  # type: ignore[misc]
+            _, problem = tried(lambda root=root: _ingested(root))  # type: ignore[misc]
             self._looked[name] = time.monotonic()
             if problem is None:
                 self._stale.pop(name, None)
@@ -103,6 +106,12 @@ class Campaigns:
         self._stop.set()
         if self._follower is not None:
             self._follower.join()
+
+
+def _ingested(root: Path) -> None:
+    if not Layout(root).exists():  # ingesting would make its store anew
+        raise Unknown(f"there is no campaign in {root} any more")
+    ingest(root, wait=False, threads=1)
 
 
 def _signature(path: Path) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import polars as pl
+
 from dashboards.app.components import AgGrid, Component, dcc, html
 from dashboards.app.edition import edition
 from dashboards.app.page import Control, Key, Page, Shown, Slot
@@ -19,6 +21,15 @@ CONFIG: Final[dict[str, Any]] = {
 }
 FEW_ROWS: Final = 14
 """A table of more scrolls."""
+
+_MEASURED: Final = 200
+"""Rows that say how wide a column is."""
+
+_WIDEST: Final = 48
+"""Letters."""
+
+_HIDDEN: Final = {"display": "none"}
+"""Of a table without columns, which a sentence stands for."""
 
 FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Markdown", "md"), ("HTML", "html"))
 
@@ -162,7 +173,7 @@ def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
 def _grid(given: Slot, shown: Shown) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
-        columnDefs=list(shown.columns),
+        columnDefs=[_sized(column, shown.data) for column in shown.columns],
         id={"type": "table", "slot": given.name},
         dashGridOptions={
             "animateRows": False,
@@ -174,9 +185,20 @@ def _grid(given: Slot, shown: Shown) -> Component:
         },
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
-        columnSize="autoSize",
-        style={"height": None if shown.data.height <= FEW_ROWS else "480px"},
+        style={"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)},
     )
+
+
+def _sized(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
+    """A column with its own name and a width for what stands in it, where it does not say otherwise."""
+    name = str(column["field"])
+    found = {"headerName": name, **column}
+    if "width" in found or "flex" in found or name not in data.columns:
+        return found
+    texts = data[name].head(_MEASURED).to_list()
+    letters = max([0, *(9 if isinstance(text, float) else len(str(text)) for text in texts)])
+    width = 44 + 8 * min(max(letters, len(found["headerName"]) + 3), _WIDEST)
+    return {**found, "width": width}
 
 
 def files(given: Slot, address: str) -> list[Component]:

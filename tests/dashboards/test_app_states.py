@@ -1,0 +1,173 @@
+"""What cannot be shown is a sentence on the page: wrong addresses, campaigns that are empty, torn, newer or gone."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plotly.utils import PlotlyJSONEncoder
+from synthetic import write_campaign
+
+from dashboards.app.address import Address, changed, read, written
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine
+from dashboards.app.pages import PAGES
+from dashboards.app.saved import save, saved_views
+from dashboards.problems import Unknown
+from store.files import write_json
+
+NAMES = ("softmax", "SSA")
+Show = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("states") / "runs"
+    write_campaign(root, operators=NAMES, seeds=range(2), steps=4, sigma_f=(1, 5), sigma_x=(1,))
+    return root
+
+
+def texts(component: Any) -> list[str]:
+    """Every text of a component, in order."""
+    plain = json.loads(json.dumps(component, cls=PlotlyJSONEncoder))
+    found: list[str] = []
+
+    def walk(part: Any) -> None:
+        if isinstance(part, str):
+            found.append(part)
+        elif isinstance(part, list):
+            for each in part:
+                walk(each)
+        elif isinstance(part, dict):
+            walk(part.get("props", {}).get("children"))
+
+    walk(plain)
+    return found
+
+
+def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
+    engine = Engine(campaigns or Campaigns(roots), PAGES)
+    content, *_ = engine.navigate(f"http://127.0.0.1{address}", "light", {})
+    return " | ".join(texts(content))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/other/overview", "There is no campaign 'other' here; there are runs"),
+        ("/runs/nowhere", "There is no page 'nowhere'; there are overview"),
+        ("/runs/curves/more", "An address is /CAMPAIGN/PAGE"),
+        ("/runs/curves?grid=none", "'none'"),
+        ("/runs/curves?colour=red", "'colour', which this page does not have"),
+        ("/runs/curves?metric=loss&metric=mse", "'metric' 2 times"),
+        ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
+        ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
+        ("/runs/overview?view=A%20B", "named by lower-case letters"),
+        ("/runs/overview?view=../../etc/passwd", "named by lower-case letters"),
+        ("/runs/overview?view=a&grid=quickstart", "`view` stands alone"),
+    ],
+)
+def test_a_wrong_address_is_answered_with_what_there_is(runs: Path, address: str, said: str) -> None:
+    found = shown([runs], address)
+    assert said.lower() in found.lower()
+    assert "Traceback" not in found
+
+
+def test_no_campaign_at_all_says_what_makes_one() -> None:
+    assert "`ablate run` makes one" in shown([], "/")
+
+
+def test_a_path_without_page_is_the_first_page_of_the_first_campaign(runs: Path) -> None:
+    assert shown([runs], "/").startswith("Overview")
+
+
+def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
+    (tmp_path / "bare" / "grids").mkdir(parents=True)
+    for page in PAGES:
+        found = shown([tmp_path / "bare"], f"/bare/{page.name}")
+        assert found.startswith((page.title, "This page cannot be shown")), page.name
+        assert "This page cannot be shown" not in found or len(found) > 40, page.name
+
+
+def test_a_campaign_of_a_newer_version_says_so(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "newer")
+    path = root / "grids" / "quickstart.json"
+    write_json(path, {**json.loads(path.read_text()), "schema": 99})
+    found = shown([root], "/newer/overview")
+    assert "schema version 99" in found
+    assert "upgrade ablate" in found
+
+
+def test_a_damaged_database_says_what_to_do(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "torn")
+    shown([root], "/torn/overview")
+    snapshot = root / "store" / "snapshot.duckdb"
+    snapshot.write_bytes(b"\0" * 4096)
+    found = shown([root], "/torn/overview")
+    assert "cannot be shown" in found
+    assert "ablate rebuild" in found
+
+
+def test_half_written_files_do_not_hide_the_rest(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "half")
+    shard = next((root / "spool").glob("*.parquet"))
+    (root / "spool" / "20260921T141320-0a1b2c-00-99.parquet").write_bytes(shard.read_bytes()[:100])
+    end = next((root / "trials").glob("*/*/001/end.json"))
+    end.write_text('{"schema": 1, "sta')
+    found = shown([root], "/half/overview")
+    assert "Progress" in found
+    assert "cannot be shown" not in found
+
+
+def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "gone")
+    campaigns = Campaigns([root])
+    assert "Progress" in shown([], "/gone/overview", campaigns)
+    shutil.rmtree(root)
+    assert "There is no campaign in" in shown([], "/gone/overview", campaigns)
+    campaigns.look()
+    assert "There is no campaign in" in str(campaigns.told("gone").problem)
+    assert not root.exists()
+
+
+def test_a_saved_view_is_the_page_as_it_was(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "kept")
+    save(root, "noise", "curves", "?metric=loss&hide=SSA")
+    assert saved_views(root) == [("noise", "curves")]
+    engine = Engine(Campaigns([root]), PAGES)
+    address = engine.address("kept", engine.pages["curves"], "?view=noise")
+    assert address.hide == ("SSA",)
+    assert "is one of the page 'curves'" in shown([root], "/kept/overview?view=noise")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"page": "curves"}', '{"page": 1, "search": "?"}', "{"])
+def test_a_torn_view_is_named(runs: Path, tmp_path: Path, text: str) -> None:
+    root = shutil.copytree(runs, tmp_path / "torn-view")
+    (root / "views").mkdir()
+    (root / "views" / "one.json").write_text(text)
+    assert "views/one.json is no saved view" in shown([root], "/torn-view/curves?view=one").lower()
+    assert shown([root], "/torn-view/curves").startswith("Curves")
+
+
+class Numbered(Address):
+    """A state with entries."""
+
+    numbers: tuple[str, ...] = ()
+    by: str = "cell"
+
+
+def test_an_entry_is_set_and_taken_back_without_touching_the_others() -> None:
+    first = changed(Numbered(), {"numbers:beta": 0.5, "numbers:alpha": "2"})
+    assert written(first) == "?numbers=beta%3D0.5&numbers=alpha%3D2"
+    assert read(Numbered, written(first)) == first
+    assert changed(first, {"numbers:beta": None}).numbers == ("alpha=2",)
+    assert changed(first, {"numbers:beta": 0.25}).numbers == ("beta=0.25", "alpha=2")
+
+
+def test_one_value_of_a_list_and_a_list_of_one_fit_their_fields() -> None:
+    assert changed(Address(), {"hide": "1"}).hide == ("1",)
+    assert changed(Numbered(), {"by": ("seed",)}).by == "seed"
+    with pytest.raises(Unknown, match="name=value"):
+        changed(Numbered(numbers=("beta",)), {"numbers:alpha": 1.0})

@@ -1,0 +1,110 @@
+"""`ablate dash` as a process: it says where it listens, answers, keeps strangers out, and ends when told to."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from synthetic import write_campaign
+
+from runners.cli import execute
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("dash") / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    return root
+
+
+@contextmanager
+def dashboard(*arguments: str, **environment: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The process, and the address that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runners", "dash", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answer(address: str, path: str, host: str | None = None) -> tuple[int, str, dict[str, str]]:
+    """Status, text and headers."""
+    place = urlsplit(address)
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host} if host else {})
+        found = connection.getresponse()
+        return found.status, found.read().decode(), dict(found.getheaders())
+    finally:
+        connection.close()
+
+
+def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
+    there = {"SSH_CONNECTION": "10.0.0.1 5000 10.0.0.2 22"}
+    with dashboard(str(campaign), "--port", "0", **there) as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        status, text, headers = answer(address, "/")
+        assert status == 200
+        assert "<title>ablate</title>" in text
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        status, text, _ = answer(address, "/files/runs/overview/progress.csv?grid=quickstart")
+        assert (status, text.splitlines()[0].split(",")[0]) == (200, "label")
+        for path in ("/files/runs/overview/../../etc/passwd", "/files/..%2f..%2fetc/overview/progress.csv"):
+            status, text, _ = answer(address, path)
+            assert "root:x:0" not in text
+        status, text, _ = answer(address, "/files/other/overview/progress.csv")
+        assert (status, "There is no campaign 'other'" in text) == (404, True)
+        status, text, _ = answer(address, "/", host="attacker.example")
+        assert (status, "answers to 127.0.0.1" in text) == (403, True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert out == ""
+        assert f"ssh -N -L {urlsplit(address).port}:127.0.0.1" in err
+        assert "Traceback" not in err
+
+
+def test_another_address_is_warned_of(campaign: Path) -> None:
+    with dashboard(str(campaign), "--port", "0", "--host", "0.0.0.0") as (process, address):
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        assert "can read these campaigns" in err
+        assert address.startswith("http://0.0.0.0:")
+
+
+def test_a_port_that_is_taken_is_said(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert execute(["dash", str(campaign), "--port", str(port)]) == 5
+    said = capsys.readouterr().err
+    assert f"127.0.0.1:{port}" in said
+    assert "choose another --port" in said
+
+
+def test_what_is_no_campaign_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["dash", str(tmp_path / "none")]) == 3
+    assert "there is no campaign in" in capsys.readouterr().err
+
+
+def test_a_port_that_cannot_be_is_refused(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["dash", str(campaign), "--port", "70000"]) == 2
+    assert "70000" in capsys.readouterr().err
