@@ -18,6 +18,7 @@ from dashboards.theme import MUTED, on_fill
 _ROW: Final = (4.0, 26.0)
 """Least and most pixels of a row."""
 _TALLEST: Final = 900
+_BREAK: Final = "<br>"
 _WIDTH: Final = 860
 """Pixels that all columns have together, about, in a window of usual width."""
 
@@ -44,8 +45,9 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
 
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
-            in words, else `ramp.words`), note (more words for who points at it), key, and reason (why there is no
-            value: "not run", "failed: diverged", "not applicable"; see `heat_cells.SIGNS`).
+            in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for who points
+            at it), key, and reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
+            `heat_cells.SIGNS`).
         ramp: of all panels.
         x: title of the axis, as campaigns have it.
         y: the same.
@@ -54,8 +56,9 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
     across, up = axis_of(found["x"]), axis_of(found["y"], falls=True)
     parts = _parts(found)
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
-    row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), _ROW[1])
-    each = height or max(round(row * len(up.names)), 60)
+    most = _ROW[1] + LINE * (_lines(found) - 1)
+    row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), most)
+    each = height or max(round(row * len(up.names)), 48)
     size = (_WIDTH / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     below = across.overhang(size[0])
     figure, places = panels(list(parts), each, columns=columns, x=plain(x), y=plain(y), below=below)
@@ -68,6 +71,12 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
         figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
         figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size)])
     return figure
+
+
+def _lines(found: pl.DataFrame) -> int:
+    """How many lines the longest text has."""
+    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
+    return max((text.count(_BREAK) + 1 for text in texts), default=1)
 
 
 def _parts(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -130,8 +139,9 @@ def _marks(
         marker = {"symbol": symbols, "size": min(max(0.45 * min(size), 3), 9), "color": MUTED, "line": {"width": 1.4}}
         yield _scatter(missing, mode="markers", marker=marker)
     kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
-    longest = max((len(cell.words) for _, _, cell in kept), default=0)
-    if longest * LETTER + 6 > size[0] or size[1] < LINE:
+    lines = [cell.words.split(_BREAK) for _, _, cell in kept]
+    longest = max((len(line) for each in lines for line in each), default=0)
+    if longest * LETTER + 6 > size[0] or max(map(len, lines), default=1) * LINE > size[1]:
         return
     low, high = ramp.ends
     colors = [on_fill(ramp.colors, ((cell.shade or 0.0) - low) / (high - low)) for _, _, cell in kept]

@@ -121,7 +121,7 @@ def heat_cells(found: pl.DataFrame, across: Axis, up: Axis, ramp: Ramp) -> list[
 def _cell(row: Mapping[str, Any], ramp: Ramp) -> HeatCell:
     shade = ramp.shade(row.get("value"))
     reason = row.get("reason") or "no value"
-    words = plain(reason if shade is None else row.get("text") or ramp.words(row["value"]))
+    words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(row["value"]))
     note = row.get("note")
     sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
     return HeatCell(shade, words, f"{words}<br>{plain(note)}" if note else words, sign, row.get("key"))

@@ -168,3 +168,13 @@ def test_values_stand_in_cells_that_have_room_in_words_of_the_ramp() -> None:
     assert shown(draw_heat(found, ramp, x="x", y="y")) == {("1", "0"): "25 %", ("2", "0"): "50 %"}
     said = found.with_columns(text=pl.Series(["a quarter", "half"]))
     assert shown(draw_heat(said, ramp, x="x", y="y")) == {("1", "0"): "a quarter", ("2", "0"): "half"}
+
+
+def test_a_text_of_several_lines_has_a_row_that_is_high_enough() -> None:
+    found = plane(x=[1, 2], y=[0, 0], value=[1.0, 2.0])
+    said = found.with_columns(text=pl.Series(["1<br>± 0.2<br>n 5", "2"]))
+    one, three = (draw_heat(frame, heat_ramp(found["value"]), x="x", y="y") for frame in (found, said))
+    assert shown(three)["1", "0"] == "1<br>± 0.2<br>n 5"
+    assert three.layout.height > one.layout.height
+    low = draw_heat(said, heat_ramp(found["value"]), x="x", y="y", height=30)
+    assert shown(low) == {}
