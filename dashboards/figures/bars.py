@@ -1,0 +1,76 @@
+"""Grouped bars with error bars: a group of bars per level, a bar per series (paper 004, figure 7)."""
+
+import math
+from typing import Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas
+from dashboards.html import plain
+from dashboards.subject import Look
+from dashboards.words import number
+
+_PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
+_MOST_LABELS: Final = 24
+
+
+def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
+    """A bar of `value` per group and series, with its interval; a value that is missing leaves its place free.
+
+    Args:
+        found: group, series, n, value, low, high. Groups and series stand in the order of their first rows.
+        look: name and style of every series; hatching keeps bars apart where colours do not.
+        x: title of the axis of groups.
+        y: title of the axis of values, with the unit.
+    """
+    figure = canvas(380, x=plain(x), y=plain(y))
+    groups = list(dict.fromkeys(found["group"]))
+    for place, series in enumerate(dict.fromkeys(found["series"])):
+        style = look.styles[series]
+        rows = found.filter(pl.col("series") == series)
+        at = {group: i for i, group in enumerate(groups)}
+        values, lows, highs = (map(_drawn, rows[name]) for name in ("value", "low", "high"))
+        drawn = list(zip(values, lows, highs, rows["n"], strict=True))
+        figure.add_trace(
+            go.Bar(
+                x=[at[group] for group in rows["group"]],
+                y=[value for value, *_ in drawn],
+                name=broken(look.names[series]),
+                legendgroup=series,
+                marker={
+                    "color": style.color,
+                    "line": {"color": style.color, "width": 1},
+                    "pattern": {"shape": _PATTERNS[place % len(_PATTERNS)], "fgcolor": "#ffffff", "size": 5},
+                },
+                error_y={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [_less(high, value) for value, _, high, _ in drawn],
+                    "arrayminus": [_less(value, low) for value, low, _, _ in drawn],
+                    "thickness": 1.4,
+                    "width": 3,
+                },
+                text=[plain(str(group)) for group in rows["group"]],
+                textposition="none",
+                customdata=[(number(value), f"{number(low)} to {number(high)}", n) for value, low, high, n in drawn],
+                hovertemplate="%{text}: %{customdata[0]}<br>%{customdata[1]}, n %{customdata[2]}",
+            )
+        )
+    figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.06)
+    every = max(1, -(-len(groups) // _MOST_LABELS))
+    figure.update_xaxes(
+        tickvals=list(range(0, len(groups), every)),
+        ticktext=[broken(str(group), 14) for group in groups[::every]],
+        ticks="",
+        showgrid=False,
+    )
+    return figure
+
+
+def _drawn(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _less(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other

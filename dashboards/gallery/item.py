@@ -1,0 +1,56 @@
+"""What an item of the gallery is, and what comes out when it is drawn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.lines import Series
+from dashboards.figures.table import Sheet
+from dashboards.subject import Subject
+
+
+class Drawn(NamedTuple):
+    """A figure or a table, or the sentence why there is neither."""
+
+    caption: str = ""
+    """What lines, bars and bands are, n, and the unit."""
+    data: pl.DataFrame = pl.DataFrame()
+    """What is drawn, with full precision."""
+    figure: go.Figure | None = None
+    sheet: Sheet | None = None
+    legend: Mapping[str, Series] = {}
+    """By the `legendgroup` of the traces that an entry shows and hides."""
+    message: str = ""
+    """Instead of what could not be drawn."""
+    latex: str = ""
+    """The table for a paper."""
+
+
+class Item(NamedTuple):
+    """One figure or table of a paper."""
+
+    paper: str
+    """Its number: "000"."""
+    kind: Literal["figure", "table"]
+    number: int | None
+    """None for the design table of 001, which has none."""
+    title: str
+    shows: str
+    """One sentence: axes and series."""
+    needs: Sequence[str]
+    """Names of the measurements that it is drawn from; empty where it is drawn from formulas alone."""
+    make: Callable[[Subject], Drawn]
+    spec: str = ""
+    """A spec of this repository whose campaign has something of it."""
+
+    @property
+    def name(self) -> str:
+        """ "figure 3", "design table"."""
+        return f"{self.kind} {self.number}" if self.number is not None else f"design {self.kind}"
+
+    @property
+    def key(self) -> str:
+        """Part of addresses and names of files: "003-figure-3"."""
+        return f"{self.paper}-{self.name.replace(' ', '-')}"

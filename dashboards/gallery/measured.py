@@ -1,0 +1,148 @@
+"""What runs recorded, reduced by the database to the points of a line: series, x, n, value, low, high."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import polars as pl
+
+from dashboards.figures.lines import Series
+from dashboards.gallery.placing import levels, speaks
+from dashboards.seeds import Scale, over_seeds
+from dashboards.subject import Subject
+from dashboards.theme import operator_styles
+from store.queries import agrees
+
+Spread = Literal["seeds", "heads"]
+"""What a band is: the 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
+
+X: Final[Mapping[str, str]] = {"layer": "p.layer", "step": "p.step"}
+"""What is no coordinate of a point."""
+
+
+def series_of(about: Subject, cells: Sequence[str] = ()) -> dict[str, Series]:
+    """The series of cells, by their keys; by default of those that pictures of single cells show."""
+    return {cell: Series(about.look.names[cell], about.look.styles[cell]) for cell in cells or about.drawn}
+
+
+def named_series(names: Sequence[str]) -> dict[str, Series]:
+    """Series that are no cells; the first is neutral."""
+    styles = operator_styles(names, names[0]) if names else {}
+    return {name: Series(name, styles[name]) for name in names}
+
+
+def probed(
+    about: Subject,
+    name: str,
+    x: str,
+    *,
+    at: Mapping[str, float] | None = None,
+    spread: Spread = "seeds",
+    last: bool = False,
+) -> pl.DataFrame:
+    """A probe of the drawn cells along `x`: "layer", "step", or a coordinate of its points.
+
+    Layers and heads that are not told apart are averaged within a run. Of runs that are ok; but for "step", of the last
+    step at which they were probed.
+
+    Args:
+        about: the grid.
+        name: of the probe's rows.
+        x: what runs along the axis.
+        at: coordinates that are fixed.
+        spread: what `low` and `high` are.
+        last: the last layer alone.
+    """
+    condition, parameters = agrees(at or {})
+    place = X.get(x, "p.point[$along]")
+    rows = f"""
+        SELECT g.cell AS series, g.trial, p.layer, p.head, CAST({place} AS DOUBLE) AS x, p.value
+        FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND p.name = $name AND t.status = 'ok' AND {place} IS NOT NULL AND isfinite(p.value)
+          AND {condition.replace("point[", "p.point[")}
+        QUALIFY {"true" if x == "step" else "p.step = max(p.step) OVER (PARTITION BY p.trial)"}
+          {"AND p.layer = max(p.layer) OVER (PARTITION BY p.trial)" if last else ""}
+    """
+    if spread == "heads":
+        query = f"""
+            WITH by_head AS (
+                SELECT series, x, layer, head, avg(value) AS value FROM ({rows}) GROUP BY series, x, layer, head
+            )
+            SELECT series, x, count(*) AS n, avg(value) AS value, avg(value) - stddev_samp(value) AS low,
+                   avg(value) + stddev_samp(value) AS high
+            FROM by_head GROUP BY series, x ORDER BY series, x
+        """
+    else:
+        query = over_seeds(
+            f"SELECT series, x, avg(value) AS value FROM ({rows}) GROUP BY series, trial, x", _KEYS, "linear"
+        )
+    along = {} if x in X else {"along": x}
+    found = about.store.sql(query, {"grid": about.grid, "name": name, **along, **parameters})
+    return in_series(found, about.drawn)
+
+
+def judged(
+    about: Subject, name: str, x: str, *, at: Mapping[str, float] | None = None, scale: Scale = "linear"
+) -> pl.DataFrame:
+    """A measurement of the drawn cells along a coordinate of its points, the others as in `at` or averaged."""
+    condition, parameters = agrees(at or {})
+    rows = (
+        "SELECT cell AS series, point[$along] AS x, avg(value) AS value FROM v_final "
+        f"WHERE grid = $grid AND name = $name AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition} GROUP BY cell, trial, point[$along]"
+    )
+    given = {"grid": about.grid, "name": name, "along": x, **parameters}
+    return in_series(about.store.sql(over_seeds(rows, _KEYS, scale), given), about.drawn)
+
+
+def ended(about: Subject, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
+    """What the runs of every cell ended with, over seeds: a measurement, a metric, or a probe averaged over its heads.
+
+    Returns:
+        series (the cell), n, lost, value, low, high.
+    """
+    condition, parameters = agrees(at or {})
+    rows = f"""
+        SELECT cell AS series, trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition}
+        UNION ALL
+        SELECT g.cell, g.trial, avg(p.value) FROM (
+            SELECT trial, layer, head, point, value FROM v_probe WHERE name = $name
+            QUALIFY step = max(step) OVER (PARTITION BY trial)
+        ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND t.status = 'ok' AND {condition} GROUP BY g.cell, g.trial
+    """
+    found = about.store.sql(
+        over_seeds(f"SELECT series, value FROM ({rows})", ["series"], "linear"),
+        {"grid": about.grid, "name": name, **parameters},
+    )
+    return in_series(found, [cell.cell for cell in about.cells], x=False)
+
+
+def in_series(found: pl.DataFrame, order: Sequence[str], *, x: bool = True) -> pl.DataFrame:
+    """The rows of the series in `order`, by rising x; what has no value is left out."""
+    place = {name: i for i, name in enumerate(order)}
+    kept = found.filter(pl.col("series").is_in(list(order)) & pl.col("value").is_not_null())
+    rank = pl.col("series").replace_strict(place, default=None, return_dtype=pl.Int64)
+    return kept.sort(rank, *(["x"] if x else []))
+
+
+def by_level(about: Subject, fact: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Of every cell its level of the axis that is about `fact`, and its name without it.
+
+    Cells are in the grid's order; where no axis is about it, the first is empty.
+    """
+    axes = [axis["name"] for axis in about.header["axes"] if speaks(axis, fact)]
+    if not axes:
+        return {}, {}
+    given = levels(about)
+    level = {cell.cell: given[cell.cell].get(axes[0], "–") for cell in about.cells if cell.cell in given}
+    rest = {
+        cell: " · ".join(of for axis, of in given[cell].items() if axis != axes[0] and len(_of(given, axis)) > 1)
+        for cell in level
+    }
+    return level, rest
+
+
+def _of(given: Mapping[str, Mapping[str, str]], axis: str) -> set[str | None]:
+    return {axes.get(axis) for axes in given.values()}
+
+
+_KEYS: Final = ["series", "x"]

@@ -1,0 +1,238 @@
+"""A synthetic campaign with a grid for every figure and table of the papers, whose values are known.
+
+Nobody trained anything: `known` makes every value from the label of a cell, the name of the measurement, where it was
+measured and the seed. Names, points, layers and heads are those that tasks and probes record.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from synthetic import SUBMISSION, publish_grid, write_end, write_start
+
+from dashboards.gallery.measuring import tasks_of
+from grid.key import canonical_json, content_key
+from store.layout import Layout
+from store.published.reading import Cell, cells, operators
+from store.shards import ShardBuffer
+
+LAYERS, HEADS, TOKENS = range(3), range(2), 8
+STEPS = tuple(range(0, 100, 10))
+Row = tuple[str, str, Mapping[str, float], int | None, int | None]
+"""Table (metric, evaluation or probe), name, point, layer, head."""
+
+
+def known(label: str, name: str, point: Mapping[str, float], seed: int, where: tuple[float, ...] = ()) -> float:
+    """The planted value: a level of the label and the name, risen smoothly by coordinates, 2 % apart by seed.
+
+    `where` has further coordinates, such as layer and head, or the step.
+    """
+    level = 0.2 + 0.4 * (zlib.crc32(f"{label}|{name}".encode()) % 1000) / 1000
+    at = [*(value for _, value in sorted(point.items())), *where]
+    return float(level * (1 + sum(abs(c) / (5 + abs(c)) for c in at) / (2 + 2 * len(at))) * (1 + 0.02 * (seed - 1)))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A cell of a grid, and what its trials record."""
+
+    label: str
+    spec: Mapping[str, Any]
+    axes: Mapping[str, str]
+    rows: Sequence[Row]
+
+
+def _nowhere(cell: int, seed: int) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Harm:
+    """What goes wrong: predicates of the place of a cell in its grid and the seed."""
+
+    seeds: Sequence[int] = (0, 1, 2)
+    pending: Callable[[int, int], bool] = _nowhere
+    failed: Callable[[int, int], bool] = _nowhere
+    nan: Callable[[int, int], bool] = _nowhere
+
+
+def spec_of(operator: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+    """What the spec of an operator of the papers holds that makes it that operator."""
+    made = next(each for each in operators() if each.operator == operator and each.arguments == arguments)
+    spec: dict[str, Any] = {}
+    for path, text in {**made.kinds, **made.numbers}.items():
+        *parents, last = path.removeprefix("$.").split(".")
+        inner = spec
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = json.loads(text)
+    return spec
+
+
+def write_gallery(root: Path, grids: Mapping[str, Sequence[Made]], harm: Harm = Harm()) -> Path:
+    """Write a campaign with these grids."""
+    layout = Layout(root)
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    done: set[str] = set()
+    for name, made in grids.items():
+        lines = []
+        for place, cell in enumerate(made):
+            for seed in harm.seeds:
+                line = _line(name, cell, seed)
+                lines.append(line)
+                if line["trial"] not in done and not harm.pending(place, seed):
+                    done.add(line["trial"])
+                    _run(layout, buffer, line, cell, harm, place)
+        publish_grid(layout, _header(name, made, lines, harm), lines, None)
+    buffer.flush()
+    return root
+
+
+def _line(grid: str, cell: Made, seed: int) -> dict[str, Any]:
+    spec = {**cell.spec, "axes": dict(cell.axes), "of": cell.label}
+    return {
+        "trial": content_key(canonical_json({**spec, "grid": grid, "seed": seed})),
+        "cell": content_key(canonical_json({**spec, "grid": grid})),
+        "seed": seed,
+        "grid": grid,
+        "label": cell.label,
+        "operator": cell.axes["operator"],
+        "axes": dict(cell.axes),
+        "spec": {**spec, "seed": seed},
+    }
+
+
+def _header(name: str, made: Sequence[Made], lines: Sequence[Mapping[str, Any]], harm: Harm) -> dict[str, Any]:
+    axes = {axis: list(dict.fromkeys(cell.axes[axis] for cell in made if axis in cell.axes)) for axis in made[0].axes}
+    return {
+        "schema": 1,
+        "grid": name,
+        "cells": len(made),
+        "trials": len(lines),
+        "seeds": list(harm.seeds),
+        "axes": [{"path": axis, "name": axis, "labels": labels} for axis, labels in axes.items()],
+        "rules": [],
+        "baseline": lines[0]["cell"],
+        "measure": {"name": "mse", "point": {"sigma_f": 3.0, "sigma_x": 1.0}, "scale": "log", "rope": 0.1},
+        "base": lines[0]["spec"],
+    }
+
+
+def _run(layout: Layout, buffer: ShardBuffer, line: Mapping[str, Any], cell: Made, harm: Harm, place: int) -> None:
+    key, seed = line["trial"], line["seed"]
+    write_start(layout, key, 1)
+    if harm.failed(place, seed):
+        write_end(layout, key, 1, status="failed", reason="diverged", message="the loss was nan at step 3", step=3)
+        return
+    for table, name, point, layer, head in cell.rows:
+        if table == "artefact":
+            _maps(layout, key, cell.label, seed)
+            continue
+        where = tuple(float(at) for at in (layer, head) if at is not None)
+        steps = STEPS if table == "metric" or name in ("qk_logit_mean", "sink_share") else STEPS[-1:]
+        for step in steps:
+            at = (*where, float(STEPS[-1] - step)) if len(steps) > 1 else where
+            value = float("nan") if harm.nan(place, seed) else known(cell.label, name, point, seed, at)
+            buffer.extend(table, [_row(table, key, step, name, dict(point), layer, head, value)])
+    write_end(layout, key, 1, step=STEPS[-1], operator_parameters=1000 * (place + 1))
+
+
+def _row(
+    table: str, key: str, step: int, name: str, point: Mapping[str, float], layer: Any, head: Any, value: float
+) -> tuple[Any, ...]:
+    if table == "metric":
+        return key, 1, step, name, value, 0.01 * step
+    if table == "evaluation":
+        return key, 1, step, name, point, value, 400, None
+    return key, 1, step, name, layer, head, point, value
+
+
+def _maps(layout: Layout, key: str, label: str, seed: int) -> None:
+    for layer in LAYERS:
+        path = layout.artefact(key, 1, STEPS[-1], f"attention-{layer:02d}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, weights=weights(label, seed, layer).astype(np.float16))
+    inputs = np.arange(TOKENS, dtype=np.int64)[None]
+    np.savez(layout.artefact(key, 1, STEPS[-1], "attention-inputs"), inputs=inputs)
+
+
+def weights(label: str, seed: int, layer: int) -> np.ndarray[Any, Any]:
+    """Causal attention weights [1, H, T, T] whose first column is `known`."""
+    found = np.zeros((1, len(HEADS), TOKENS, TOKENS))
+    for head in HEADS:
+        first = known(label, "attention", {}, seed, (float(layer), float(head)))
+        for query in range(TOKENS):
+            found[0, head, query, : query + 1] = (1 - first) / max(query, 1)
+            found[0, head, query, 0] = first if query else 1.0
+    return found
+
+
+def table_grids() -> dict[str, list[Made]]:
+    """A grid for every table of values: a cell for each operator, model and setup that it prints."""
+    found: dict[str, list[Made]] = {}
+    for paper, table in dict.fromkeys((cell.paper, cell.paper_table.partition("-")[0]) for cell in cells()):
+        printed = [c for c in cells() if c.paper == paper and c.paper_table.partition("-")[0] == table]
+        found[f"{paper}-table-{table[1:]}"] = list(_cells_of(printed))
+    return found
+
+
+def _cells_of(printed: Sequence[Cell]) -> Iterator[Made]:
+    """Softmax comes first: the ranks of 002, table 5, are against it."""
+    names = sorted({name for cell in printed for name in cell.setup} - {"shots", "layer from the end", "biases"})
+    made: dict[str, dict[str, str]] = {}
+    specs: dict[str, dict[str, Any]] = {}
+    rows = [row for cell in printed for row in rows_of(cell)]
+    plain = any(cell.operator != "softmax" for cell in printed)
+    for cell in sorted(printed, key=lambda cell: cell.operator != "softmax" if plain else False):
+        operator, given = cell.operator or "softmax", cell.arguments if cell.operator else {}
+        arguments = "".join(f" {name}={value}" for name, value in given.items())
+        axes = {"operator": f"{operator}{arguments}", "model": cell.model}
+        axes |= {name: cell.setup.get(name, "usual") for name in names} | {"layers": cell.placement or "all layers"}
+        label = " · ".join(axes.values())
+        side, _, share = (cell.placement or "all layers").partition(" ")
+        placed = {} if side == "all" else {"placement": {"side": side, "share": float(share.removesuffix(" %")) / 100}}
+        made[label] = axes
+        specs[label] = {"operator": spec_of(operator, given), "task": {"kind": cell.task or "text"}, **placed}
+    if any("rank" in cell.metric for cell in printed):
+        for model in dict.fromkeys(cell.model for cell in printed):
+            axes = {**next(iter(made.values())), "operator": "softmax", "model": model}
+            label = " · ".join(axes.values())
+            made = {label: axes, **made}
+            specs[label] = {"operator": spec_of("softmax", {}), "task": {"kind": "text"}}
+    unique = list({json.dumps([row[0], row[1], dict(row[2]), *row[3:]]): row for row in rows}.values())
+    yield from (Made(label, specs[label], axes, unique) for label, axes in made.items())
+
+
+def rows_of(cell: Cell) -> Iterator[Row]:
+    """What a run has to record for a printed cell."""
+    name, point = cell.measurement, dict(cell.point)
+    if name == "loss":
+        yield "metric", name, {}, None, None
+    elif name == "sink_share":
+        yield from (("probe", name, point, layer, head) for layer in LAYERS for head in HEADS)
+    elif name is not None and name.startswith(("gradient_",)):
+        yield "probe", name, point, None, None
+    elif name is not None:
+        yield "evaluation", name, point, None, None
+    elif tasks_of(cell):
+        yield from (("evaluation", task, {}, None, None) for task in tasks_of(cell))
+    elif "lambada" in cell.metric:
+        yield "evaluation", "lm_eval.lambada_openai.acc", {"fewshot": float(cell.setup["shots"])}, None, None
+    elif "LongBench" in cell.metric:
+        yield (
+            "evaluation",
+            f"long_context.{cell.metric.removeprefix('LongBench ').lower()}",
+            {"factor": 1.0},
+            None,
+            None,
+        )
+    elif "rank" in cell.metric:
+        yield from (
+            ("probe", "effective_rank_median", {"sequence": float(sequence)}, layer, None)
+            for layer in LAYERS
+            for sequence in (1, 2, 3, 4)
+        )
