@@ -19,6 +19,7 @@ CONTRASTS = """() => {
   const wanted = "p, td, th, caption, summary, h1, h2, h3, h4, dt, dd, button, label, .verdict, .plot text, " +
     "#top a, .files a, .ag-cell, .ag-header-cell-text";
   for (const element of document.querySelectorAll(wanted)) {
+    if (element.closest(".textpoint")) continue;  // stands on what is drawn, not on the page
     if (!element.textContent.trim() || !element.getClientRects().length) continue;
     const style = getComputedStyle(element);
     const color = parse(element instanceof SVGElement ? style.fill : style.color);

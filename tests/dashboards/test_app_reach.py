@@ -1,0 +1,171 @@
+"""Every page of the app in a real browser: quiet, legible in both themes, by keyboard alone, downloads as drawn."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from contrasts import CONTRASTS
+from playwright.sync_api import Page
+from served import ServeSite, Site
+from synthetic import write_campaign
+
+from dashboards.app.pages import PAGES
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+NAMES = ("softmax", "SSA", HOSTILE)
+LISTED = [page for page in PAGES if page.listed]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, serve_site: ServeSite) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("reach") / "runs"
+    write_campaign(
+        root,
+        operators=NAMES,
+        factors={"depth": (1, 2)},
+        seeds=range(3),
+        failed={(f"SSA · depth={depth}", 1): "diverged" for depth in (1, 2)},
+        pending={(f"{HOSTILE} · depth=1", 2)},
+        steps=24,
+        sigma_f=(1, 5),
+        sigma_x=(1, 2),
+    )
+    with serve_site([root]) as found:
+        yield found
+
+
+def at(page: Page, site: Site, path: str) -> None:
+    """Go there and wait until it is drawn."""
+    page.goto(f"{site.url}/runs/{path}")
+    page.wait_for_selector("#page h1")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.plot')].every((each) => each.querySelector('.main-svg'))"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_a_contrast_of_at_least_4_5_on_every_page(page: Page, site: Site, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    for each in LISTED:
+        at(page, site, each.name)
+        page.evaluate("() => document.querySelectorAll('.files details').forEach((one) => { one.open = true; })")
+        page.wait_for_function("() => !document.body.textContent.includes('Loading …')")
+        found = page.evaluate(CONTRASTS)
+        assert len(found) > 10, each.name
+        assert found[0][0] >= 4.5, (each.name, found[:5])
+        assert page.evaluate("() => window.hacked") is None
+
+
+def test_nothing_is_wider_than_a_narrow_window(page: Page, site: Site) -> None:
+    page.set_viewport_size({"width": 400, "height": 900})
+    for each in LISTED:
+        at(page, site, each.name)
+        page.wait_for_function("() => document.documentElement.scrollWidth <= 400", timeout=5000)
+
+
+def test_every_page_has_one_heading_named_parts_and_named_controls(page: Page, site: Site) -> None:
+    unnamed = """() => [...document.querySelectorAll('button, input:not([type=hidden]), textarea, a[href], select')]
+      .filter((each) => each.getClientRects().length && !each.closest('.ag-root-wrapper, .modebar'))
+      .filter((each) => !(each.textContent.trim() || each.getAttribute('aria-label') || each.title
+        || each.closest('label')?.textContent.trim() || each.labels?.length
+        || document.getElementById(each.getAttribute('aria-labelledby'))))
+      .map((each) => each.outerHTML.slice(0, 200))"""
+    for each in LISTED:
+        at(page, site, each.name)
+        assert page.locator("h1").count() == 1
+        assert page.title() == f"{each.title} · ablate"
+        assert page.locator("#top [aria-current=page]").inner_text() == each.title
+        assert page.evaluate(unnamed) == [], each.name
+
+
+def focused(page: Page) -> str:
+    found: str = page.evaluate("() => document.activeElement.textContent || document.activeElement.tagName")
+    return found
+
+
+def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
+    at(page, site, "overview")
+    page.keyboard.press("Tab")
+    assert focused(page) == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => location.hash") == "#page"
+    page.keyboard.press("g")
+    page.keyboard.press("u")
+    page.wait_for_url("**/runs/curves*")
+    page.wait_for_function("() => document.querySelector('#page h1').textContent === 'Curves'")
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+    page.keyboard.press("p")
+    assert page.locator("#pause").inner_text() == "Go on"
+    page.keyboard.press("p")
+    reached: set[str] = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        reached.add(focused(page))
+        if "SVG" in reached:
+            break
+    assert {"SSA · 1", "Data", "SQL", "CSV", "PNG", "SVG"} <= reached
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") != "none"
+    background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    page.wait_for_function(f"() => getComputedStyle(document.body).backgroundColor !== '{background}'")
+    page.wait_for_function("() => document.querySelector('.plot .main-svg')")
+    page.keyboard.press("t")
+
+
+def test_back_and_forward_go_through_pages(page: Page, site: Site) -> None:
+    at(page, site, "overview")
+    heading = "() => document.querySelector('#page h1').textContent"
+    for each in LISTED[1:4]:
+        page.get_by_role("navigation", name="Pages").get_by_text(each.title, exact=True).click()
+        page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{each.title}'")
+    for each in reversed(LISTED[:3]):
+        page.go_back()
+        page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{each.title}'")
+    page.go_forward()
+    page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{LISTED[1].title}'")
+    assert page.evaluate(heading) == LISTED[1].title
+
+
+def test_a_download_holds_what_is_drawn(page: Page, site: Site) -> None:
+    at(page, site, "overview")
+    with page.expect_download() as waited:
+        page.locator("#slot-verdicts").get_by_text("CSV").click()
+    found = pl.read_csv(io.BytesIO(waited.value.path().read_bytes()))
+    rows = page.locator("#slot-verdicts .ag-center-cols-container [role=row]").count()
+    assert found.height == rows == 5
+    with page.expect_download() as waited:
+        page.locator("#slot-progress").get_by_text("SVG").click()
+    assert waited.value.suggested_filename == "progress.svg"
+    assert "<svg" in waited.value.path().read_text()
+
+
+def test_a_view_is_saved_and_opened_again(page: Page, site: Site) -> None:
+    at(page, site, "curves?linear=1")
+    page.get_by_text("Views", exact=True).click()
+    page.locator("#view-name").fill("mine")
+    page.locator("#save").click()
+    page.get_by_text("Saved as mine.").wait_for()
+    page.locator("#views a").get_by_text("mine").click()
+    page.wait_for_url("**/curves?view=mine")
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.layout?.yaxis?.type === 'linear'")
+    page.get_by_text("Views", exact=True).click()
+    page.locator("#view-name").fill("No Name!")
+    page.locator("#save").click()
+    page.get_by_text("named by lower-case letters").wait_for()
+
+
+def test_a_server_that_goes_away_is_told(browser: Any, serve_site: ServeSite, site: Site) -> None:
+    with serve_site(site.roots) as second:
+        page = browser.new_page()
+        at(page, second, "overview")
+        second.close()
+        page.get_by_text("The server has not answered since").wait_for(timeout=20000)
+        assert "Progress" in page.locator("#page").inner_text()
+        page.close()
