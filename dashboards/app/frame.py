@@ -8,7 +8,7 @@ import polars as pl
 from dashboards.app.components import AgGrid, Component, dcc, html
 from dashboards.app.edition import edition
 from dashboards.app.page import Control, Key, Page, Shown, Slot
-from dashboards.theme import Style
+from dashboards.theme import Style, dark_partners
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -134,7 +134,9 @@ def words(shown: Shown, hide: Collection[str]) -> list[Component]:
 
 
 def _key(given: Key, *, shown: bool) -> Component:
-    inner = [swatch(given.style), html.Span(given.name)]
+    inner = [swatch(given.style), html.Span(given.name, className="name")]
+    if given.note:
+        inner.append(html.Span(given.note, className="note"))
     if not given.key:
         return html.Span(inner, className="key")
     return html.Button(
@@ -151,7 +153,8 @@ def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
     if shown.figure is None:
         return {"data": [], "layout": {"height": 0, "xaxis": {"visible": False}, "yaxis": {"visible": False}}}
-    found = edition(shown.figure, look.partners)
+    own = dark_partners([key.style for key in shown.legend])
+    found = edition(shown.figure, None if look.partners is None else {**own, **look.partners})
     off = {each.key for each in shown.legend if each.name in look.hide}
     for trace in found["data"]:
         trace["visible"] = trace.get("legendgroup") not in off
@@ -174,6 +177,7 @@ def _grid(given: Slot, shown: Shown) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
         columnDefs=[_sized(column, shown.data) for column in shown.columns],
+        **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
         id={"type": "table", "slot": given.name},
         dashGridOptions={
             "animateRows": False,

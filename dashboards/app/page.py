@@ -79,6 +79,8 @@ class Key(NamedTuple):
     name: str
     key: str
     """The `legendgroup` of the traces that it shows and hides; empty where it does neither."""
+    note: str = ""
+    """Beside the name, such as how many runs there are; it may change while the name stays."""
 
 
 class Shown(NamedTuple):
@@ -129,6 +131,8 @@ class Slot(NamedTuple):
     """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
     picks: Sequence[Pick] = ()
     """Of a table: its rows can be selected, and taken there."""
+    row: str = ""
+    """Of a table: the column that tells rows apart, so that new results keep what is selected."""
 
 
 class Page(NamedTuple):

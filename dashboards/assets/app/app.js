@@ -35,7 +35,7 @@
     const plot = button.closest(".slot").querySelector(".js-plotly-plot");
     const places = plot.data.map((_, i) => i).filter((i) => plot.data[i].legendgroup === button.dataset.key);
     if (places.length) window.Plotly.restyle(plot, { visible: !shown }, places);
-    const off = [...document.querySelectorAll('.key[aria-pressed="false"]')].map((key) => key.textContent);
+    const off = [...document.querySelectorAll('.key[aria-pressed="false"]')].map((key) => key.querySelector(".name").textContent);
     control("hide", [...new Set(off)]);
   }
 
@@ -53,8 +53,21 @@
     }
   }
 
+  // the same text once more makes the page anew, since no control has changed; the cursor stays where it is
+  let cursor = null;
   function run(button) {
-    control(button.dataset.field, button.closest(".control").querySelector("textarea").value);
+    const area = button.closest(".control").querySelector("textarea");
+    if (area.value === (button.closest(".control").querySelector("input").value || "")) location.reload();
+    cursor = document.activeElement === area ? area.selectionStart : null;
+    control(button.dataset.field, area.value);
+  }
+
+  function keepCursor() {
+    const area = document.querySelector("textarea.code-text");
+    if (cursor === null || !area || document.activeElement === area) return;
+    area.focus();
+    area.setSelectionRange(cursor, cursor);
+    cursor = null;
   }
 
   function image(button) {
@@ -125,6 +138,7 @@
   };
 
   new MutationObserver(() => {
+    keepCursor();
     const heading = document.querySelector("#page h1");
     const title = heading ? `${heading.textContent} · ablate` : "ablate";
     if (document.title === title) return;
