@@ -1,12 +1,12 @@
 """Pareto sets of a grid: its measure beside what training cost, or beside anything else that runs ended with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
-from grid.errors import NotFoundError
+from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries
 from store.statistics import Better, Objective
@@ -18,44 +18,95 @@ from store.verdicts import measure_of, runs
 if TYPE_CHECKING:
     from store.store import Store
 
-COSTS: Final = ("train_s", "memory_bytes", "parameters", "joules", "flops_per_s", "tokens_per_s")
+COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
 
 
-def pareto(store: "Store", grid: str, against: Sequence[str] = ("train_s",)) -> pl.DataFrame:
+class Quantity(NamedTuple):
+    """What cells are compared in beside the grid's measure."""
+
+    name: str
+    """A cost, a measurement or a probe; in this order where several are called so."""
+    point: Mapping[str, float] = {}
+    """Of a measurement or a probe."""
+    better: Better | None = None
+    """None: as `better` says."""
+    column: str = ""
+    """What its column is called; empty: its name."""
+
+
+class Compared(NamedTuple):
+    """The runs of a grid, ready to be compared in several objectives."""
+
+    values: pl.DataFrame
+    """cell, label, seed and a column per objective."""
+    objectives: list[Objective]
+    forbidden: dict[tuple[str, str], str]
+    alpha: float
+
+
+def pareto(
+    store: "Store",
+    grid: str,
+    against: Sequence[str | Quantity] = ("train_s",),
+    *,
+    measure: Mapping[str, Any] | None = None,
+) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
-    `against` names costs or measurements of the grid (evaluations at a single point, training metrics), all of which
-    are better when lower. Costs are compared by ratios, measurements by differences. Only runs that are ok count, and
-    two cells of which `compare` would give no verdict in the measure show nothing about each other.
+    `against` names costs, measurements (evaluations, training metrics) or probes, all of which are better when lower
+    unless said otherwise. Costs are compared by ratios, others by differences; a probe is averaged over layers and
+    heads. Only runs that are ok count, and two cells of which `compare` would give no verdict in the measure show
+    nothing about each other. `measure` replaces single fields of the grid's.
 
     Raises:
         NotFoundError: no run has one of them; names what there is.
-        SpecError: fewer than two objectives, or a value that the measure's scale cannot take.
+        SpecError: fewer than two objectives, several points agree, or a value that the measure's scale cannot take.
     """
-    rules = measure_of(store, grid, None)
+    found = compared(store, grid, against, measure=measure)
+    words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
+    return queries.in_plan_order(store.sql, store.grid(grid), words)
+
+
+def compared(
+    store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
+) -> Compared:
+    """What `pareto` compares. Raises as that."""
+    rules = measure_of(store, grid, measure)
     found = runs(store, grid, rules)
     values = found.select("cell", "label", "seed", pl.col("value").alias(rules.name))
     objectives = [Objective(rules.name, rules.better, rules.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
-    for name in dict.fromkeys(each for each in against if each != rules.name):
-        if name in COSTS:
-            column = costs.select("cell", "seed", name)
-            objectives.append(Objective(name, better(name), "log", name == "parameters"))
+    wanted = {each.column or each.name: each for each in (Quantity(e) if isinstance(e, str) else e for e in against)}
+    for column, each in wanted.items():
+        if column == rules.name:
+            continue
+        way = each.better or better(each.name)
+        if each.name in COSTS:
+            taken = costs.select("cell", "seed", pl.col(each.name).alias(column))
+            objectives.append(Objective(column, way, "log", each.name == "parameters"))
         else:
-            column = _measured(store, grid, name)
-            objectives.append(Objective(name, better(name), "linear"))
-        if column[name].null_count() == column.height:
-            have = [*(each for each in COSTS if costs[each].count()), *_recorded(store, grid)]
-            raise NotFoundError(f"no finished run of grid {grid!r} has {name!r}; they have {have}")
-        values = values.join(column, on=["cell", "seed"], how="left", maintain_order="left")
-    words = pareto_set(values, objectives, alpha=rules.alpha, forbidden=_forbidden(found, rules.scale))
-    return queries.in_plan_order(store.sql, store.grid(grid), words)
+            taken = _measured(store, grid, each).rename({"value": column})
+            objectives.append(Objective(column, way, "linear"))
+        if taken[column].null_count() == taken.height:
+            have = [*_known_costs(costs), *_recorded(store, grid)]
+            raise NotFoundError(f"no finished run of grid {grid!r} has {column!r}; they have {have}")
+        values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
+    return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
 
 
 def better(name: str) -> Better:
     """The direction of a cost or of a measurement that is not the grid's measure."""
     return "higher" if name in COSTS and name.endswith("_per_s") else "lower"
+
+
+def known_costs(store: "Store", grid: str) -> list[str]:
+    """Those of `COSTS` that a finished run of the grid has told."""
+    return _known_costs(store.sql(_COSTS, {"grid": grid}))
+
+
+def _known_costs(costs: pl.DataFrame) -> list[str]:
+    return [name for name in COSTS if costs[name].count()]
 
 
 def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:
@@ -65,11 +116,22 @@ def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]
     return {(one, other): pairing.problem for one, other, pairing in pairs if pairing.problem is not None}
 
 
-def _measured(store: "Store", grid: str, name: str) -> pl.DataFrame:
+def _measured(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
+    """cell, seed and value of a measurement or a probe."""
     known = _known(store, grid)
-    if name not in known:
-        raise NotFoundError(f"grid {grid!r} has no {name!r}; there are {known}{did_you_mean(name, known)}")
-    return store.final(grid, name).select("cell", "seed", pl.col("value").alias(name))
+    if wanted.name in known:
+        return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
+    condition, parameters = queries.agrees(wanted.point)
+    found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
+    if found.is_empty():
+        probed = store.sql(_PROBES, {"grid": grid})["name"].to_list()
+        names = [*known, *probed]
+        raise NotFoundError(
+            f"grid {grid!r} has no {wanted.name!r}; there are {names}{did_you_mean(wanted.name, names)}"
+        )
+    if (found["points"] > 1).any():
+        raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")
+    return found.drop("points")
 
 
 def _known(store: "Store", grid: str) -> list[str]:
@@ -82,6 +144,23 @@ def _recorded(store: "Store", grid: str) -> list[str]:
 
 
 _COSTS: Final = """
-SELECT c.cell, c.seed, c.train_s, c.memory_bytes, t.parameters, c.joules, c.flops_per_s, c.tokens_per_s
-FROM v_cost c JOIN trial t USING (trial) WHERE c.grid = $grid
+WITH worked AS (
+    SELECT c.trial, sum((a.cost->>'$.flops')::DOUBLE) AS flops, count(a.cost->>'$.flops') = count(*) AS known
+    FROM counted c LEFT JOIN attempt a USING (trial, attempt) GROUP BY c.trial
+)
+SELECT c.cell, c.seed, c.train_s, c.memory_bytes, t.parameters, CASE WHEN w.known THEN w.flops END AS flops, c.joules,
+       c.flops_per_s, c.tokens_per_s
+FROM v_cost c JOIN trial t USING (trial) LEFT JOIN worked w USING (trial) WHERE c.grid = $grid
+"""
+
+_PROBED: Final = """
+SELECT g.cell, g.seed, avg(p.value) AS value, count(DISTINCT p.point) AS points
+FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
+      QUALIFY step = max(step) OVER (PARTITION BY trial)) p
+JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+WHERE g.grid = $grid AND t.status = 'ok' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
+"""
+
+_PROBES: Final = """
+SELECT DISTINCT p.name FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
 """

@@ -121,8 +121,8 @@ def pareto(
     Parameters
     ----------
     against
-        train_s, memory_bytes, parameters, joules, tokens_per_s, flops_per_s, or a measurement that is better when
-        lower; repeat it for more.
+        train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, or a measurement or probe that is
+        better when lower; repeat it for more.
     campaign
         The campaign directory; default the only one below campaigns/.
     grid

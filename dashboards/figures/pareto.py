@@ -1,0 +1,192 @@
+"""Trade-offs: the measure of every cell against what it costs, with the steps along which no cell has both better."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import canvas, finite, one_line, value_axis
+from dashboards.html import plain
+from dashboards.seeds import Scale
+from dashboards.subject import Look, in_order
+from dashboards.theme import MUTED, ROPE
+from dashboards.words import number
+from store import Store
+from store.pareto import Quantity, compared
+from store.statistics import Objective, Paired, summarise, t_interval
+from store.statistics import pareto as standings
+from store.statistics.paired import or_null
+from store.statistics.scales import back, forward
+from store.verdicts import Measure
+
+WORDS: Final = {
+    "on the front": "on the front: shown to be better than each other cell in one of the two",
+    "not told apart": "not told apart by these seeds",
+    "dominated": "dominated: another cell is shown to be better in both",
+}
+_SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
+_FAINT: Final = "66"
+_MOST_NAMES: Final = 12
+
+
+class TradeOffs(NamedTuple):
+    """Cells in two objectives."""
+
+    frame: pl.DataFrame
+    """cell, label, n, x, x_low, x_high, value, low, high, step (whether the line goes through it: no cell has both
+    means better), standing, dominated_by, note; cells in the grid's order."""
+    x: Objective
+    y: Objective
+
+
+def trade_offs(store: Store, grid: str, measure: Measure, against: Quantity, cells: Sequence[str]) -> TradeOffs:
+    """The measure of `cells` against one quantity: averages over the seeds that have both, with t intervals.
+
+    Averages are of logarithms or log odds where an objective has such a scale. Raises as `store.pareto.pareto`.
+    """
+    found = compared(store, grid, [against], measure=measure._asdict())
+    words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
+    y, x = found.objectives
+    kept = found.values.drop_nulls([x.column, y.column]).filter(
+        pl.col(x.column).is_finite() & pl.col(y.column).is_finite()
+    )
+    rows = []
+    for (cell,), part in kept.group_by("cell", maintain_order=True):
+        rows.append((cell, *_average(part[x.column], x, measure.alpha), *_average(part[y.column], y, measure.alpha)))
+    names = ("x", "x_low", "x_high", "value", "low", "high")
+    frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
+    told = words.select("cell", "label", "n", "standing", "dominated_by", "untold", "note")
+    frame = told.join(frame, on="cell", how="inner", maintain_order="left")
+    steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
+    frame = frame.with_columns(pl.Series("step", steps, pl.Boolean))
+    columns = ("cell", "label", "n", *names, "step", "standing", "dominated_by", "untold", "note")
+    return TradeOffs(in_order(frame.select(columns), cells), x, y)
+
+
+def _average(values: pl.Series, of: Objective, alpha: float) -> tuple[float | None, float | None, float | None]:
+    summary = summarise(forward(values.cast(pl.Float64).to_numpy(), of.scale))
+    low, high = t_interval(Paired(*(np.asarray(part) for part in summary)), alpha)
+    centre, one, other = (or_null(back(float(each), of.scale)) for each in (summary.mean, low, high))
+    return centre, one, other
+
+
+def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objective, y: Objective) -> list[bool]:
+    """Whether no other cell is at least as good in both and better in one."""
+    points = [None if a is None or b is None else (_signed(a, x), _signed(b, y)) for a, b in zip(xs, ys, strict=True)]
+    known = [point for point in points if point is not None]
+    best: dict[tuple[float, float], bool] = {}
+    lowest = float("inf")
+    for point in sorted(set(known)):  # by x, of equal x the best y first
+        best[point] = point[1] < lowest
+        lowest = min(lowest, point[1])
+    return [point is not None and best[point] for point in points]
+
+
+def _signed(value: float, of: Objective) -> float:
+    return value if of.better == "lower" else -value
+
+
+def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
+    """A point with both intervals per cell; dominated ones are faint, and the line steps from best to best.
+
+    Args:
+        found: what is drawn.
+        look: of the cells.
+        titles: of the axes, x and y, without the arrows.
+        log: which of the two axes are logarithmic.
+    """
+    figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
+    frame = found.frame
+    figure.add_trace(_steps(frame, found))
+    names = _named(frame, look)
+    for row in frame.iter_rows(named=True):
+        if row["x"] is not None and row["value"] is not None:
+            figure.add_trace(_point(row, look, names.get(row["cell"], "")))
+    across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
+    figure.update_xaxes(**_axis(across, log=log[0]), zeroline=False)
+    figure.update_yaxes(**_axis(frame, log=log[1]))
+    return figure
+
+
+def _axis(frame: pl.DataFrame, *, log: bool) -> dict[str, Any]:
+    """A range for all points; a logarithmic axis leaves out what is not positive."""
+    scale: Scale = "log" if log else "linear"
+    return value_axis(frame, scale)
+
+
+def _arrow(title: str, of: Objective, down: str, up: str) -> str:
+    return f"{plain(title)} ({down} better)" if of.better == "lower" else f"{plain(title)} (better {up})"
+
+
+def _named(frame: pl.DataFrame, look: Look) -> dict[str, str]:
+    """Names beside the points of the line, while there is room."""
+    cells = frame.filter(pl.col("step"))["cell"].to_list()
+    return {cell: one_line(look.names[cell], 30) for cell in cells} if len(cells) <= _MOST_NAMES else {}
+
+
+def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
+    """From best to best; what lies on the far side of the line is worse than some cell in both."""
+    rows = frame.filter(pl.col("step")).sort("x")
+    # a step holds the value of the cell with the better x until the next one comes
+    shape = "hv" if found.x.better == "lower" else "vh"
+    return go.Scatter(
+        x=rows["x"].to_list(),
+        y=rows["value"].to_list(),
+        mode="lines",
+        line={"color": ROPE, "width": 2, "shape": shape},
+        hoverinfo="skip",
+        legendgroup="steps",
+    )
+
+
+def _point(row: Mapping[str, Any], look: Look, name: str) -> go.Scatter:
+    style = look.styles[row["cell"]]
+    faint = _FAINT if row["standing"] == "dominated" else ""
+    bars = {
+        f"error_{axis}": _bar(row, mean, ends, style.color + faint)
+        for axis, mean, ends in (("x", "x", ("x_low", "x_high")), ("y", "value", ("low", "high")))
+    }
+    by = f"<br>worse than {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
+    told = (
+        f"{plain(look.names[row['cell']])}<br>{_span(row, 'value', ('low', 'high'))}"
+        f"<br>{_span(row, 'x', ('x_low', 'x_high'))}<br>n {row['n']}, {row['standing']}{by}"
+    )
+    return go.Scatter(
+        x=[row["x"]],
+        y=[row["value"]],
+        **bars,
+        mode="markers+text",
+        text=[name],
+        textposition="top right",
+        textfont={"color": MUTED, "size": 12},
+        legendgroup=row["cell"],
+        marker={
+            "symbol": style.marker,
+            "size": _SIZES[row["standing"]],
+            "color": style.color + faint,
+            "line": {"color": style.color + faint, "width": 1.5},
+        },
+        customdata=[[row["label"]]],
+        hovertemplate=f"{told}<extra></extra>",
+    )
+
+
+def _bar(row: Mapping[str, Any], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any] | None:
+    if row[ends[0]] is None or row[ends[1]] is None:
+        return None
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.2,
+        "width": 3,
+        "color": color,
+        "array": [row[ends[1]] - row[mean]],
+        "arrayminus": [row[mean] - row[ends[0]]],
+    }
+
+
+def _span(row: Mapping[str, Any], mean: str, ends: tuple[str, str]) -> str:
+    known = len(finite([row[end] for end in ends])) == len(ends)
+    return number(row[mean]) + (f" ({number(row[ends[0]])} to {number(row[ends[1]])})" if known else "")
