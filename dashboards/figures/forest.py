@@ -101,6 +101,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
         error_x=bar,
         mode="markers",
         legendgroup=row["cell"],
+        customdata=[[row["cell"]]],
         marker={"symbol": style.marker, "size": 10, "color": style.color, "line": {"color": style.color, "width": 1.5}},
         hovertemplate=f"{plain(look.names[row['cell']])}<br>{text}{span}<br>{row['pairs']} pairs<extra></extra>",
     )

@@ -1,57 +1,271 @@
-"""Compare: every variant against the baseline, with the verdict and what it rests on."""
+"""Compare: every variant against the baseline, with the verdict and what it rests on; one variant seed by seed."""
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of
-from dashboards.figures import forest
+from dashboards.app.components import Component, html
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
+from dashboards.app.once import once
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.figures import forest, items, paired, win_rates
+from dashboards.problems import Unknown, tried
 from dashboards.sections.charts import named
-from dashboards.sections.verdict_table import ICONS, marked
-from dashboards.seeds import rope_words
+from dashboards.sections.verdict_table import ICONS, marked, measured, summary
+from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, in_order
-from store.verdicts import Measure, measure_of, verdicts
+from dashboards.theme import Style
+from dashboards.words import change, count, p_value
+from store.export.cells import Cells, cells
+from store.export.cells_text import caption as cells_caption
+from store.export.cells_text import headings, latex_cells, markdown_cells
+from store.verdicts import Measure, baseline_of, verdicts
+from store.why import why, why_text
+
+MOST_CELLS: Final = 32
+"""Of a matrix of all pairs; of more cells those are compared that pictures of single cells show."""
+_ALL: Final = 400
 
 
-class CompareAddress(Address):
-    """The grid, and a baseline other than its own."""
+class CompareAddress(MeasuredAddress):
+    """The measure, a baseline other than the grid's own, and the cell that is looked at closely."""
 
     baseline: str | None = None
+    """The label of a cell, or its key."""
+    cell: str | None = None
+    """The same; None is the cell with the smallest p."""
+    rows: Literal["32", "100", "400"] = "32"
+    """Most rows of the forest plot."""
 
 
 def judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
-    """The grid of a view with its measure and verdicts.
+    """The grid of a view with its measure and verdicts; the baseline is the grid's own or that of the address.
 
     Raises:
-        Unknown: there is no grid yet; SpecError where it has no measure or baseline.
+        Unknown: there is no grid yet, or no such measurement; SpecError where it has no measure or baseline.
     """
     about = grid_of(view)
-    wanted = view.address.baseline
-    measure = measure_of(view.store, about.grid, None)
-    found = verdicts(view.store, about.grid, baseline=wanted)
+    base = view.address.baseline
+    measure = judged_by(view)
+    found = once(
+        view.store,
+        ("verdicts", about.grid, base, str(measure)),
+        lambda: verdicts(view.store, about.grid, baseline=base, measure=measure._asdict()),
+    )
     return about, measure, in_order(found, [cell.cell for cell in about.cells])
+
+
+def _baseline(view: View) -> str:
+    return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
+
+
+def _chosen(view: View) -> str:
+    """The key of the cell that is looked at closely. Raises Unknown for the baseline itself."""
+    about, _, found = judged(view)
+    if view.address.cell is None:
+        if found.is_empty():
+            raise Unknown("the grid has no cell beside the baseline")
+        return str(found.sort("p", nulls_last=True, maintain_order=True)["cell"][0])
+    cell = baseline_of(view.store, about.grid, view.address.cell)
+    if cell == _baseline(view):
+        raise Unknown(f"{about.look.names[cell]} is the baseline, which has no verdict; choose another cell")
+    return cell
 
 
 def _differences(view: View) -> Shown:
     about, measure, found = judged(view)
-    drawn = forest.differences(found, measure)
+    drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
         return Shown(message="No difference from the baseline can be computed yet.")
-    rope = rope_words(measure.rope, measure.scale, about.unit)
+    rope = rope_words(measure.rope, measure.scale, unit_of(view, measure))
+    base = about.look.names[_baseline(view)]
     caption = (
-        f"{measure.name} of each variant against {about.baseline_name}, paired by seed; {measure.better} is better. "
+        f"{measured(measure, unit_of(view, measure))} of each variant against {base}, paired by seed. "
         f"Point: mean difference. Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
-        f"Grey band: differences within {rope}, which count as equal."
+        + (
+            f"Grey band: differences within {rope}, which count as equal."
+            if measure.rope
+            else "No margin counts as equal."
+        )
+        + (f" Shown: the {drawn.height} of {found.height} with the smallest p." if drawn.height < found.height else "")
+        + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(drawn, measure) else "")
+        + " A click on a point shows why it has its verdict."
     )
     figure = forest.draw_differences(drawn, about.look, measure, {word: marked(word) for word in ICONS})
     return Shown(figure, caption, named(drawn, about))
 
 
+def verdict_rows(view: View) -> Shown:
+    """The table of verdicts, with the reason of each."""
+    about, measure, found = judged(view)
+    scale = measure.scale
+    rows = named(found, about).select(
+        "variant",
+        pl.col("verdict").map_elements(marked, return_dtype=pl.String),
+        pl.col("value").alias(measure.name if measure.name != "variant" else "value"),
+        _worded("difference", scale).alias("difference"),
+        pl.format("{} to {}", _worded("low", scale), _worded("high", scale)).alias("interval"),
+        pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
+        pl.format("{} of {}", "pairs", "planned").alias("pairs"),
+        pl.col("hedges_g").alias("Hedges g"),
+        "reason",
+    )
+    base = about.look.names[_baseline(view)]
+    said = (
+        f"{summary(found, base)} Judged by {measured(measure, unit_of(view, measure))}, {average_words(scale)} over "
+        "seeds; verdicts are corrected (Holm) for all comparisons of the table."
+    )
+    return Shown(caption=said, data=rows, columns=[_column(name, rows) for name in rows.columns])
+
+
+def _worded(name: str, scale: str) -> pl.Expr:
+    words = pl.struct(name).map_elements(lambda row: change(row[name], scale), return_dtype=pl.String)
+    return words if name == "difference" else words.fill_null("–")
+
+
+def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
+    if name == "reason":
+        return {"field": name, "flex": 1, "minWidth": 320, "wrapText": True, "autoHeight": True}
+    if rows[name].dtype.is_float():
+        words = {"function": "params.value == null ? '–' : d3.format('.3~g')(params.value)"}
+        return {"field": name, "type": "rightAligned", "valueFormatter": words, "width": 110}
+    return {"field": name}
+
+
+def _why(view: View) -> Shown:
+    about, measure, _ = judged(view)
+    cell = _chosen(view)
+    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
+    lines = [line.partition(": ") for line in why_text(row)]
+    caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {marked(row['verdict'])}."
+    data = pl.DataFrame([(topic, said) for topic, _, said in lines], schema=["topic", "what it is"], orient="row")
+    return Shown(caption=caption, data=data, parts=[_topics(data)])
+
+
+def _topics(data: pl.DataFrame) -> Component:
+    rows = [html.Tr([html.Th(topic, scope="row"), html.Td(said)]) for topic, said in data.iter_rows()]
+    return html.Table(html.Tbody(rows), className="plain")
+
+
+def _paired(view: View) -> Shown:
+    about, measure, _ = judged(view)
+    cell, base = _chosen(view), _baseline(view)
+    found = paired.paired(view.store, about.grid, measure, cell, base)
+    if found.is_empty():
+        return Shown(message="No run of the two cells has finished with a value yet.")
+    both = found.drop_nulls(["value", "baseline_value"]).height
+    unit = unit_of(view, measure)
+    caption = (
+        f"{measure.name} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a point per run. "
+        f"Lines join the runs of one seed, {count(both, 'pair')}: solid where the variant is better, dotted where not."
+    )
+    alone = found.height - both
+    if alone:
+        caption += f" {count(alone, 'seed')} with one of the two only."
+    legend = [
+        Key(Style(color, color, dash, "circle"), words, key)
+        for (color, dash), words, key in ((paired.GAIN, "better", "gain"), (paired.LOSS, "not better", "loss"))
+    ]
+    title = f"{measure.name}, {unit}" if unit else measure.name
+    return Shown(paired.draw_paired(found, about.look, (cell, base), measure, title), caption, found, legend)
+
+
+def _items(view: View) -> Shown:
+    about, measure, _ = judged(view)
+    cell, base = _chosen(view), _baseline(view)
+    found = items.items(view.store, about.grid, measure, (cell, base))
+    if found.is_empty():
+        return Shown(message=f"No values of single items are recorded for both cells in {measure.name}.")
+    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
+    bars = why_text(row)[-1].partition(": ")[2]
+    caption = (
+        f"{about.look.names[cell]} less {about.look.names[base]} in {measure.name}, a point per item, averaged over "
+        f"{count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. {bars[:1].upper()}{bars[1:]}."
+    )
+    figure = items.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
+    return Shown(figure, caption, found)
+
+
+def _wins(view: View) -> Shown:
+    about, measure, _ = judged(view)
+    every = [cell.cell for cell in about.cells]
+    chosen = every if len(every) <= MOST_CELLS else list(about.drawn)
+    found = win_rates.win_rates(view.store, about.grid, measure, chosen)
+    if found["value"].null_count() == found.height:
+        return Shown(message="No two cells have a finished seed in common yet.")
+    few = f" Shown: {len(chosen)} of {len(every)} cells." if len(chosen) < len(every) else ""
+    caption = (
+        f"Of the seeds that two cells share (n {max(found['n'].to_list())} at most), the share on which the row is better than "
+        f"the column in {measure.name}; a tie is half a win. Shares of few seeds are coarse: verdicts are above.{few}"
+    )
+    labels = {cell.cell: about.look.names[cell.cell] for cell in about.cells}
+    data = found.with_columns(
+        pl.col("cell", "against").replace_strict(labels, return_dtype=pl.String), pl.col("value").alias("won")
+    ).drop("value")
+    return Shown(win_rates.draw_win_rates(found, about.look), caption, data)
+
+
+def _cells(view: View) -> Shown:
+    """The table for a paper: a row per cell, bold what is not shown to be worse than the best."""
+    about, measure = grid_of(view), judged_by(view)
+    word = f"{measure.name}:{measure.better}"
+    found = cells(view.store, about.grid, [word], measure.point, "interval")
+    data = _flat(found)
+    columns = [{"field": name, **({"flex": 1} if name == "cell" else {})} for name in data.columns]
+    files = {"tex": lambda: latex_cells(found), "md": lambda: markdown_cells(found)}
+    return Shown(caption=cells_caption(found), data=data, columns=columns, files=files)
+
+
+def _flat(found: Cells) -> pl.DataFrame:
+    frames = [pl.DataFrame({"cell": found.labels})]
+    several = len(found.columns) > 1
+    for head, column in zip(headings(found), found.columns, strict=True):
+        start = f"{head} " if several else ""
+        frames.append(
+            pl.DataFrame(
+                {
+                    f"{start}mean": [each.mean for each in column.entries],
+                    f"{start}±": [each.spread for each in column.entries],
+                    f"{start}seeds": [f"{each.seeds} of {each.planned}" for each in column.entries],
+                    f"{start}best": ["within noise of the best" if each.best else "" for each in column.entries],
+                    f"{start}missing": [each.missing or "" for each in column.entries],
+                },
+                schema_overrides={f"{start}mean": pl.Float64, f"{start}±": pl.Float64},
+            )
+        )
+    return pl.concat(frames, how="horizontal")
+
+
 def _controls(view: View) -> Sequence[Control]:
     about = grid_of(view)
-    cells = [Option(cell.cell, about.look.names[cell.cell]) for cell in about.cells]
-    return (Control("baseline", "Baseline", "choice", cells),)
+    own, theirs = (
+        _options(view, given, None if given is None else baseline_of(view.store, about.grid, given))
+        for given in (view.address.baseline, view.address.cell)
+    )
+    base = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
+    rows = [Option("32", "32 rows"), Option("100", "100 rows"), Option(str(_ALL), f"{_ALL} rows")]
+    found = [
+        *measure_controls(view),
+        Control("baseline", "Baseline", "choice", own, usual=base),
+        Control("cell", "Look closely at", "choice", theirs, "Why, seed by seed, item by item", usual=_usual(view)),
+    ]
+    return [*found, Control("rows", "At most", "choice", rows)] if len(about.cells) > MOST_CELLS else found
+
+
+def _usual(view: View) -> str | None:
+    """The label of the cell that is looked at closely unless the address says another; None where there is none."""
+    cell, _ = tried(lambda: _chosen(view))
+    return next((each.label for each in grid_of(view).cells if each.cell == cell), None)
+
+
+def _options(view: View, given: str | None, cell: str | None) -> list[Option]:
+    """Every cell by its label, but for the one that the address calls in another way."""
+    about = grid_of(view)
+    return [
+        Option(given if given is not None and each.cell == cell else each.label, about.look.names[each.cell])
+        for each in about.cells
+    ]
 
 
 COMPARE = Page(
@@ -61,5 +275,13 @@ COMPARE = Page(
     about="Which variants differ from the baseline, by how much, and is it real?",
     address=CompareAddress,
     controls=_controls,
-    slots=(Slot("differences", "Differences from the baseline", _differences),),
+    slots=(
+        Slot("differences", "Differences from the baseline", _differences, sets="cell"),
+        Slot("verdicts", "Verdicts", verdict_rows, "table"),
+        Slot("why", "Why this verdict", _why, "words"),
+        Slot("paired", "Seed by seed", _paired),
+        Slot("items", "Item by item", _items),
+        Slot("wins", "Which beats which", _wins),
+        Slot("cells", "All cells, for a paper", _cells, "table"),
+    ),
 )

@@ -1,0 +1,84 @@
+"""Seed by seed: the value of a cell joined to that of the baseline on the same seed."""
+
+from typing import Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.html import plain
+from dashboards.subject import Look
+from dashboards.theme import DIVERGING, INK
+from dashboards.words import change, number
+from store import Store
+from store.statistics.scales import forward
+from store.verdicts import Measure, runs
+
+GAIN: Final = (DIVERGING[0], "solid")
+LOSS: Final = (DIVERGING[-1], "dot")
+"""Colour and dash of the lines of seeds on which the cell is better, and worse."""
+
+
+def paired(store: Store, grid: str, measure: Measure, cell: str, baseline: str) -> pl.DataFrame:
+    """The finished runs of two cells by seed.
+
+    Returns:
+        seed, value, baseline_value (null where that run has none), difference in units of the scale (log ratios, of
+        odds, or plain; null unless both are there and the scale takes them).
+    """
+    found = runs(store, grid, measure).filter(pl.col("status") == "ok", pl.col("value").is_finite())
+    ours, theirs = (found.filter(pl.col("cell") == each).select("seed", "value") for each in (cell, baseline))
+    both = ours.join(theirs.rename({"value": "baseline_value"}), on="seed", how="full", coalesce=True).sort("seed")
+    one, other = (
+        forward(both[name].cast(pl.Float64).fill_null(float("nan")).to_numpy(), measure.scale)
+        for name in ("value", "baseline_value")
+    )
+    return both.with_columns(pl.Series("difference", one - other).fill_nan(None))
+
+
+def draw_paired(found: pl.DataFrame, look: Look, cells: tuple[str, str], measure: Measure, title: str) -> go.Figure:
+    """Two columns of points, the baseline left; a line joins the runs of one seed.
+
+    `cells` are the keys of the cell and of the baseline.
+    """
+    figure = canvas(380, y=plain(title))
+    for row in found.drop_nulls(["value", "baseline_value"]).iter_rows(named=True):
+        figure.add_trace(_line(row["value"], row["baseline_value"], measure))
+    for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):
+        rows = found.drop_nulls(column)
+        style = look.styles[cell]
+        told = [_told(row, column, measure) for row in rows.iter_rows(named=True)]
+        figure.add_trace(
+            go.Scatter(
+                x=[place] * rows.height,
+                y=rows[column].to_list(),
+                mode="markers",
+                marker={"symbol": style.marker, "size": 10, "color": style.color},
+                customdata=told,
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+        )
+    names = [broken(look.names[cell]) for cell in reversed(cells)]
+    figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
+    values = pl.concat([found[name].alias("value") for name in ("value", "baseline_value")]).drop_nulls()
+    ends = pl.DataFrame({"value": values}).with_columns(low=pl.col("value"), high=pl.col("value"))
+    figure.update_yaxes(**value_axis(ends, measure.scale))
+    return figure
+
+
+def _line(value: float, base: float, measure: Measure) -> go.Scatter:
+    better = value < base if measure.better == "lower" else value > base
+    color, dash = GAIN if better else LOSS
+    return go.Scatter(
+        x=[0, 1],
+        y=[base, value],
+        mode="lines",
+        line={"color": color, "dash": dash, "width": 1.6},
+        hoverinfo="skip",
+        legendgroup="gain" if better else "loss",
+    )
+
+
+def _told(row: dict[str, float | None], column: str, measure: Measure) -> str:
+    more = "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}"
+    return f"seed {row['seed']}: {number(row[column])}{more if column == 'value' else ''}"
