@@ -10,28 +10,34 @@ from typing import Final, Literal
 
 Scale = Literal["log", "linear", "logit"]
 
+Band = Literal["interval", "spread", "range"]
+"""What `low` and `high` are: a 95 % t interval, one standard deviation to each side, or the least and the greatest."""
+
 _LARGEST: Final = 700.0  # exp of more leaves the doubles
 
 
-def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
+def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Band = "interval") -> str:
     """SQL for one row per `keys` of the query `source` (keys, value): keys, n, lost, value, low, high.
 
-    `low` and `high` are null below two values. The result is ordered by `keys`.
+    `low` and `high` are null below two values, but for the range. The result is ordered by `keys`.
     """
     names = ", ".join(keys)
+    half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}.get(band)
+    low, high = (f"centre - {half}", f"centre + {half}") if half else ("least", "greatest")
     return f"""
     WITH per_seed AS (SELECT {names}, {_scaled("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
         SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_) AS centre,
-               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_) END AS sd
+               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_) END AS sd,
+               min(scaled_) AS least, max(scaled_) AS greatest
         FROM per_seed GROUP BY {names}
     ),
     bounded AS (
-        SELECT {names}, n, lost, centre, q.q * sd / sqrt(n) AS half
+        SELECT {names}, n, lost, centre, {low} AS low_, {high} AS high_
         FROM summed ASOF LEFT JOIN t_quantile q ON summed.n - 1 >= q.df
     )
-    SELECT {names}, n, lost, {_back("centre", scale)} AS value, {_back("centre - half", scale)} AS low,
-           {_back("centre + half", scale)} AS high
+    SELECT {names}, n, lost, {_back("centre", scale)} AS value, {_back("low_", scale)} AS low,
+           {_back("high_", scale)} AS high
     FROM bounded ORDER BY {names}
     """
 
@@ -64,6 +70,16 @@ def average_words(scale: Scale) -> str:
 def interval_words(scale: Scale) -> str:
     """What bars and bands are."""
     return "95 % t interval over seeds" + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
+
+
+def band_words(band: Band, scale: Scale) -> str:
+    """What bands of a kind are."""
+    of = {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
+    return {
+        "interval": interval_words(scale),
+        "spread": f"one standard deviation over seeds{of} to each side",
+        "range": "least and greatest over seeds",
+    }[band]
 
 
 def rope_words(rope: float, scale: Scale, unit: str) -> str:

@@ -145,16 +145,20 @@ def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
 
 
 def worth_drawing(
-    cells: Sequence[Cell], baseline: str | None, found: pl.DataFrame | None, measure: Measure | None
+    cells: Sequence[Cell],
+    baseline: str | None,
+    found: pl.DataFrame | None,
+    measure: Measure | None,
+    most: int = MOST_CURVES,
 ) -> list[str]:
     """The cells that pictures of single cells show: all, or the baseline and the best by `found` (see `averages`)."""
     keys = [cell.cell for cell in cells]
-    if len(keys) <= MOST_CURVES:
+    if len(keys) <= most:
         return keys
     ranked: list[str] = []
     if found is not None and measure is not None:
         known = found.drop_nulls("value")
         ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
     ranked += [key for key in keys if key not in set(ranked)]
-    others = [key for key in ranked if key != baseline][: MOST_CURVES - (baseline is not None)]
+    others = [key for key in ranked if key != baseline][: most - (baseline is not None)]
     return [key for key in keys if key == baseline or key in set(others)]

@@ -108,6 +108,7 @@ def draw_panels(
     rows = -(-len(panels) // drawing.columns)
     figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=plain(x))
     much = sum(panel.found.height for panel in panels) > _MOST_TOLD
+    usual = (figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json())
     names = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
     for place, panel in enumerate(panels):
         at = "" if place == 0 else str(place + 1)
@@ -116,7 +117,7 @@ def draw_panels(
         if drawing.log_x:
             found = found.filter(pl.col("x") > 0)
         shown = _clipped(found, panel.scale)
-        _set_axes(figure, place, len(panels), drawing)
+        figure.update_layout(_axes(usual, place, len(panels), drawing))
         figure.update_layout({f"yaxis{at}": {"title": {"text": plain(panel.y)}, **_value_axis(shown, panel.scale)}})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
@@ -172,29 +173,20 @@ def _value_axis(shown: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     return value_axis(pl.concat([shown.select("value", "low", "high"), *wide], how="diagonal"), scale)
 
 
-def _set_axes(figure: go.Figure, place: int, panels: int, drawing: Drawing) -> None:
+def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> dict[str, Any]:
     """The axes of one of several panels: below each other, or side by side where there are columns."""
     rows, columns = -(-panels // drawing.columns), min(drawing.columns, panels)
     at, row, column = "" if place == 0 else str(place + 1), place // drawing.columns, place % drawing.columns
     height, width = 1 / rows, 1 / columns
     top, left = 1 - row * height, column * width
-    gap, beside = _GAP / (drawing.height + _GAP) * height, _BESIDE if columns > 1 else 0.0
-    plain_x, plain_y = figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json()
-    below = place + drawing.columns >= panels
-    title = plain_x["title"] if below else {"text": ""}
-    right = left + width - (beside if column + 1 < columns else 0.0)
-    figure.update_layout(
-        {
-            f"xaxis{at}": {
-                **plain_x,
-                "domain": [left, right],
-                "anchor": f"y{at}",
-                "title": title,
-                **({"matches": "x"} if place else {}),
-            },
-            f"yaxis{at}": {**plain_y, "domain": [top - height + gap * (row + 1 < rows), top], "anchor": f"x{at}"},
-        }
-    )
+    gap = _GAP / (drawing.height + _GAP) * height if row + 1 < rows else 0.0
+    right = left + width - (_BESIDE if column + 1 < columns else 0.0)
+    x = {**usual[0], "domain": [left, right], "anchor": f"y{at}"}
+    if place + drawing.columns < panels:
+        x["title"] = {"text": ""}
+    if place:
+        x["matches"] = "x"
+    return {f"xaxis{at}": x, f"yaxis{at}": {**usual[1], "domain": [top - height + gap, top], "anchor": f"x{at}"}}
 
 
 def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, Drawing]) -> None:

@@ -110,6 +110,7 @@ def test_panels_share_the_axis_x_and_each_has_its_own_y() -> None:
     figure = draw_panels(panels, TWO, x="step")
     assert [figure.layout[name].matches for name in ("xaxis", "xaxis2", "xaxis3")] == [None, "x", "x"]
     assert [figure.layout[name].title.text for name in ("yaxis", "yaxis2", "yaxis3")] == ["loss", "norm", "none"]
+    assert [figure.layout[name].title.text for name in ("xaxis", "xaxis2", "xaxis3")] == ["", "", "step"]
     assert [figure.layout[name].type for name in ("yaxis", "yaxis2")] == ["linear", "log"]
     assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
     domains = [figure.layout[name].domain for name in ("yaxis", "yaxis2", "yaxis3")]

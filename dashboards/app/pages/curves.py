@@ -1,42 +1,245 @@
-"""Curves: what is logged in training, by step, averaged over seeds."""
+"""Curves: what is logged in training, by step, seconds or tokens, averaged over the runs of a group."""
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
-from dashboards.app.address import Address
-from dashboards.app.page import Control, Key, Page, Shown, Slot, View, grid_of, options
-from dashboards.figures.curves import curves, draw_curves
-from dashboards.sections.charts import named
-from dashboards.seeds import Scale, average_words, interval_words
+import polars as pl
+from pydantic import Field
+
+from dashboards import grouping
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
+from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
+from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels
+from dashboards.figures.training import (
+    Along,
+    Reduced,
+    Reduction,
+    buckets_for,
+    logged,
+    smoothed,
+    training,
+)
+from dashboards.problems import Unknown
+from dashboards.seeds import Band, Scale, average_words, band_words
+from dashboards.words import count, listed, number
+
+_ALONG: Final[dict[Along, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
+_AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
 
 
-class CurvesAddress(Address):
-    """The grid, the metric, and the scale of its axis."""
+class CurvesAddress(GroupedAddress):
+    """The grid, the metrics, how runs are grouped, what the axes are, and what lines and bands are."""
 
-    metric: str = "loss"
+    metric: tuple[str, ...] = ()
+    """Empty: the loss, or the first there is."""
+    x: Along = "step"
+    band: Literal["interval", "spread", "range", "seeds", "none"] = "interval"
     linear: bool = False
+    logx: bool = False
+    smooth: Literal["none", "exponential", "window"] = "none"
+    amount: float | None = Field(default=None, ge=0, le=10_000)
+    """Exponential: the share that is kept, below 1; window: points."""
+    quiet: bool = False
+    """Without the least and greatest values of buckets."""
 
 
 def _curves(view: View) -> Shown:
-    about = grid_of(view)
-    scale: Scale = "linear" if view.address.linear else "log"
-    found = curves(view.store, about.grid, view.address.metric, about.drawn, scale=scale)
-    if found.frame.is_empty():
-        return Shown(message=f"No run of this grid has logged {view.address.metric!r} yet.")
-    caption = (
-        f"Line: {average_words(scale)} over seeds of means over {found.width} steps. Band: {interval_words(scale)}, "
-        f"n up to {max(found.frame['n'].to_list())}."
+    address: CurvesAddress = view.address
+    about, known = grid_of(view), logged(view.store, grid_of(view).grid)
+    if not known:
+        return Shown(message="No run of this grid has logged anything yet.")
+    metrics = address.metric or known[:1]
+    unknown = [name for name in metrics if name not in known]
+    if unknown:
+        raise Unknown(f"no run of {about.grid!r} has logged {unknown[0]!r}; they have {listed(known[:12])}")
+    chosen_groups = run_groups(view)
+    found = {name: _reduced(view, name, chosen_groups, len(metrics)) for name in metrics}
+    if all(each.frame.is_empty() for each, _ in found.values()):
+        return Shown(message=_nothing(view, metrics, chosen_groups))
+    series = _series(chosen_groups, [each for each, _ in found.values()])
+    panels = [_panel(view, name, each, scale) for name, (each, scale) in found.items()]
+    figure = draw_panels(
+        panels, series, x=_ALONG[address.x] + (", log axis" if address.logx else ""),
+        drawing=Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6),
+    )  # fmt: skip
+    data = pl.concat(
+        panel.found.filter(pl.col("series").is_in(chosen_groups.keep)).select(
+            pl.lit(name).alias("metric"),
+            pl.col("series").replace_strict(chosen_groups.names, return_dtype=pl.String).alias("group"),
+            pl.exclude("series").name.map(lambda column: address.x if column == "x" else column),
+        )
+        for name, panel in zip(metrics, panels, strict=True)
     )
-    legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn]
-    figure = draw_curves(found, about.look, title=view.address.metric, scale=scale)
-    return Shown(figure, caption, named(found.frame, about), legend)
+    reached = {key: max(_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
+    return Shown(
+        figure,
+        _caption(view, found, chosen_groups),
+        data,
+        _legend(chosen_groups, reached, _noun(view)),
+        _warnings(panels, found, chosen_groups, reached),
+    )
+
+
+def _reduced(view: View, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
+    """A metric on the log scale, unless another is wanted or it takes values that have no logarithm."""
+    address: CurvesAddress = view.address
+    lines = len(of.keep) * panels
+    if address.band == "seeds":
+        lines += int(of.found.filter(pl.col("series").is_in(of.keep))["planned"].sum()) * panels
+    band: Band = "interval" if address.band in ("seeds", "none") else address.band  # type: ignore[assignment]
+    how = Reduction(address.x, address.logx, "linear", band, address.band == "seeds", buckets_for(lines))
+    if address.linear:
+        return training(view.store, of.given, name, of.keep, how), "linear"
+    found = training(view.store, of.given, name, of.keep, how._replace(scale="log"))
+    least = found.frame["least"].min()
+    if isinstance(least, float) and least <= 0:
+        return training(view.store, of.given, name, of.keep, how), "linear"
+    return found, "log"
+
+
+def _panel(view: View, name: str, found: Reduced, scale: Scale) -> Panel:
+    address: CurvesAddress = view.address
+    frame, title = found.frame, name
+    if address.smooth != "none":
+        amount = _amount(address)
+        frame = smoothed(frame, address.smooth, amount, scale)
+        title += f", smoothed ({address.smooth} {amount:g})"
+    bare = address.band in ("seeds", "none")
+    frame = frame.drop(["low", "high"] if bare else [])
+    if address.quiet or bare or found.width <= 1:
+        frame = frame.drop("least", "greatest")
+    runs = found.runs.drop("series").rename({"trial": "series"})
+    return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
+
+
+def _amount(address: CurvesAddress) -> float:
+    amount = _AMOUNT[address.smooth] if address.amount is None else address.amount
+    if address.smooth == "exponential" and amount >= 1:
+        raise Unknown(f"exponential smoothing keeps a share below 1; got {amount:g}")
+    return amount
+
+
+def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
+    lines = {key: Series(of.names[key], of.styles[key]) for key in of.keep}
+    for each in found:
+        for trial, series in each.runs.select("trial", "series").unique().iter_rows():
+            lines[trial] = Series(f"{of.names[series]} · {trial[:8]}", of.styles[series], series, thin=True)
+    return lines
+
+
+def _noun(view: View) -> str:
+    return "run" if by_of(view) not in ((), (grouping.CELL,)) else "seed"
+
+
+def _reached(found: Reduced) -> dict[str, int]:
+    return {str(key): int(n) for key, n in found.reached.iter_rows()}
+
+
+def _legend(of: RunGroups, reached: dict[str, int], noun: str) -> list[Key]:
+    planned = dict(of.found.select("series", "planned").iter_rows())
+    alone = max(planned.values(), default=0) == 1
+    return [
+        Key(of.styles[key], of.names[key], key, "" if alone else f"{reached[key]} of {count(planned[key], noun)}")
+        for key in of.keep
+    ]
+
+
+def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups) -> str:
+    address: CurvesAddress = view.address
+    each, scale = next(iter(found.values()))
+    noun, width = _noun(view), each.width
+    unit = {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
+    means = "" if width <= 1 else f" of means over {number(width)} {unit}s"
+    means = f" of means over {len(set(each.frame['x']))} parts of the axis" if address.logx else means
+    most = max(each.frame["n"].to_list(), default=0)
+    words = f"Line: {average_words(scale)} over {noun}s{means}."
+    if address.band == "seeds":
+        words += f" Thin lines: single {noun}s."
+    elif address.band != "none":
+        words += f" Band: {band_words(address.band, scale)}, n up to {most}."
+    if width > 1 and not address.quiet and address.band not in ("seeds", "none"):
+        words += " Outlined: the least and the greatest single value of each."
+    if address.smooth != "none":
+        kind = f"keeps {_amount(address):g} of the average so far" if address.smooth == "exponential" else (
+            f"mean of {_amount(address):g} points about each")  # fmt: skip
+        words += f" Smoothed: {kind}; behind, weaker, what is not. Bands are not smoothed."
+    if address.logx:
+        words += " What is at zero has no place on a log axis."
+    return words + of.why
+
+
+def _warnings(
+    panels: Sequence[Panel], found: dict[str, tuple[Reduced, Scale]], of: RunGroups, reached: dict[str, int]
+) -> str:
+    """What a reader must know before comparing."""
+    said: list[str] = []
+    planned = dict(of.found.select("series", "planned").iter_rows())
+    sizes = sorted({reached[key] for key in of.keep})
+    if len(sizes) > 1:
+        said.append(f"Groups differ in size: {sizes[0]} to {count(sizes[-1], 'run')}.")
+    failed = (
+        0 if of.given.failed else sum(n for key, n in of.found.select("series", "failed").iter_rows() if key in planned)
+    )
+    if failed:
+        said.append(f"{count(failed, 'failed run')} left out.")
+    for name, (each, _) in found.items():
+        lost = each.frame.filter(pl.col("lost") > 0)
+        if lost.height:
+            total, at = int(lost["lost"].sum()), lost.sort("x").row(0, named=True)
+            who = of.names[at["series"]]
+            said.append(
+                f"{count(total, 'value')} of {name} could not be averaged, the first near {at['x']:,.6g} ({who})."
+            )
+    for name, panel in zip(found, panels, strict=True):
+        far = beyond(panel.found, panel.scale)
+        if far.height:
+            at = far.sort("x").row(0, named=True)
+            who = of.names.get(at["series"], at["series"][:8])
+            said.append(
+                f"{count(far.height, 'point')} of {name} beyond the axis (▲ ▼), the first {number(at['beyond'])} near "
+                f"{at['x']:,.6g} ({who})."
+            )
+    return " ".join(said)
+
+
+def _nothing(view: View, metrics: Sequence[str], of: RunGroups) -> str:
+    words = f"None of these runs has logged {listed(list(metrics))}"
+    if view.address.x == "tokens":
+        words += " and counted its tokens"
+    failed = int(of.found["failed"].sum()) if not of.given.failed else 0
+    return f"{words} yet." + (f" {count(failed, 'failed run')} left out." if failed else "")
 
 
 def _controls(view: View) -> Sequence[Control]:
-    names = view.store.sql("SELECT DISTINCT name FROM v_metric ORDER BY name")["name"]
+    about = grid_of(view)
+    known = logged(view.store, about.grid)
+    ways = [
+        Option(grouping.CELL, "all but the seed"),
+        *options(grouping.axes(about)),
+        Option("seed", "seed"),
+        Option(grouping.TRIAL, "single runs"),
+        *options(grouping.fields(view.store, about.grid)),
+    ]
+    of = run_groups(view)
+    picked = view.address.run
     return (
-        Control("metric", "Metric", "choice", options(names)),
+        Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:1])),
+        Control("by", "One line per", "choices", ways, "Runs with the same of these are averaged",
+                usual=by_of(view) or (grouping.CELL,), remakes=True, resets=("show", "hide")),
+        Control("show", "Shown", "choices", [Option("*", f"as many as fit ({MOST})"), *options(of.names.values())],
+                "Empty: the baseline and the best"),
+        *([Control("run", "Runs", "choices", options(picked))] if picked else []),
+        Control("x", "Along", "choice", [Option(name, words) for name, words in _ALONG.items()]),
+        Control("band", "Band", "choice", [
+            Option("interval", "95 % t interval"), Option("spread", "standard deviation"),
+            Option("range", "least to greatest"), Option("seeds", "single runs"), Option("none", "none")]),
+        Control("smooth", "Smoothing", "choice", options(("none", "exponential", "window"))),
+        Control("amount", "Strength", "number", (), "Exponential: the share that is kept, below 1. Window: points."),
         Control("linear", "Linear axis", "switch"),
-    )
+        Control("logx", "Log steps", "switch"),
+        Control("quiet", "Hide extremes", "switch", (), "Without the least and greatest values of buckets"),
+        Control("failed", "Failed runs too", "switch"),
+    )  # fmt: skip
 
 
 CURVES = Page(

@@ -1,0 +1,211 @@
+"""Training metrics of groups of runs over steps, seconds or tokens: buckets per run, then an average over runs."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import polars as pl
+
+from dashboards.seeds import Band, Scale, over_seeds
+from store import Store
+
+Along = Literal["step", "seconds", "tokens"]
+
+MOST_BUCKETS: Final = 400
+"""More points than a line has pixels."""
+_MOST_POINTS: Final = 10_000
+"""Of a whole figure, so that it stays small."""
+
+
+class Grouped(NamedTuple):
+    """Which runs there are, and how they are put together."""
+
+    grid: str
+    by: str
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`); text."""
+    runs: Sequence[str] = ()
+    """Keys of the only trials that are meant; empty: all."""
+    failed: bool = False
+    """Whether failed trials are in."""
+
+
+class Reduction(NamedTuple):
+    """How their values become points."""
+
+    along: Along = "step"
+    log_x: bool = False
+    """Buckets of equal width on a log axis."""
+    scale: Scale = "linear"
+    band: Band = "interval"
+    each: bool = False
+    """Whether every run of a group is wanted beside their average."""
+    buckets: int = MOST_BUCKETS
+
+
+class Reduced(NamedTuple):
+    """What the database reduced them to."""
+
+    frame: pl.DataFrame
+    """series, x (of the first value in the bucket), n, lost, value, low, high, least, greatest (of single values)."""
+    reached: pl.DataFrame
+    """series, n: runs that have logged it."""
+    runs: pl.DataFrame
+    """trial, series, x, value: the mean of every bucket of every run; empty unless it is wanted."""
+    width: float
+    """Of a bucket, in units of x; of the first one on a log axis."""
+
+
+def buckets_for(lines: int) -> int:
+    """How many buckets each of so many lines has."""
+    return max(40, min(MOST_BUCKETS, _MOST_POINTS // max(lines, 1)))
+
+
+def groups(store: Store, given: Grouped) -> pl.DataFrame:
+    """The groups in the order of the plan: series, planned and failed (trials), cells (their keys), and of the first
+    trial in the plan trial, cell, seed.
+    """
+    return store.sql(
+        f"""
+        SELECT {given.by} AS series, count(*) AS planned, count(*) FILTER (WHERE t.status = 'failed') AS failed,
+               list(DISTINCT g.cell) AS cells, arg_min(g.trial, g.position) AS trial,
+               arg_min(g.cell, g.position) AS cell, arg_min(g.seed, g.position) AS seed
+        FROM grid_trial g JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND (len($runs) = 0 OR list_contains($runs, g.trial))
+        GROUP BY ALL ORDER BY min(g.position)
+        """,
+        {"grid": given.grid, "runs": list(given.runs)},
+    )
+
+
+def logged(store: Store, grid: str) -> list[str]:
+    """Names of the training metrics of a grid; those of most trials first, then by name."""
+    found = store.sql(
+        """
+        SELECT name FROM last_value JOIN grid_trial USING (trial) WHERE grid = $grid AND "table" = 'metric'
+        GROUP BY name ORDER BY name <> 'loss', count(DISTINCT trial) DESC, name
+        """,
+        {"grid": grid},
+    )
+    return [str(name) for name in found["name"]]
+
+
+def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: Reduction) -> Reduced:
+    """The metric `name` of the groups `keep`.
+
+    Each run has the mean of every bucket; a point of a group is the average of those means over its runs, on the scale.
+    Values that are not finite are left out of a bucket and counted in `lost`. Runs that have not finished count as far
+    as they went.
+    """
+    parameters = {"grid": given.grid, "runs": list(given.runs), "name": name, "keep": list(keep)}
+    rows = _rows(given, how.along)
+    positive = "WHERE x > 0" if how.log_x else ""
+    first, last = store.sql(f"{rows} SELECT min(x), max(x) FROM points {positive}", parameters).row(0)
+    if first is None:
+        return Reduced(_EMPTY, _EMPTY.select("series", "n"), _EMPTY_RUNS, 1)
+    place, width = _buckets(float(first), float(last), how)
+    means = f"""{rows},
+    means AS MATERIALIZED (
+        SELECT series, trial, {place} AS bucket, min(x) AS x, avg(value) FILTER (WHERE fine) AS value,
+               min(value) FILTER (WHERE fine) AS least, max(value) FILTER (WHERE fine) AS greatest,
+               count(*) FILTER (WHERE NOT fine) AS gone
+        FROM (SELECT *, isfinite(value) AS fine FROM points {positive}) GROUP BY ALL
+    )"""
+    averages = over_seeds(
+        "SELECT series, bucket, value FROM means WHERE value IS NOT NULL", ["series", "bucket"], how.scale, how.band
+    )
+    frame = store.sql(
+        f"""{means}
+        SELECT series, e.x, coalesce(n, 0) AS n,
+               e.gone + coalesce(lost, 0) AS lost, value, low, high, e.least, e.greatest
+        FROM ({averages}) RIGHT JOIN (
+            SELECT series, bucket, min(x) AS x, min(least) AS least, max(greatest) AS greatest,
+                   sum(gone)::BIGINT AS gone
+            FROM means GROUP BY ALL
+        ) e USING (series, bucket)
+        ORDER BY series, e.x
+        """,
+        parameters,
+    )
+    runs = _EMPTY_RUNS
+    if how.each:
+        runs = store.sql(f"{means} SELECT trial, series, x, value FROM means ORDER BY series, trial, x", parameters)
+    reached = store.sql(f"{rows} SELECT series, count(DISTINCT trial) AS n FROM points GROUP BY series", parameters)
+    return Reduced(frame, reached, runs, width)
+
+
+_EMPTY: Final = pl.DataFrame(
+    schema={"series": pl.String, "x": pl.Int64, "n": pl.Int64, "lost": pl.Int64}
+    | dict.fromkeys(("value", "low", "high", "least", "greatest"), pl.Float64)
+)
+_EMPTY_RUNS: Final = pl.DataFrame(schema={"trial": pl.String, "series": pl.String, "x": pl.Int64, "value": pl.Float64})
+
+
+def _rows(given: Grouped, along: Along) -> str:
+    """SQL that begins with the points (series, trial, x, value) of the groups in $keep."""
+    failed = "" if given.failed else "AND t.status <> 'failed'"
+    chosen = f"""
+    WITH chosen AS (
+        SELECT g.trial, {given.by} AS series FROM grid_trial g JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND (len($runs) = 0 OR list_contains($runs, g.trial)) {failed}
+          AND list_contains($keep, {given.by})
+    ),"""
+    if along == "step":
+        return f"""{chosen}
+    points AS (
+        SELECT c.series, m.trial, m.step AS x, m.value FROM v_metric m JOIN chosen c USING (trial) WHERE m.name = $name
+    )"""
+    if along == "tokens":
+        return f"""{chosen}
+    points AS (
+        SELECT c.series, m.trial, m.step * (k.tokens / k.steps) AS x, m.value
+        FROM v_metric m JOIN chosen c USING (trial)
+        JOIN (SELECT trial, any_value(tokens) AS tokens, any_value(steps) AS steps FROM v_cost
+              WHERE grid = $grid AND steps > 0 GROUP BY trial) k USING (trial)
+        WHERE m.name = $name AND k.tokens IS NOT NULL
+    )"""
+    return f"""{chosen}
+    timed AS (
+        SELECT c.series, m.trial, m.attempt, m.wall_s, m.value
+        FROM v_metric m JOIN chosen c USING (trial) WHERE m.name = $name
+    ),
+    before AS (     -- seconds count from the start of an attempt: those of the ones that it went on from come first
+        SELECT trial, attempt, coalesce(sum(max(wall_s)) OVER (
+            PARTITION BY trial ORDER BY attempt ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS took
+        FROM timed GROUP BY trial, attempt
+    ),
+    points AS (
+        SELECT series, trial, wall_s + took AS x, value FROM timed JOIN before USING (trial, attempt)
+    )"""
+
+
+def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
+    """SQL for the number of the bucket of x, and the width of one; none is shorter than the others."""
+    span = last - first
+    if how.log_x:
+        ratio = last / first
+        if ratio <= 1:
+            return "0", 1
+        return f"least(floor(ln(x / {first!r}) / ln({ratio!r}) * {how.buckets}), {how.buckets - 1})::BIGINT", 1
+    if how.along == "step":
+        width = -(-int(span + 1) // how.buckets)
+        full = max(int(span + 1) // width, 1)
+        return f"least((x - {int(first)}) // {width}, {full - 1})", width
+    width_s = span / how.buckets or 1.0
+    return f"least(floor((x - {first!r}) / {width_s!r}), {how.buckets - 1})::BIGINT", width_s
+
+
+def smoothed(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
+    """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
+
+    "exponential" keeps the share `amount` of the average so far at every point (0 to below 1, with the correction for
+    the first points); "window" is the mean of `amount` points about each. On the log scale means are geometric.
+    """
+    value: Any = pl.col("value").log() if scale == "log" else pl.col("value")
+    if kind == "exponential":
+        made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True)
+    else:
+        made = value.rolling_mean(max(int(amount), 1), min_samples=1, center=True)
+    made = made.over("series")
+    made = made.exp() if scale == "log" else made
+    return found.with_columns(
+        pl.when(pl.col("value").is_not_null()).then(made).alias("value"), pl.col("value").alias("raw")
+    )

@@ -1,0 +1,250 @@
+"""Curves: what is drawn equals an average in plain Python; groups, gaps, spikes and wild values are told."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import fmean, geometric_mean, stdev
+
+import numpy as np
+import polars as pl
+import pytest
+from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.curves import CURVES, CurvesAddress
+from store import Store
+from store.layout import Layout
+from store.shards import ShardBuffer
+
+STEPS = 1000
+SEEDS = range(3)
+OPERATORS = ("softmax", "SSA", "<script>%{x}")
+
+
+def value(operator: str, depth: int, seed: int, step: int) -> float:
+    """What is written as "loss"."""
+    return (1 + OPERATORS.index(operator) + 10 * depth + seed) * math.exp(-step / STEPS)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    layout = Layout(tmp_path_factory.mktemp("curves") / "runs")
+    lines = plan_lines(OPERATORS, list(SEEDS), "known", {"depth": [1, 2]})
+    for line in lines:
+        if line["label"] == "SSA · 2":
+            del line["axes"]["depth"]
+    publish_grid(layout, plan_header(lines, "known", {"depth": [1, 2]}, OPERATORS), lines)
+    buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
+    for line in lines:
+        key, seed, operator = line["trial"], line["seed"], line["operator"]
+        depth = int(line["label"][-1])
+        rows = [(key, 1, t, "loss", value(operator, depth, seed, t), 0.5 * t) for t in range(STEPS)]
+        signed = [(key, 1, t, "signed", seed - 1.0, 0.5 * t) for t in range(0, STEPS, 100)]
+        spiky = [(key, 1, t, "spiky", 1.0, 0.5 * t) for t in range(STEPS)]
+        wild = [(key, 1, t, "wild", 1.0 + seed, 0.5 * t) for t in range(STEPS)]
+        if (line["label"], seed) == ("softmax · 1", 1):
+            spiky[333] = (key, 1, 333, "spiky", 50.0, 0.0)
+            wild[500] = (key, 1, 500, "wild", 1e30, 0.0)
+            wild[700] = (key, 1, 700, "wild", math.nan, 0.0)
+        buffer.extend("metric", rows + signed + spiky + wild)
+        failed = (line["label"], seed) == ("SSA · 1", 2)
+        write_start(layout, key, 1)
+        cost = {"steps": STEPS, "tokens": 64 * STEPS}
+        write_end(layout, key, 1, step=STEPS, status="failed" if failed else "ok",
+                  reason="diverged" if failed else None, cost=cost)  # fmt: skip
+    buffer.flush()
+    return layout.root
+
+
+@pytest.fixture(scope="module")
+def engine(root: Path) -> Engine:
+    return Engine(Campaigns([root]), [CURVES])
+
+
+@pytest.fixture
+def view(engine: Engine) -> Iterator[View]:
+    with engine.campaigns.reading("runs") as store:
+        yield engine.view(store, "runs", CURVES, CurvesAddress())
+
+
+def shown(view: View, search: str = "") -> Shown:
+    return shown_of(CURVES.slots[0], view._replace(address=read(CurvesAddress, search)))
+
+
+def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: View) -> None:
+    data = shown(view).data.filter(pl.col("group") == "softmax · 1")
+    assert data.height == 333  # 3 steps each, the last bucket one more
+    for step in (0, 3, 600):
+        means = [fmean(value("softmax", 1, seed, t) for t in range(step, step + 3)) for seed in SEEDS]
+        row = data.filter(pl.col("step") == step).row(0, named=True)
+        half = 4.302653 * stdev(map(math.log, means)) / math.sqrt(3)
+        assert row["n"] == 3
+        assert row["value"] == pytest.approx(geometric_mean(means))
+        assert (row["low"], row["high"]) == pytest.approx(
+            tuple(geometric_mean(means) * math.exp(sign * half) for sign in (-1, 1)), rel=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("band", "low", "high"),
+    [("spread", lambda v: fmean(v) - stdev(v), lambda v: fmean(v) + stdev(v)), ("range", min, max)],
+)
+def test_a_band_is_what_was_asked_for(
+    view: View, band: str, low: Callable[[list[float]], float], high: Callable[[list[float]], float]
+) -> None:
+    data = shown(view, f"?linear=1&band={band}").data.filter(pl.col("group") == "softmax · 1")
+    means = [fmean(value("softmax", 1, seed, t) for t in range(3)) for seed in SEEDS]
+    row = data.row(0, named=True)
+    assert (row["value"], row["low"], row["high"]) == pytest.approx((fmean(means), low(means), high(means)))
+
+
+def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: View) -> None:
+    found = shown(view, "?by=depth&linear=1")
+    assert {key.name for key in found.legend} == {"1", "2", "undefined"}
+    first = found.data.filter((pl.col("group") == "undefined") & (pl.col("step") == 0))
+    means = [fmean(value("SSA", 2, seed, t) for t in range(3)) for seed in SEEDS]
+    assert first["value"].to_list() == pytest.approx([fmean(means)])
+
+
+def test_groups_are_fields_of_the_spec(view: View) -> None:
+    found = shown(view, "?by=operator.kind")
+    assert {key.name for key in found.legend} == {name.lower() for name in OPERATORS}
+    assert "has no" not in found.message
+
+
+def test_runs_can_stand_alone(view: View) -> None:
+    trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
+    found = shown(view, f"?run={trial[:8]}")
+    assert [key.name for key in found.legend] == ["SSA · 1 · seed 2"]
+    assert found.data["value"][0] == pytest.approx(fmean(value("SSA", 1, 2, t) for t in range(3)))
+
+
+def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: View) -> None:
+    found = shown(view)
+    notes = {key.name: key.note for key in found.legend}
+    assert (notes["SSA · 1"], notes["SSA · 2"]) == ("2 of 3 seeds", "3 of 3 seeds")
+    assert "Groups differ in size: 2 to 3 runs. 1 failed run left out." in found.message
+    whole = shown(view, "?failed=1")
+    assert {key.note for key in whole.legend} == {"3 of 3 seeds"}
+    assert whole.message == ""
+
+
+def test_a_spike_in_one_step_of_one_seed_is_seen(view: View) -> None:
+    found = shown(view, "?metric=spiky")
+    spike = found.data.filter(pl.col("greatest") == 50)
+    assert spike.select("group", "step").rows() == [("softmax · 1", 333)]
+    assert found.figure is not None
+    outlined = [trace for trace in found.figure.data if trace.fill == "toself" and trace.line.width]
+    assert max(float(np.nanmax(trace.y)) for trace in outlined) == 50
+    assert 10 ** found.figure.layout.yaxis.range[1] > 50
+    assert "greatest" not in shown(view, "?metric=spiky&quiet=1").data.columns
+
+
+@pytest.mark.parametrize("axis", ["", "&linear=1"])
+def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: View, axis: str) -> None:
+    found = shown(view, f"?metric=wild{axis}")
+    assert "1 value of wild could not be averaged, the first near 699 (softmax · 1)." in found.message
+    assert "1 point of wild beyond the axis (▲ ▼), the first 1.00 × 10³⁰ near 498 (softmax · 1)." in found.message
+    assert found.figure is not None
+    high = found.figure.layout.yaxis.range[1]
+    assert (high if axis else 10**high) < 1e8
+
+
+def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: View) -> None:
+    found = shown(view, "?metric=signed")
+    assert found.figure is not None
+    assert found.figure.layout.yaxis.type == "linear"
+    assert found.data.filter(pl.col("group") == "softmax · 1")["value"].to_list() == pytest.approx([0.0] * 10)
+
+
+@pytest.mark.parametrize(("along", "per_step"), [("seconds", 0.5), ("tokens", 64.0)])
+def test_curves_run_along_seconds_and_tokens(view: View, along: str, per_step: float) -> None:
+    data = shown(view, f"?x={along}&linear=1").data.filter(pl.col("group") == "softmax · 1")
+    assert data.height <= 400
+    assert data[along].max() <= per_step * (STEPS - 1)  # type: ignore[operator]
+    steps = [round(at / per_step) for at in data[along]][:2]
+    means = [fmean(value("softmax", 1, seed, t) for t in range(*steps)) for seed in SEEDS]
+    assert data["value"][0] == pytest.approx(fmean(means))
+
+
+def test_a_log_axis_has_finer_buckets_at_its_beginning(view: View) -> None:
+    data = shown(view, "?logx=1").data.filter(pl.col("group") == "softmax · 1")
+    assert data["step"].to_list()[:4] == [1, 2, 3, 4]
+    assert data["n"].unique().to_list() == [3]
+
+
+def test_smoothing_is_labelled_and_what_was_before_stays(view: View) -> None:
+    found = shown(view, "?smooth=window&amount=3&linear=1")
+    data = found.data.filter(pl.col("group") == "softmax · 1")
+    assert data["value"][5] == pytest.approx(fmean(data["raw"][4:7]))
+    assert found.figure is not None
+    assert found.figure.layout.yaxis.title.text == "loss, smoothed (window 3)"
+    assert "Smoothed: mean of 3 points about each" in found.caption
+    kept = shown(view, "?smooth=exponential&amount=0.5&linear=1").data.filter(pl.col("group") == "softmax · 1")
+    first, second = kept["raw"][:2]
+    assert kept["value"][1] == pytest.approx((0.5 * first + second) / 1.5)
+
+
+def test_single_seeds_are_thin_lines_of_their_group(view: View) -> None:
+    found = shown(view, "?band=seeds&show=softmax · 1")
+    assert found.figure is not None
+    assert {trace.legendgroup for trace in found.figure.data} == {found.legend[0].key}
+    assert len(found.figure.data) == 4
+    assert sorted({trace.line.width for trace in found.figure.data}) == [1.0, 1.6]
+
+
+def test_several_metrics_have_a_panel_each(view: View) -> None:
+    found = shown(view, "?metric=loss&metric=spiky")
+    assert found.figure is not None
+    assert found.figure.layout.yaxis2.title.text == "spiky"
+    assert found.data["metric"].unique().sort().to_list() == ["loss", "spiky"]
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ("?metric=nothing", "No run of 'known' has logged 'nothing'; they have loss, "),
+        ("?by=nothing.here", "Runs of 'known' have no 'nothing.here'; there are cell, run, seed, operator, depth"),
+        ("?by=x' OR '1", "Runs of 'known' have no \"x' OR '1\""),
+        ("?show=nobody", "There is no group 'nobody' of runs here; there are 'softmax · 1'"),
+        ("?run=zz", "Run='zz' names one run of 'known'; none begins so."),
+        ("?run=", ""),
+        ("?smooth=exponential&amount=1", "Exponential smoothing keeps a share below 1; got 1."),
+    ],
+)
+def test_what_is_not_there_is_told_in_a_sentence(view: View, search: str, words: str) -> None:
+    assert shown(view, search).message.startswith(words)
+
+
+def test_a_grid_in_which_nothing_has_run_says_so(tmp_path: Path) -> None:
+    write_campaign(tmp_path / "runs", operators=("softmax",), seeds=(0,), pending={("softmax", 0)})
+    engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
+    with engine.campaigns.reading("runs") as store:
+        found = shown(engine.view(store, "runs", CURVES, CurvesAddress()))
+    assert found.message == "No run of this grid has logged anything yet."
+
+
+def test_of_many_cells_the_baseline_and_the_best_are_shown_or_as_many_as_fit(tmp_path: Path) -> None:
+    campaign: Campaign = write_campaign(
+        tmp_path / "runs", operators=("softmax",), factors={"width": list(range(60))}, seeds=(0,), steps=4, sigma_f=(5,)
+    )
+    engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
+    with engine.campaigns.reading("runs") as store:
+        of = engine.view(store, "runs", CURVES, CurvesAddress())
+        few, many = shown(of), shown(of, "?show=*")
+        best = _best(store)
+    assert len(few.legend) == 9
+    assert len(many.legend) == 40
+    assert "the 39 cells of 60 with the best mse so far" in many.caption
+    assert {key.key for key in many.legend} == {campaign.header["baseline"], *best[:39]}
+
+
+def _best(store: Store) -> list[str]:
+    base = store.grid("quickstart")["baseline"]
+    return store.sql(
+        "SELECT cell FROM v_final WHERE name = 'mse' AND point['sigma_x'] = 1 AND cell <> $base ORDER BY value",
+        {"base": base},
+    )["cell"].to_list()
