@@ -20,19 +20,22 @@ _CONFIG: Final = {
     # keys to other people's data that lie in the home directory stay there
     "allow_persistent_secrets": False,
 }
+_LIMITS: Final = ("memory_limit", "max_temp_directory_size")
 
 
-def locked_connection(snapshot: Path) -> duckdb.DuckDBPyConnection:
+def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection to this very file.
 
     It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
     the file it opened first, even when another has been renamed over it. What does not fit into memory is spilled to a
     directory of this connection alone, the only one it may touch; the engine makes it when it is needed, removes it
-    when the connection is closed, and keeps to its own limits, 80 % of memory and 90 % of the free disk.
+    when the connection is closed, and keeps to its own limits, 80 % of memory and 90 % of the free disk; or, with
+    `memory_bytes`, to so much of both.
     """
     spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
+    limits = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")
     with engine_errors(snapshot):
-        connection = duckdb.connect(":memory:", config={**_CONFIG, "temp_directory": str(spill)})
+        connection = duckdb.connect(":memory:", config={**_CONFIG, **limits, "temp_directory": str(spill)})
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)

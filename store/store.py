@@ -33,12 +33,13 @@ class Store:
         """Why the newest files may be missing, in words; None when all of them are in."""
 
     @classmethod
-    def open(cls, root: Path, *, refresh: bool = True) -> Self:
+    def open(cls, root: Path, *, refresh: bool = True, memory_bytes: int | None = None) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
         Args:
             root: the campaign directory.
             refresh: whether to ingest what is new first, unless another process is doing so.
+            memory_bytes: how much memory a query may take, and so much disk beside; by default most of the machine's.
 
         Raises:
             NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet.
@@ -53,7 +54,7 @@ class Store:
         stale = _refresh(layout) if refresh else "it was opened as it is"
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
-        return cls(layout, locked_connection(layout.snapshot), stale)
+        return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
 
     def close(self) -> None:
         """Let go of the snapshot."""

@@ -1,0 +1,208 @@
+"""SQL: any question to the store, its answer as a table and as a chart, the schema beside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+from urllib.parse import quote
+
+import polars as pl
+
+from dashboards import cells
+from dashboards.app.address import Address, written
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, options
+from dashboards.app.questions import LIVE_S, Answer, Questions
+from dashboards.app.schema_words import schema
+from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, Kind, charted, draw_chart, group_styles, numeric
+from dashboards.problems import Unknown, tried
+from dashboards.theme import REST
+from dashboards.words import count, duration
+from store.shelf import QUERIES
+
+SHOWN_ROWS: Final = 1_000
+FILE_ROWS: Final = 200_000
+LONGEST_QUERY: Final = 2_500
+"""Characters; encoded, it has to fit into an address."""
+_LONGEST_ADDRESS: Final = 4_000
+
+_EMPTY: Final = (
+    "Write one SELECT statement above and press Ctrl+Enter, or take an example from the schema. Nothing can be "
+    "changed, and nothing but this store can be read."
+)
+_KINDS: Final = {"": "none", "points": "points", "lines": "lines", "bars": "bars", "heat": "heat map"}
+_LOG: Final = {"": "linear", "x": "log x", "y": "log y", "xy": "log x and y"}
+
+QUESTIONS: Final = Questions()
+
+
+class SqlAddress(Address):
+    """The query, or the name of a saved one, and what is drawn of its result."""
+
+    query: str | None = None
+    saved: str | None = None
+    chart: Literal["", "points", "lines", "bars", "heat"] = ""
+    x: str | None = None
+    y: str | None = None
+    colour: str | None = None
+    log: Literal["", "x", "y", "xy"] = ""
+
+
+def query_of(view: View) -> str:
+    """The text of the query; empty where there is none.
+
+    Raises:
+        Unknown: it is too long for an address; NotFoundError and SpecError for a saved query that is not there.
+    """
+    if view.address.query is None and view.address.saved is not None:
+        return QUERIES.text(view.store.layout, view.address.saved).strip()
+    text: str = (view.address.query or "").strip()
+    if len(text) > LONGEST_QUERY or len(written(view.address)) > _LONGEST_ADDRESS:
+        raise Unknown(
+            f"a query in an address has at most {LONGEST_QUERY:,} characters, and fewer with many signs in it; this "
+            f"one has {len(text):,}: keep it with `ablate sql --save NAME -f FILE` and open it from the schema"
+        )
+    return text
+
+
+def answer_of(view: View) -> Answer | None:
+    """The result of the query; None where there is no query. Raises as `query_of` and `Questions.answer`."""
+    text = query_of(view)
+    return QUESTIONS.answer(view.store, text, MOST_POINTS + 1, again=view.again) if text else None
+
+
+def _result(view: View) -> Shown:
+    if view.whole:
+        return Shown(data=_whole(view))
+    answer = answer_of(view)
+    if answer is None:
+        return Shown(message=_EMPTY)
+    frame = answer.frame.head(SHOWN_ROWS)
+    shown = cells.shown(frame)
+    message = "The query has no rows." if frame.is_empty() else ""
+    return Shown(message=message, caption=_told(answer), data=shown, columns=cells.definitions(shown))
+
+
+def _told(answer: Answer) -> str:
+    """How many rows there are, and whether they follow new results."""
+    height = answer.frame.height
+    words = [f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"]
+    if height > SHOWN_ROWS:
+        many = f"more than {MOST_POINTS:,}" if height > MOST_POINTS else f"{height:,}"
+        files = f"files have all, up to {FILE_ROWS:,}"
+        words = [f"the first {SHOWN_ROWS:,} of {many} rows; {files}"]
+    live = "new results refresh it" if answer.took_s <= LIVE_S else "Run, not new results, asks it again"
+    words.append(f"asked at {answer.at:%H:%M:%S}, took {duration(answer.took_s)}: {live}")
+    text = "; ".join(words)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _whole(view: View) -> pl.DataFrame:
+    """All rows, for a file. Raises Unknown where they are too many."""
+    text = query_of(view)
+    if not text:
+        raise Unknown("there is no query yet, so no result to write")
+    frame = QUESTIONS.answer(view.store, text, FILE_ROWS + 1).frame
+    if frame.height > FILE_ROWS:
+        raise Unknown(
+            f"the result has more than {FILE_ROWS:,} rows, the most of a download; add LIMIT, or write it with "
+            "`ablate sql --parquet FILE`"
+        )
+    return frame
+
+
+def _chart(view: View) -> Shown:
+    chosen = view.address
+    answer, problem = tried(lambda: answer_of(view))
+    if problem is not None or answer is None:
+        return Shown(message="There is no result to draw." if problem else "Any result can be drawn here.")
+    if not chosen.chart:
+        return Shown(message="Choose points, lines, bars or a heat map as chart, and which columns are drawn.")
+    if answer.frame.is_empty():
+        return Shown(message="The query has no rows to draw.")
+    kind: Kind = chosen.chart
+    columns = columns_of(view, answer.frame)
+    drawn = charted(answer.frame, kind, columns)
+    if drawn.is_empty():
+        return Shown(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
+    styles = {} if kind == "heat" else group_styles(drawn, view.operators)
+    figure = draw_chart(drawn, kind, columns, styles, log=chosen.log)
+    named = [name for name, style in styles.items() if style is not REST]
+    legend = [Key(styles[name], name, name) for name in named]
+    return Shown(figure, _drawn_words(answer.frame, drawn, kind, columns, len(styles) - len(named)), drawn, legend)
+
+
+def columns_of(view: View, frame: pl.DataFrame) -> Columns:
+    """The columns that are drawn: those chosen, else the first, and the first other one with numbers."""
+    chosen, names = view.address, frame.columns
+    numbers = numeric(frame)
+    x = chosen.x or names[0]
+    if chosen.chart == "heat":
+        y = chosen.y or next((name for name in names if name != x), x)
+        return Columns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
+    y = chosen.y or next((name for name in numbers if name != x), next(iter(numbers), names[-1]))
+    return Columns(x, y, chosen.colour)
+
+
+def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: Columns, rest: int) -> str:
+    rows = min(frame.height, MOST_POINTS)
+    what = {"points": "Point", "lines": "Points of a line", "bars": "Bar", "heat": "Square"}[kind]
+    words = [f"{what}: a row of the result, {count(drawn.height, 'row')} of {rows:,}"]
+    if frame.height > MOST_POINTS:
+        words.append(f"the first {MOST_POINTS:,} rows alone are drawn: take averages or buckets to draw all")
+    if drawn.height < rows:
+        words.append("rows without a finite number are left out")
+    keys = ["x", "y"] if kind == "heat" else ["x", "group"]
+    if kind in ("bars", "heat") and drawn.select(keys).is_duplicated().any():
+        words.append("several rows share a place and cover each other: group by it and average")
+    if rest:
+        words.append(f"{count(rest, 'group')} beyond the first {MOST_GROUPS} of {columns.colour} in grey")
+    return f"{'; '.join(words)}."
+
+
+def _schema(view: View) -> Shown:
+    saved = QUERIES.every(view.store.layout)
+    here = f"/{quote(view.campaign)}/sql"
+    parts = schema(
+        view.store,
+        saved,
+        lambda query: here + written(SqlAddress(query=query)),
+        lambda name: here + written(SqlAddress(saved=name)),
+    )
+    return Shown(parts=parts)
+
+
+def _controls(view: View) -> Sequence[Control]:
+    text, _ = tried(lambda: query_of(view))
+    hint = "One statement that reads; Ctrl+Enter runs it"
+    query = Control("query", "Query", "code", hint=hint, usual=text or None, remakes=True, resets=("saved",))
+    answer, _ = tried(lambda: answer_of(view))
+    if answer is None:
+        return (query,)
+    names = [*answer.frame.columns]
+    names += [name for name in (view.address.x, view.address.y, view.address.colour) if name and name not in names]
+    return (
+        query,
+        Control("chart", "Chart", "choice", _choices(_KINDS), usual=""),
+        Control("x", "x", "choice", options(names), "By default the first column"),
+        Control("y", "y", "choice", options(names), "By default the first other column with numbers"),
+        Control("colour", "Colour", "choice", options(names), "What groups rows; the value of a heat map"),
+        Control("log", "Axes", "choice", _choices(_LOG), usual=""),
+    )
+
+
+def _choices(named: Mapping[str, str]) -> list[Option]:
+    return [Option(value, label) for value, label in named.items()]
+
+
+SQL = Page(
+    name="sql",
+    title="SQL",
+    letter="q",
+    about="Any other question: one statement that reads, over tables and views that are described beside it.",
+    address=SqlAddress,
+    controls=_controls,
+    slots=(
+        Slot("result", "Result", _result, "table"),
+        Slot("chart", "Chart", _chart),
+        Slot("schema", "Schema", _schema, "words"),
+    ),
+    of="campaign",
+)

@@ -1,0 +1,109 @@
+"""Any result of SQL as a table of the browser takes it: what JSON has no form for becomes text."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+
+LONGEST: Final = 400
+"""Letters of a cell; files have all."""
+_EXACT: Final = 2**53
+"""Beyond it the browser's numbers skip integers."""
+_DIGITS: Final = 15
+"""So many of a decimal the browser's numbers keep."""
+
+
+def shown(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with columns of numbers that a browser can hold, and texts."""
+    return pl.DataFrame([_column(frame[name]) for name in frame.columns])
+
+
+def definitions(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Column definitions of AG Grid for what `shown` made: numbers to the right, with a filter for numbers."""
+    return [_definition(name, frame[name].dtype) for name in frame.columns]
+
+
+def plain(value: object) -> str | int | float | None:
+    """A value of any type as text, a number or None."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return _number(value)
+    return _cut(_text(value))
+
+
+def _column(column: pl.Series) -> pl.Series:
+    kind = column.dtype
+    if isinstance(kind, pl.Decimal):  # sums of integers are such
+        column = _without_loss(column, kind)
+    if (column.dtype.is_integer() and _fits(column)) or (column.dtype.is_float() and _is_finite(column)):
+        return column
+    texts = [None if value is None else str(plain(value)) for value in column.to_list()]
+    return pl.Series(column.name, texts, dtype=pl.String)
+
+
+def _without_loss(column: pl.Series, kind: pl.Decimal) -> pl.Series:
+    """Decimals as numbers, where no digit is lost."""
+    if kind.scale == 0:
+        whole = column.cast(pl.Int128)
+        return whole.cast(pl.Int64) if _fits(whole) else column
+    return column.cast(pl.Float64) if (kind.precision or 38) <= _DIGITS else column
+
+
+def _fits(column: pl.Series) -> bool:
+    return all(-_EXACT <= end <= _EXACT for end in (column.min(), column.max()) if isinstance(end, int))
+
+
+def _is_finite(column: pl.Series) -> bool:
+    return bool(column.drop_nulls().is_finite().all())
+
+
+def _definition(name: str, kind: pl.DataType) -> dict[str, Any]:
+    if not kind.is_numeric():
+        return {"field": name, "cellStyle": {"whiteSpace": "pre"}}
+    found: dict[str, Any] = {"field": name, "filter": "agNumberColumnFilter", "type": "rightAligned"}
+    if kind.is_float():
+        found["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.6~g')(params.value)"}
+    return found
+
+
+def _number(value: float | None) -> str | float | None:
+    if value is None or (isinstance(value, int) and abs(value) <= _EXACT):
+        return value
+    if isinstance(value, int):
+        return str(value)
+    if math.isnan(value):
+        return "NaN"
+    return value if math.isfinite(value) else "∞" if value > 0 else "\N{MINUS SIGN}∞"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value[:LONGEST].hex()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime | date | time):
+        return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, Mapping | list | tuple | pl.Series):
+        return json.dumps(_nested(value), ensure_ascii=False)
+    return str(value)
+
+
+def _nested(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(name): _nested(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | pl.Series):
+        return [_nested(each) for each in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float):
+        return _number(value)
+    return _text(value) if not isinstance(value, timedelta) else str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,169 @@
+"""Any result of SQL as points, lines, bars or a heat map: the reader says which columns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.cells import plain as as_plain
+from dashboards.figures.canvas import canvas, cut
+from dashboards.figures.heat import draw_heat, heat_ramp
+from dashboards.html import plain
+from dashboards.problems import Unknown
+from dashboards.theme import REST, Style, operator_styles
+
+Kind = Literal["points", "lines", "bars", "heat"]
+
+MOST_POINTS: Final = 5_000
+"""Rows that are drawn."""
+MOST_GROUPS: Final = 12
+"""Groups with a look of their own."""
+MOST_SQUARES: Final = 40_000
+"""Of a heat map."""
+
+_LONGEST: Final = 40
+
+
+class Columns(NamedTuple):
+    """Which columns of a result are drawn."""
+
+    x: str
+    y: str
+    colour: str | None = None
+    """What groups points, lines and bars; of a heat map its value."""
+
+
+def charted(found: pl.DataFrame, kind: Kind, columns: Columns) -> pl.DataFrame:
+    """What is drawn of a result.
+
+    Returns:
+        x (a number, or text), y (of a heat map a number or text, else a number), and of a heat map value, else group
+        (text, null without a column for it). Rows without a finite number to draw are left out; those of points, lines
+        and bars stand by group in the order of their first rows, of lines by rising x.
+
+    Raises:
+        Unknown: a column is not there, or has no numbers where they are needed.
+    """
+    for name in columns:
+        if name is not None and name not in found.columns:
+            raise Unknown(f"the result has no column {name!r}; it has {', '.join(found.columns)}")
+    found = found.head(MOST_POINTS)
+    x = _axis(found[columns.x]).alias("x")
+    if kind == "heat":
+        if columns.colour is None:
+            raise Unknown("a heat map needs a column of numbers for its colours; choose one as colour")
+        value = _numbers(found[columns.colour]).alias("value")
+        squares = pl.DataFrame([x, _axis(found[columns.y]).alias("y"), value]).drop_nulls()
+        _check_squares(squares["x"].n_unique(), squares["y"].n_unique())
+        return squares
+    group = pl.Series("group", [None] * found.height, dtype=pl.String)
+    if columns.colour is not None:
+        group = _texts(found[columns.colour]).alias("group")
+    drawn = pl.DataFrame([x, _numbers(found[columns.y]).alias("y"), group]).drop_nulls(["x", "y"])
+    place = {name: i for i, name in enumerate(dict.fromkeys(drawn["group"]))}
+    ranks = pl.Series("rank", [place[name] for name in drawn["group"]], dtype=pl.Int64)
+    keys = ["rank", "x"] if kind == "lines" and drawn["x"].dtype.is_numeric() else ["rank"]
+    return drawn.with_columns(ranks).sort(keys, maintain_order=True).drop("rank")
+
+
+def _check_squares(across: int, down: int) -> None:
+    if across * down > MOST_SQUARES:
+        raise Unknown(
+            f"a heat map of {across:,} times {down:,} squares cannot be read; round x or y into buckets, so that there "
+            f"are at most {MOST_SQUARES:,}"
+        )
+
+
+def numeric(found: pl.DataFrame) -> list[str]:
+    """The columns that can be drawn as numbers."""
+    return [name for name, kind in found.schema.items() if kind.is_numeric()]
+
+
+def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, Style]:
+    """The look of every group: its operator's where all groups are operators, and none of its own beyond the first."""
+    names = [name for name in dict.fromkeys(drawn["group"]) if name is not None]
+    first = names[:MOST_GROUPS]
+    own = known if set(names) <= known.keys() else operator_styles(first)
+    return {name: own[name] if name in first else REST for name in names}
+
+
+def draw_chart(
+    drawn: pl.DataFrame, kind: Kind, columns: Columns, styles: Mapping[str, Style], *, log: Sequence[str] = ()
+) -> go.Figure:
+    """The figure of what `charted` found; `log` holds the axes, "x" and "y", that have a log scale."""
+    if kind == "heat":
+        ramp = heat_ramp(drawn["value"], plain(cut(str(columns.colour), _LONGEST)))
+        return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
+    figure = canvas(420, x=plain(columns.x), y=plain(columns.y))
+    for (name,), rows in drawn.group_by("group", maintain_order=True):
+        figure.add_trace(_trace(rows, kind, None if name is None else str(name), styles))
+    figure.update_layout(barmode="group")
+    if not drawn["x"].dtype.is_numeric():
+        levels = list(dict.fromkeys(drawn["x"]))
+        ticks = [plain(cut(str(level), _LONGEST)) for level in levels]
+        figure.update_xaxes(type="category", categoryarray=levels, tickvals=_some(levels), ticktext=_some(ticks))
+    elif "x" in log:
+        figure.update_xaxes(type="log")
+    if "y" in log:
+        figure.update_yaxes(type="log")
+    return figure
+
+
+def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str, Style]) -> go.Scatter | go.Bar:
+    style = styles.get(name or "", REST) if name is not None else _SINGLE
+    said = f"{plain(cut(name, _LONGEST))}<br>" if name is not None else ""
+    given = {
+        "x": rows["x"].to_list(),
+        "y": rows["y"].to_list(),
+        "legendgroup": name or "",
+        "text": [plain(as_text(x)) for x in rows["x"]],
+        "textposition": "none" if kind == "bars" else None,
+        "hovertemplate": f"{said}%{{text}}<br>%{{y:.6g}}<extra></extra>",
+    }
+    if kind == "bars":
+        return go.Bar(**given, marker={"color": style.color})
+    if kind == "points":
+        return go.Scatter(**given, mode="markers", marker={"color": style.color, "symbol": style.marker, "size": 7})
+    few = rows.height <= 30
+    marker = {"color": style.color, "symbol": style.marker, "size": 7}
+    line = {"color": style.color, "dash": style.dash, "width": 2}
+    return go.Scatter(**given, mode="lines+markers" if few else "lines", marker=marker, line=line)
+
+
+_SINGLE: Final = Style("#3f7fb3", "#5c9fd3", "solid", "circle")
+"""Of a chart without groups."""
+
+
+def as_text(x: object) -> str:
+    """A value of an axis in words."""
+    return f"{x:.6g}" if isinstance(x, float) else str(x)
+
+
+def _axis(column: pl.Series) -> pl.Series:
+    """Numbers as they are, null where they are not finite; anything else as text."""
+    return _numbers(column) if column.dtype.is_numeric() else _texts(column)
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    if not column.dtype.is_numeric():
+        raise Unknown(f"the column {column.name!r} has no numbers to draw; choose another, or CAST(... AS DOUBLE)")
+    values = column.cast(pl.Float64, strict=False)
+    return pl.Series(column.name, [value if _is_drawn(value) else None for value in values], dtype=pl.Float64)
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    return pl.Series(column.name, [_word(value) for value in column.to_list()], dtype=pl.String)
+
+
+def _word(value: object) -> str:
+    return "null" if value is None else str(as_plain(value))
+
+
+def _is_drawn(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _some(values: Sequence[str]) -> list[str]:
+    return list(values[:: max(1, -(-len(values) // 24))])

@@ -1,0 +1,446 @@
+"""The page SQL answers any reading statement, nothing else, and never for long."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import write_campaign
+
+from dashboards import cells
+from dashboards.app.address import Address, changed, read, written
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.downloads import download
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, Slot, View
+from dashboards.app.pages.sql import SQL, SqlAddress
+from dashboards.app.questions import AT_ONCE, LIVE_S, Questions, limited
+from dashboards.app.schema_words import EXAMPLES
+from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, charted, draw_chart, group_styles
+from dashboards.problems import Unknown, tried
+from dashboards.report import campaign_styles
+from store import Store
+from store.described import Relation, relations
+from store.shelf import QUERIES
+from store.sql_page import example
+
+HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"
+ATTACKS = (
+    "COPY (SELECT 1) TO '{out}/stolen.csv'",
+    "COPY meta TO '{out}/stolen.parquet'",
+    "ATTACH '{out}/other.duckdb' AS other",
+    "DETACH store",
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM read_blob('/etc/passwd')",
+    "SELECT * FROM read_json('/etc/passwd')",
+    "SELECT * FROM read_parquet('{out}/secret.parquet')",
+    "SELECT * FROM sniff_csv('{out}/secret.csv')",
+    "SELECT * FROM '{out}/secret.csv'",
+    "SELECT * FROM '{out}/secret.parquet'",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM read_csv('http://127.0.0.1:1/x.csv')",
+    "SELECT * FROM query('COPY (SELECT 1) TO ''{out}/stolen.csv''')",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'",
+    "SET memory_limit = '100GB'",
+    "SET GLOBAL enable_external_access = true",
+    "RESET memory_limit",
+    "SET VARIABLE x = 1",
+    "PRAGMA enable_external_access = true",
+    "PRAGMA memory_limit = '100GB'",
+    "EXPORT DATABASE '{out}/export'",
+    "IMPORT DATABASE '{out}/export'",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; DROP TABLE metric",
+    "SELECT getenv('HOME')",
+    "DELETE FROM metric",
+    "UPDATE trial SET status = 'ok'",
+    "INSERT INTO meta VALUES ('a', 'b')",
+    "DROP TABLE metric",
+    "CREATE TABLE mine AS SELECT 1",
+    "CREATE TEMP TABLE mine AS SELECT 1",
+    "CREATE MACRO mine() AS 1",
+    "CREATE SECRET mine (TYPE s3)",
+    "ALTER TABLE trial RENAME TO trials",
+    "CALL pragma_version()",
+    "CHECKPOINT",
+    "VACUUM",
+    "USE memory",
+    "EXPLAIN ANALYZE DELETE FROM metric",
+    "PREPARE q AS DELETE FROM metric",
+    "BEGIN TRANSACTION",
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("sql") / "runs"
+    write_campaign(place, operators=("softmax", "SSA"), seeds=range(3), steps=6)
+    with Store.open(place) as opened:
+        QUERIES.save(opened.layout, "best", "SELECT label FROM grid_trial ORDER BY ALL")
+    return place
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[Store]:
+    with Store.open(root, refresh=False, memory_bytes=128 * 2**20) as opened:
+        yield opened
+
+
+Ask = Callable[..., Shown]
+
+
+@pytest.fixture
+def ask(store: Store) -> Ask:
+    """What a slot shows for a query."""
+
+    def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> Shown:
+        address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
+        return shown_of(SQL.slots[slot], View("runs", store, address, {}, None, whole=whole))
+
+    return make
+
+
+def test_the_table_has_the_rows_of_the_query(ask: Ask) -> None:
+    shown = ask("SELECT operator, count(*) AS n FROM grid_trial GROUP BY ALL ORDER BY operator")
+    assert shown.data.rows() == [("SSA", 3), ("softmax", 3)]
+    assert shown.caption.startswith("2 rows, 2 columns; asked at ")
+    assert [column["field"] for column in shown.columns] == ["operator", "n"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_can_be_written_read_or_set_by_a_query(attack: str, ask: Ask, tmp_path: Path, store: Store) -> None:
+    pl.DataFrame({"secret": ["x"]}).write_csv(tmp_path / "secret.csv")
+    pl.DataFrame({"secret": ["x"]}).write_parquet(tmp_path / "secret.parquet")
+    before = sorted(path.name for path in tmp_path.iterdir()), store.layout.snapshot.read_bytes()
+    settings = store.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows()
+    shown = ask(attack.format(out=tmp_path))
+    assert shown.data.is_empty()
+    assert shown.message.endswith(".")
+    assert "\n" not in shown.message
+    assert "Traceback" not in shown.message
+    assert (sorted(path.name for path in tmp_path.iterdir()), store.layout.snapshot.read_bytes()) == before
+    assert store.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows() == settings
+
+
+def test_an_error_is_a_sentence_with_the_suggestion_of_the_engine(ask: Ask) -> None:
+    shown = ask("SELECT lable FROM grid_trial")
+    assert '"lable" not found' in shown.message
+    assert '"label"' in shown.message
+    assert "\n" not in shown.message
+    assert ask("SELECT lable FROM grid_trial", 1).message == "There is no result to draw."
+    assert ask("selec 1").message.startswith("SQL: Parser Error: ")
+    assert "no SQL statement" in ask("-- nothing").message
+
+
+def test_without_a_query_the_page_says_how_to_begin(ask: Ask) -> None:
+    assert "Ctrl+Enter" in ask(None).message
+    assert "Ctrl+Enter" in ask("   ").message
+
+
+def test_a_heavy_query_is_cancelled_and_leaves_no_thread(store: Store) -> None:
+    before = threading.active_count()
+    questions = Questions(limit_s=0.2)
+    with pytest.raises(Unknown, match=r"^the query was cancelled after 0.2 s; ask for less"):
+        questions.answer(store, HEAVY, 10)
+    assert threading.active_count() == before
+    assert store.sql("SELECT 1 AS one").rows() == [(1,)]  # the next query is not cancelled as well
+
+
+def test_no_thread_is_left_by_a_query_that_ends_or_fails(store: Store) -> None:
+    before = threading.active_count()
+    for query in ("SELECT 1", "SELECT nothing"):
+        with limited(store, 30.0) as over:
+            tried(lambda query=query: store.sql(query))  # type: ignore[misc]
+        assert not over.is_set()
+    assert threading.active_count() == before
+
+
+def test_a_query_that_needs_more_memory_than_there_is_says_so(ask: Ask) -> None:
+    shown = ask("SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)")
+    assert "memory" in shown.message.lower()
+    assert shown.data.is_empty()
+
+
+def test_a_result_too_large_for_a_page_says_so(ask: Ask) -> None:
+    shown = ask("SELECT repeat('x', 100000) AS x FROM range(2000)")
+    assert "MiB, and a page takes" in shown.message
+
+
+def test_others_are_answered_while_heavy_queries_run(root: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions, stopped = Questions(limit_s=20.0), []
+    heavy = [Store.open(root, refresh=False) for _ in range(AT_ONCE)]
+    monkeypatch.setattr("dashboards.app.questions.WAIT_S", 0.0)
+
+    def run(each: Store) -> None:
+        try:
+            questions.answer(each, HEAVY, 1)
+        except Exception as error:  # noqa: BLE001
+            stopped.append(error)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in heavy]
+    for thread in threads:
+        thread.start()
+    try:
+        assert store.sql("SELECT count(*) AS n FROM grid_trial")["n"].to_list() == [6]  # any other page
+        while questions.running < AT_ONCE:
+            pass
+        with pytest.raises(Unknown, match=f"{AT_ONCE} queries of readers are running already"):
+            questions.answer(store, "SELECT 1", 1)
+    finally:
+        while any(thread.is_alive() for thread in threads):
+            for each in heavy:
+                each.interrupt()
+            threads[0].join(0.05)
+    assert len(stopped) == AT_ONCE
+    assert questions.answer(store, "SELECT 1 AS one", 1).frame.rows() == [(1,)]
+
+
+class Clock:
+    """Says a time that only queries move on."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Counted:
+    """A store that counts what it is asked, and takes its time by a clock."""
+
+    def __init__(self, store: Store, clock: Clock, took_s: float) -> None:
+        self.asked = 0
+        self.layout = store.layout
+        self._store, self._clock, self._took_s = store, clock, took_s
+
+    def sql(self, query: str, *, most: int) -> pl.DataFrame:
+        self.asked += 1
+        self._clock.now += self._took_s
+        return self._store.sql(query, most=most)
+
+    def interrupt(self) -> None:
+        self._store.interrupt()
+
+
+@pytest.mark.parametrize(("took_s", "times"), [(LIVE_S / 2, 1), (LIVE_S * 2, 0)])
+def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, store: Store) -> None:
+    questions = Questions(clock=(clock := Clock()))
+    first, second, third = (Counted(store, clock, took_s) for _ in range(3))
+    for _ in range(3):  # table, chart and controls of one page
+        questions.answer(first, "SELECT 1", 10)  # type: ignore[arg-type]
+    assert first.asked == 1
+    questions.answer(second, "SELECT 1", 10, again=True)  # type: ignore[arg-type]
+    assert second.asked == times
+    questions.answer(third, "SELECT 1", 10)  # type: ignore[arg-type]
+    assert third.asked == 1  # who opens the page anew gets what is new
+
+
+VALUES = {
+    "'nan'::DOUBLE": "NaN",
+    "'inf'::DOUBLE": "∞",
+    "'-inf'::FLOAT": "\N{MINUS SIGN}∞",
+    "(2::HUGEINT ** 100)::HUGEINT": str(2**100),
+    "(SELECT sum(i) FROM range(4) t(i))": 6,
+    "9007199254740993::BIGINT": "9007199254740993",
+    "1.10::DECIMAL(4, 2)": 1.1,
+    "1.10::DECIMAL(30, 2)": "1.10",
+    "true": "true",
+    "NULL": None,
+    "DATE '2026-02-03'": "2026-02-03",
+    "TIMESTAMP '2026-02-03 04:05:06'": "2026-02-03 04:05:06",
+    "TIME '04:05:06'": "04:05:06",
+    "[1, NULL, 3]": "[1, null, 3]",
+    "[['a'], []]": '[["a"], []]',
+    "['nan'::DOUBLE]": '["NaN"]',
+    "{'a': 1, 'b': {'c': 'x'}}": '{"a": 1, "b": {"c": "x"}}',
+    "'\\x00\\xFF'::BLOB": "00ff",
+    "'<script>alert(1)</script>'": "<script>alert(1)</script>",
+    "'é%{x}\"'''": "é%{x}\"'",
+    "repeat('x', 1000)": "x" * 399 + "…",
+    "7": 7,
+    "0.25::DOUBLE": 0.25,
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_of_any_type_is_shown(value: str, ask: Ask) -> None:
+    shown = ask(f"SELECT {value} AS v")
+    assert shown.message == ""
+    assert shown.data["v"].to_list() == [VALUES[value]]
+
+
+def test_a_map_is_shown_as_text(ask: Ask) -> None:
+    assert "sigma_f" in ask("SELECT point FROM v_final LIMIT 1").data["point"][0]
+
+
+@pytest.mark.parametrize("value", ["INTERVAL 1 DAY", "'infinity'::DATE", "'infinity'::TIMESTAMP", "5000000::BIT"])
+def test_a_value_that_no_table_holds_is_a_sentence(value: str, ask: Ask) -> None:
+    assert "cast it" in ask(f"SELECT {value} AS v").message
+
+
+def test_columns_of_one_name_are_told_apart(ask: Ask) -> None:
+    assert len(set(ask("SELECT 1 AS a, 2 AS a, 3 AS a").data.columns)) == 3
+
+
+def test_a_result_may_be_wide_or_empty(ask: Ask) -> None:
+    assert len(ask(f"SELECT {', '.join(f'{i} AS c{i}' for i in range(200))}").columns) == 200
+    empty = ask("SELECT label, seed FROM grid_trial WHERE false")
+    assert empty.message == "The query has no rows."
+    assert [column["field"] for column in empty.columns] == ["label", "seed"]
+    assert (
+        ask("SELECT label FROM grid_trial WHERE false", 1, chart="points").message == "The query has no rows to draw."
+    )
+
+
+def test_long_results_are_cut_on_the_page_and_whole_in_files(ask: Ask) -> None:
+    shown = ask("SELECT range AS i FROM range(3000)")
+    assert shown.data["i"].to_list() == list(range(1000))
+    assert "The first 1,000 of 3,000 rows; files have all" in shown.caption
+    assert "of more than 5,000 rows" in ask("SELECT range AS i FROM range(9000)").caption
+    assert ask("SELECT range AS i FROM range(9000)", whole=True).data.height == 9000
+    assert "more than 200,000 rows" in ask("SELECT range FROM range(200001)", whole=True).message
+
+
+def test_a_download_has_every_row(root: Path) -> None:
+    engine = Engine(Campaigns([root]), [SQL])
+    found = download(engine, "runs", "sql", "result", "csv", "?query=SELECT+range+AS+i+FROM+range(1500)")
+    assert found.get_data(as_text=True).splitlines() == ["i", *map(str, range(1500))]
+
+
+def test_a_saved_query_opens_by_its_name_and_an_edited_one_leaves_it(ask: Ask, store: Store) -> None:
+    assert ask(None, saved="best").data["label"].to_list() == ["SSA"] * 3 + ["softmax"] * 3
+    assert "no saved query 'bets'" in ask(None, saved="bets").message
+    address = read(SqlAddress, "?saved=best")
+    edited = changed(address, {"saved": None, "query": "SELECT 1"})
+    assert edited == SqlAddress(query="SELECT 1")
+    controls = SQL.controls(View("runs", store, address, {}, None))
+    assert controls[0].resets == ("saved",)
+    assert controls[0].usual == "SELECT label FROM grid_trial ORDER BY ALL"
+
+
+def test_a_query_survives_its_address() -> None:
+    query = "SELECT 'a&b=c#d', \"é\" -- 100 %\nFROM grid_trial\nWHERE label <> '+'"
+    address = SqlAddress(query=query, chart="lines", x="a b", log="xy")
+    assert read(SqlAddress, written(address)) == address
+
+
+def test_a_query_too_long_for_an_address_says_where_it_can_be_kept(ask: Ask) -> None:
+    assert "ablate sql --save NAME" in ask(f"SELECT '{'x' * 3000}'").message
+    assert "ablate sql --save NAME" in ask(f"SELECT '{'é' * 1500}'").message
+
+
+@pytest.mark.parametrize("relation", relations(), ids=lambda each: each.name)
+def test_the_example_of_every_relation_runs(relation: Relation, ask: Ask) -> None:
+    shown = ask(example(relation))
+    # two name a cell or an axis of another campaign
+    assert shown.columns or shown.message.startswith(
+        ("SQL: Invalid Input Error: no cell has", "SQL: Invalid Input Error: there is no axis")
+    )
+
+
+@pytest.mark.parametrize("words", EXAMPLES)
+def test_every_example_has_rows_or_none_by_right(words: str, ask: Ask) -> None:
+    shown = ask(EXAMPLES[words])
+    assert shown.columns
+    assert shown.data.height or words == "Failures by reason"
+
+
+def test_the_schema_names_every_relation_and_its_columns(ask: Ask) -> None:
+    text = str(ask(None, 2).parts[0])
+    assert all(each.name in text for each in relations())
+    assert "sql?saved=best" in text
+    assert "trials_quickstart" in text
+
+
+FRAME = pl.DataFrame(
+    {"step": [2, 1, 1, 2, 3], "loss": [1.0, 2.0, 4.0, math.nan, math.inf], "who": ["a", "a", "b", "b", None]}
+)
+
+
+def test_lines_rise_by_x_and_leave_out_what_is_not_finite() -> None:
+    found = charted(FRAME, "lines", Columns("step", "loss", "who"))
+    assert found.rows() == [(1.0, 2.0, "a"), (2.0, 1.0, "a"), (1.0, 4.0, "b")]
+    figure = draw_chart(found, "lines", Columns("step", "loss", "who"), group_styles(found, {}))
+    assert [(list(trace.x), list(trace.y), trace.legendgroup) for trace in figure.data] == [
+        ([1.0, 2.0], [2.0, 1.0], "a"),
+        ([1.0], [4.0], "b"),
+    ]
+
+
+def test_points_keep_the_order_of_the_rows_and_bars_take_levels() -> None:
+    assert charted(FRAME, "points", Columns("step", "loss")).rows() == [
+        (2.0, 1.0, None),
+        (1.0, 2.0, None),
+        (1.0, 4.0, None),
+    ]
+    bars = charted(FRAME, "bars", Columns("who", "step"))
+    assert bars.rows() == [("a", 2.0, None), ("a", 1.0, None), ("b", 1.0, None), ("b", 2.0, None), ("null", 3.0, None)]
+
+
+def test_a_heat_map_has_a_square_per_row() -> None:
+    assert charted(FRAME, "heat", Columns("step", "who", "loss")).rows() == [
+        (2.0, "a", 1.0),
+        (1.0, "a", 2.0),
+        (1.0, "b", 4.0),
+    ]
+    with pytest.raises(Unknown, match="needs a column of numbers"):
+        charted(FRAME, "heat", Columns("step", "who"))
+
+
+def test_a_heat_map_of_too_many_squares_says_so(ask: Ask) -> None:
+    shown = ask("SELECT range AS x, range AS y, range AS v FROM range(4000)", 1, chart="heat", x="x", y="y", colour="v")
+    assert "4,000 times 4,000 squares" in shown.message
+
+
+def test_a_chart_says_which_column_it_cannot_draw() -> None:
+    with pytest.raises(Unknown, match=r"no column 'lass'; it has step, loss, who"):
+        charted(FRAME, "lines", Columns("step", "lass"))
+    with pytest.raises(Unknown, match=r"'who' has no numbers"):
+        charted(FRAME, "lines", Columns("step", "who"))
+
+
+@pytest.mark.parametrize("kind", ["points", "lines", "bars", "heat"])
+def test_a_chart_of_many_groups_hostile_names_and_many_rows_is_drawn(kind: str, ask: Ask) -> None:
+    query = "SELECT range % 200 || '<script>%{x}\"' AS who, range AS i, range % 20 AS y FROM range(6000)"
+    x, y, colour = ("who", "y", "i") if kind == "heat" else ("i", "y", "who")
+    shown = ask(query, 1, chart=kind, x=x, y=y, colour=colour)
+    assert shown.figure is not None
+    assert shown.data.height == MOST_POINTS
+    assert "the first 5,000 rows alone are drawn" in shown.caption
+    assert "<script>" not in shown.figure.to_json()
+    if kind != "heat":
+        assert len(shown.legend) == MOST_GROUPS
+        assert "188 groups beyond the first 12 of who in grey" in shown.caption
+
+
+def test_rows_that_cover_each_other_are_told(ask: Ask) -> None:
+    query = "SELECT 'a' AS x, range AS y FROM range(3)"
+    assert "cover each other" in ask(query, 1, chart="bars", x="x", y="y").caption
+    assert "cover each other" not in ask(query, 1, chart="points", x="x", y="y").caption
+
+
+def test_operators_keep_their_colours_in_a_chart(store: Store) -> None:
+    operators = campaign_styles(store)
+    address = SqlAddress(query="SELECT operator, seed FROM grid_trial", chart="bars", colour="operator")
+    shown = shown_of(SQL.slots[1], View("runs", store, address, operators, None))
+    assert {key.name: key.style for key in shown.legend} == operators
+
+
+def test_numbers_keep_their_precision_in_the_table() -> None:
+    frame = pl.DataFrame({"i": [2**53, -(2**53)], "x": [0.1, None]})
+    assert cells.shown(frame).equals(frame)
+    assert [column.get("type") for column in cells.definitions(frame)] == ["rightAligned"] * 2
+
+
+def test_the_page_has_no_grid_and_refuses_fields_it_does_not_know() -> None:
+    assert SQL.of == "campaign"
+    with pytest.raises(Unknown, match="which this page does not have"):
+        read(SqlAddress, "?sql=SELECT+1")
+    with pytest.raises(Unknown, match="in the address chart='pie'"):
+        read(SqlAddress, "?chart=pie")
+    assert issubclass(SqlAddress, Address)
+    assert [type(slot) for slot in SQL.slots] == [Slot] * 3
