@@ -5,5 +5,6 @@ from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.app.pages.runs import RUNS
+from dashboards.app.pages.sql import SQL
 
-PAGES: tuple[Page, ...] = (OVERVIEW, RUNS, CURVES, COMPARE)
+PAGES: tuple[Page, ...] = (OVERVIEW, RUNS, CURVES, COMPARE, SQL)
