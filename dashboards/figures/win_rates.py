@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.heat import Ramp, draw_heat
+from dashboards.figures.heat import draw_heat
+from dashboards.figures.heat_cells import Ramp
 from dashboards.subject import Look
 from dashboards.words import count
 from store import Store

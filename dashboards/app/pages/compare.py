@@ -196,8 +196,9 @@ def _wins(view: View) -> Shown:
         return Shown(message="No two cells have a finished seed in common yet.")
     few = f" Shown: {len(chosen)} of {len(every)} cells." if len(chosen) < len(every) else ""
     caption = (
-        f"Of the seeds that two cells share (n {max(found['n'].to_list())} at most), the share on which the row is better than "
-        f"the column in {measure.name}; a tie is half a win. Shares of few seeds are coarse: verdicts are above.{few}"
+        f"Of the seeds that two cells share (n {max(found['n'].to_list())} at most), the share on which the row is "
+        f"better than the column in {measure.name}; a tie is half a win. Shares of few seeds are coarse: verdicts are "
+        f"above.{few}"
     )
     labels = {cell.cell: about.look.names[cell.cell] for cell in about.cells}
     data = found.with_columns(

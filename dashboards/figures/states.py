@@ -1,0 +1,151 @@
+"""How far a grid is, trial by trial: the state of every cell on every seed; of many cells, how many are in which."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.heat import draw_heat
+from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.pivot import NOWHERE
+from dashboards.html import plain
+from dashboards.subject import Look, in_order
+from dashboards.theme import INK, PAPER, STATUS
+from store import Store
+from store.effects import levels_of
+
+MOST_CELLS: Final = 32
+"""More cells have no room for a row each."""
+_MOST_SEEDS: Final = 60
+_ROW: Final = 28
+_WIDTH: Final = 900
+"""Pixels of all seeds together, about."""
+
+
+class State(NamedTuple):
+    """How a state is shown."""
+
+    word: str
+    sign: str
+    color: str
+    ink: str
+    """Of its sign."""
+
+
+STATES: Final = {
+    "ok": State("done", "✓", STATUS["ok"], PAPER),
+    "failed": State("failed", "✗", STATUS["failed"], PAPER),
+    "running": State("running", "▸", STATUS["running"], PAPER),
+    "pending": State("to do", "·", STATUS["pending"], INK),
+    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK),
+    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER),
+}
+
+
+def states(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
+    """Every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why."""
+    found = store.sql(
+        """
+        SELECT g.cell, g.label, g.operator, g.axes::VARCHAR AS axes, g.seed, g.trial,
+               CASE WHEN cut.trial IS NOT NULL THEN 'stopped' WHEN u.trial IS NOT NULL THEN 'unreadable'
+                    ELSE t.status END AS state,
+               CASE WHEN t.status = 'failed' THEN t.reason END AS why
+        FROM grid_trial g JOIN trial t USING (trial)
+        LEFT JOIN v_truncated cut ON cut.grid = g.grid AND cut.trial = g.trial
+        LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
+        WHERE g.grid = $grid
+        """,
+        {"grid": grid},
+    )
+    return in_order(found, cells, "seed")
+
+
+def draw_states(found: pl.DataFrame, look: Look) -> go.Figure:
+    """A square with a sign per cell and seed; of cells or seeds without room, `draw_shares`."""
+    cells = list(dict.fromkeys(found["cell"]))
+    seeds = found["seed"].unique().sort().to_list()
+    place, at = ({each: i for i, each in enumerate(listed)} for listed in (cells, seeds))
+    size = max(6, min(20, round(0.8 * _WIDTH / max(len(seeds), 1))))
+    figure = canvas(80 + _ROW * len(cells), x="seed")
+    for name, state in STATES.items():
+        rows = found.filter(pl.col("state") == name)
+        if rows.is_empty():
+            continue
+        told = [
+            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
+            for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=[at[seed] for seed in rows["seed"]],
+                y=[place[cell] for cell in rows["cell"]],
+                mode="markers+text" if size >= 12 else "markers",
+                marker={"symbol": "square", "size": size, "color": state.color},
+                text=[state.sign] * rows.height,
+                textfont={"color": state.ink, "size": 13},
+                customdata=told,
+                hovertemplate="%{customdata}<extra></extra>",
+                name=state.word,
+                legendgroup=name,
+            )
+        )
+    every = max(1, -(-len(seeds) // 24))
+    figure.update_xaxes(
+        range=[-0.7, len(seeds) - 0.3],
+        tickvals=list(range(0, len(seeds), every)),
+        ticktext=[str(seed) for seed in seeds[::every]],
+        showgrid=False,
+    )
+    figure.update_yaxes(
+        range=[len(cells) - 0.4, -0.6],
+        tickvals=list(range(len(cells))),
+        ticktext=[broken(look.names[cell], 40) for cell in cells],
+        tickfont={"color": INK},
+        showgrid=False,
+    )
+    return figure
+
+
+class Shares(NamedTuple):
+    """Cells in groups."""
+
+    frame: pl.DataFrame
+    """x (seed), y (group), value (share that is done), text (how many are in which state), note (in words)."""
+    by: str
+    """What the groups are: "operator", an axis, or "" where all are one."""
+
+
+def fits(found: pl.DataFrame) -> bool:
+    """Whether every cell and every seed has room."""
+    return found["cell"].n_unique() <= MOST_CELLS and found["seed"].n_unique() <= _MOST_SEEDS
+
+
+def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
+    """The trials of `states` by operator and seed; of one operator, or of too many, by the first axis that fits."""
+    header = store.grid(grid)
+    columns: dict[str, list[str]] = {"operator": found["operator"].to_list()}
+    for name, levels in levels_of(header, found["axes"].to_list()).items():
+        columns.setdefault(name, [level or NOWHERE for level in levels])
+    by = next((name for name, levels in columns.items() if 1 < len(set(levels)) <= MOST_CELLS), "")
+    order = list(dict.fromkeys(columns[by])) if by else ["all cells"]
+    labels: list[str] = next((axis["labels"] for axis in header["axes"] if axis["name"] == by), [])
+    order.sort(key=lambda level: labels.index(level) if level in labels else len(labels))
+    grouped = found.with_columns(pl.Series("group", columns[by] if by else ["all cells"] * found.height, pl.String))
+    rows = []
+    for (group, seed), part in grouped.group_by("group", "seed"):
+        counts = Counter(part["state"].to_list())
+        known = [(state, counts[name]) for name, state in STATES.items() if counts[name]]
+        text = " ".join(f"{state.sign} {n}" for state, n in known)
+        words = ", ".join(f"{n} {state.word}" for state, n in known)
+        rows.append((seed, str(group), counts["ok"] / part.height, text, words))
+    kinds = {"x": pl.Int64, "y": pl.String, "value": pl.Float64, "text": pl.String, "note": pl.String}
+    frame = pl.DataFrame(rows, schema=kinds, orient="row").with_columns(pl.col("y").cast(pl.Enum(order)))
+    return Shares(frame.sort("y", "x"), by)
+
+
+def draw_shares(found: Shares) -> go.Figure:
+    """A row per group, a column per seed."""
+    return draw_heat(found.frame, Ramp(0.0, 1.0, title="share done"), x="seed", y=found.by)

@@ -1,0 +1,96 @@
+"""What to do next about a grid: what failed, what is outstanding, what seeds would decide."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from dashboards.figures.failures import failures
+from dashboards.subject import Subject
+from dashboards.words import count
+
+MOST_UNDECIDED: Final = 8
+MOST_REASONS: Final = 4
+SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
+
+
+class Step(NamedTuple):
+    """One thing to do."""
+
+    what: str
+    why: str
+    how: str
+    """A command, or what to change in the spec."""
+
+
+def next_steps(about: Subject, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
+    """What there is to do, what blocks verdicts first: what, why, how.
+
+    Args:
+        about: the grid.
+        states: how many trials are in each state of `figures.states.STATES`.
+        verdicts: those of the grid; None where it cannot be judged.
+    """
+    steps = [
+        *_failed(about),
+        *_outstanding(states),
+        *([] if verdicts is None else [*_without(verdicts), *_undecided(about, verdicts)]),
+    ]
+    return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
+
+
+def _failed(about: Subject) -> list[Step]:
+    root = shlex.quote(str(about.store.layout.root))
+    steps = []
+    for row in failures(about.store, about.grid).iter_rows(named=True):
+        reason = str(row["reason"] or "unknown")
+        words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
+        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
+        what = f"train {count(row['n'], 'failed trial')} again, or leave them as results"
+        why = f"{reason}: {row['message']}" if row["message"] else reason
+        steps.append(Step(what, why, command))
+    return steps
+
+
+def _outstanding(states: Mapping[str, int]) -> list[Step]:
+    steps = []
+    if n := states.get("unreadable", 0):
+        why = "finished, and no readable file has the result"
+        steps.append(Step(f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"))
+    if n := states.get("pending", 0):
+        steps.append(
+            Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", "ablate run SPEC")
+        )
+    if n := states.get("stopped", 0):
+        why = "halving stopped them, so their cells have no verdict"
+        steps.append(Step(f"train {count(n, 'trial')} to the end", why, "ablate run SPEC, without --halving"))
+    return steps
+
+
+def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
+    """Those that fewest seeds would decide first, then those that nothing affordable would."""
+    open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
+    steps = [
+        Step(
+            f"more seeds for {about.look.names[row['cell']]}",
+            _last_clause(row["reason"]),
+            "more seeds=... in the spec, then ablate run SPEC",
+        )
+        for row in open_.head(MOST_UNDECIDED).iter_rows(named=True)
+    ]
+    more = open_.height - len(steps)
+    return [*steps, *([Step(f"more seeds for {count(more, 'more cell')}", "undecided, too", "")] if more > 0 else [])]
+
+
+def _without(verdicts: pl.DataFrame) -> list[Step]:
+    """Why others have no verdict, the commonest reason first."""
+    found = verdicts.filter(pl.col("verdict") == "no verdict")
+    reasons = Counter(found["reason"].to_list()).most_common(MOST_REASONS)
+    return [Step(f"see to {count(n, 'variant')} without a verdict", reason, "") for reason, n in reasons]
+
+
+def _last_clause(reason: str) -> str:
+    """What a reason for no decision ends with: how many seeds would decide, and what they cost."""
+    return reason.rpartition("; ")[2]

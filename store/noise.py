@@ -1,0 +1,61 @@
+"""The noise floor of a grid: the smallest difference from its baseline that so many seeds would find."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from store.statistics import MIN_PAIRS, Scale, detectable
+from store.statistics.arms import arms, baseline_arm, pair
+from store.statistics.paired import or_null
+from store.verdicts import baseline_of, measure_of, runs
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+SEEDS: Final = (3, 5, 8, 10, 20, 50)
+"""Beside those that are planned."""
+
+
+class NoiseFloor(NamedTuple):
+    """What the spread over seeds lets be seen, with 80 % power in the hardest step of Holm's procedure."""
+
+    frame: pl.DataFrame
+    """seeds, smallest (median over the comparisons), low, high (the least and the greatest of them), in analysis units:
+    log ratios, log odds ratios, or plain differences; null where no spread is known."""
+    planned: int
+    """Seeds of the grid."""
+    comparisons: int
+    """Of how many the spread is known."""
+    family: int
+    """Of how many there are."""
+    scale: Scale
+
+
+def noise_floor(
+    store: "Store",
+    grid: str,
+    *,
+    baseline: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = SEEDS,
+) -> NoiseFloor:
+    """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
+    rules = measure_of(store, grid, measure)
+    found = arms(runs(store, grid, rules))
+    base = baseline_arm(found, baseline_of(store, grid, baseline))
+    pairings = [pair(arm, base, rules.scale) for arm in found.values() if arm.cell != base.cell]
+    known = [each for each in pairings if each.method == "paired t" and each.spread and each.shared >= MIN_PAIRS]
+    sd = np.array([float(each.summary.sd) for each in known])
+    planned = len(store.grid(grid)["seeds"])
+    alpha = rules.alpha / max(len(pairings), 1)
+    rows = []
+    for n in sorted({*seeds, planned}):
+        ends = detectable(sd, np.full(sd.shape, float(n)), alpha=alpha)
+        usable = ends[np.isfinite(ends)]
+        three = (np.median(usable), usable.min(), usable.max()) if usable.size else (np.nan,) * 3
+        rows.append((n, *map(or_null, three)))
+    schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return NoiseFloor(frame, planned, len(known), len(pairings), rules.scale)
