@@ -9,8 +9,6 @@ Where `grid` is None the only grid is meant. They raise what `Campaign` raises. 
 show, the figure is empty and says so.
 """
 
-from typing import Final
-
 import plotly.graph_objects as go
 
 from dashboards.figures import curves as curves_figure
@@ -18,22 +16,17 @@ from dashboards.figures import effects as effects_figure
 from dashboards.figures import failures as failures_figure
 from dashboards.figures import forest, numbers, shift, shift_map
 from dashboards.figures import progress as progress_figure
+from dashboards.figures.alone import alone
 from dashboards.figures.canvas import canvas
 from dashboards.html import plain
 from dashboards.report import campaign_styles
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.subject import Subject, in_order, subject
-from dashboards.theme import INK, PAPER
+from dashboards.theme import PAPER
 from dashboards.words import point
 from store import Campaign
 from store.campaign import only
 from store.verdicts import Measure, measure_of, verdicts
-
-_TITLE: Final = 46
-"""Pixels above a figure for its title."""
-
-_LEGEND: Final = 26
-"""Pixels below a figure for each row of its legend."""
 
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -44,7 +37,7 @@ def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     if found["difference"].is_null().all():
         return _empty("No difference from the baseline can be computed yet.")
     figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
-    return _shown(figure, f"{measure.name}: difference from {about.baseline_name}")
+    return alone(figure, f"{measure.name}: difference from {about.baseline_name}")
 
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
@@ -54,7 +47,7 @@ def error_by(campaign: Campaign, along: str | None = None, grid: str | None = No
     along = _coordinate(about, measure, along)
     found = shift.error_by_shift(about.store, about.grid, measure, along, about.drawn)
     figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
-    return _shown(figure, f"{measure.name} by {along}{_fixed(measure, along)}", legend=found["cell"].n_unique())
+    return alone(figure, f"{measure.name} by {along}{_fixed(measure, along)}", legend=True)
 
 
 def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
@@ -67,7 +60,7 @@ def change_by(campaign: Campaign, along: str | None = None, grid: str | None = N
         return _empty("No change from the baseline can be computed yet.")
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     title = f"{measure.name}: change from {about.baseline_name} by {along}{_fixed(measure, along)}"
-    return _shown(figure, title, legend=found["cell"].n_unique())
+    return alone(figure, title, legend=True)
 
 
 def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
@@ -90,7 +83,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     span = shift_map.ends(found, column, log=measure.scale == "log")
     figure = shift_map.draw_shift_map(found, measure, axes, span, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
-    return _shown(figure, f"{what} of {about.look.names[cell]}")
+    return alone(figure, f"{what} of {about.look.names[cell]}")
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -100,7 +93,7 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     found = effects_figure.effects(about.store, about.grid, measure)
     if found.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
-    return _shown(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
+    return alone(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
@@ -112,7 +105,7 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     if found.frame.is_empty():
         return _empty(f"No value of {name} can be shown on the {scale} scale.")
     figure = curves_figure.draw_curves(found, about.look, title=name, scale=scale)
-    return _shown(figure, f"{name} by training step", legend=found.frame["cell"].n_unique())
+    return alone(figure, f"{name} by training step", legend=True)
 
 
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
@@ -123,21 +116,21 @@ def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | Non
         return _empty("No run of this grid has recorded learned numbers.")
     chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
     rows = found.filter(found["name"] == chosen)
-    return _shown(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=rows["cell"].n_unique())
+    return alone(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
     about = _about(campaign, grid)
     found = failures_figure.rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    return _shown(failures_figure.draw_rates(found, about.look), "Trials that failed")
+    return alone(failures_figure.draw_rates(found, about.look), "Trials that failed")
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Trials of each variant by state."""
     about = _about(campaign, grid)
     found = in_order(progress_figure.progress(about.store, about.grid), [cell.cell for cell in about.cells])
-    return _shown(progress_figure.draw_progress(found, about.look), f"Progress of {about.grid}", legend=1)
+    return alone(progress_figure.draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
 
 
 def _about(campaign: Campaign, grid: str | None) -> Subject:
@@ -160,21 +153,6 @@ def _coordinate(about: Subject, measure: Measure, wanted: str | None) -> str:
 def _fixed(measure: Measure, along: str) -> str:
     rest = {name: value for name, value in measure.point.items() if name != along}
     return f" at {point(rest)}" if rest else ""
-
-
-def _shown(figure: go.Figure, title: str, *, legend: int = 0) -> go.Figure:
-    """A figure of the report with what the page around it has there: title, paper, and a legend of so many entries."""
-    rows = -(-legend // 4)
-    figure.update_layout(
-        title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},
-        height=figure.layout.height + _TITLE + _LEGEND * rows,
-        paper_bgcolor=PAPER,
-        plot_bgcolor=PAPER,
-        showlegend=legend > 0,
-        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
-    )
-    figure.update_layout(margin={**figure.layout.margin.to_plotly_json(), "t": _TITLE, "b": 8 + _LEGEND * rows})
-    return figure
 
 
 def _empty(why: str) -> go.Figure:

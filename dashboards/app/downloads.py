@@ -7,6 +7,7 @@ import plotly.io as pio
 from flask import Response
 
 from dashboards.app.page import Page, Shown, Slot
+from dashboards.figures.alone import alone
 from dashboards.html import plain_table, tag, text
 from dashboards.problems import Unknown
 from dashboards.words import count, number
@@ -15,6 +16,9 @@ from store.export.formats import encoded
 
 if TYPE_CHECKING:
     from dashboards.app.engine import Engine
+
+IN_PAGE: Final = ("table", "sql")
+"""What a page shows below a slot; the others are files."""
 
 MOST_ROWS: Final = 500
 """Of a table inside a page; files have all."""
@@ -38,7 +42,7 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
             own = shown.files[end]() if end in shown.files else None
     body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
-    if end not in ("table", "sql"):
+    if end not in IN_PAGE:
         response.headers["Content-Disposition"] = f'attachment; filename="{campaign}-{name}.{end}"'
     return response
 
@@ -73,8 +77,11 @@ def _figure(shown: Shown, slot: Slot, statements: list[str]) -> str:
     if shown.figure is None:
         raise Unknown(shown.message or f"{slot.title} has no figure")
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    found: str = pio.to_html(shown.figure, config=config, include_plotlyjs=True, full_html=True)
-    return found
+    figure = alone(shown.figure, slot.title, legend=any(key.key for key in shown.legend))
+    drawn: str = pio.to_html(figure, config=config, include_plotlyjs=True, full_html=False)
+    head = tag("head", f'<meta charset="utf-8"><title>{text(slot.title)}</title>')
+    body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")
+    return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
 
 
 _DATA: Final = {

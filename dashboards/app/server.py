@@ -12,10 +12,11 @@ from flask import Flask, Response, request
 
 from dashboards.app import shell
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import download
+from dashboards.app.downloads import IN_PAGE, download
 from dashboards.app.engine import Engine
 from dashboards.app.maths import Maths
 from dashboards.app.page import Page
+from dashboards.html import text
 from dashboards.page import variables
 from dashboards.problems import Actionable, Unknown, sentence, tried
 from dashboards.theme import dark_partners
@@ -94,7 +95,8 @@ def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
         search = request.query_string.decode("utf-8", "replace")
         found, problem = tried(lambda: download(engine, campaign, page, name, end, search))
         if found is None:
-            return Response(problem, status=404, mimetype="text/plain")
+            inside = end in IN_PAGE  # a sentence there is an answer
+            return Response(text(problem) if inside else problem, 200 if inside else 404, mimetype="text/plain")
         return found
 
     return answer
