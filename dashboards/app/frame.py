@@ -152,7 +152,7 @@ def swatch(style: Style) -> Component:
 def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
     if shown.figure is None:
-        return {"data": [], "layout": {"height": 0, "xaxis": {"visible": False}, "yaxis": {"visible": False}}}
+        return {"data": [], "layout": {"height": 10, "xaxis": {"visible": False}, "yaxis": {"visible": False}}}
     own = dark_partners([key.style for key in shown.legend])
     found = edition(shown.figure, None if look.partners is None else {**own, **look.partners})
     off = {each.key for each in shown.legend if each.name in look.hide}
@@ -169,7 +169,7 @@ def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
         config=named,
         id={"type": "figure", "slot": given.name},
         className="plot",
-        style={"height": f"{figure['layout'].get('height', 0)}px"},
+        style={"height": "auto"},  # that of the figure, which may change
     )
 
 

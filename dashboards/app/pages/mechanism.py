@@ -1,0 +1,345 @@
+"""Mechanism: what attention does inside the models, by what probes recorded."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import polars as pl
+
+from dashboards.app.address import entries
+from dashboards.app.chosen import cells_control, chosen_cells, chosen_words
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
+from dashboards.app.once import once
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
+from dashboards.figures import against, probed
+from dashboards.figures.heat import draw_heat, heat_ramp
+from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
+from dashboards.probe_words import PROBES, told
+from dashboards.problems import Unknown
+from dashboards.sections.charts import named
+from dashboards.seeds import interval_words
+from dashboards.subject import Look
+from dashboards.theme import REST
+from dashboards.words import count, listed, number
+
+_FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
+"""What is shown first, if it is there."""
+ALONG: Final = "Along a coordinate"
+"""The title of a slot that others lead to."""
+_BINS: Final = "sum"
+"""The coordinate whose values are the middles of bins."""
+
+
+class MechanismAddress(MeasuredAddress):
+    """A probe, where it looks, and which cells are shown."""
+
+    probe: str | None = None
+    """None is the first of the usual ones that is there."""
+    at: tuple[str, ...] = ()
+    """Entries COORDINATE=VALUE, such as eps=0.3."""
+    layer: int | None = None
+    """None is all layers."""
+    step: int | None = None
+    """None is the end of training."""
+    cells: tuple[str, ...] = ()
+    """Names of cells; empty: the baseline and the best."""
+    band: Literal["seeds", "heads"] = "seeds"
+    """What bands are: t intervals over seeds, or the standard deviation over heads."""
+    along: str | None = None
+    """A coordinate of several values; None is that with the most."""
+
+
+def _names(view: View) -> list[str]:
+    about = grid_of(view)
+    return once(view.store, ("probes", about.grid), lambda: probed.names(view.store, about.grid))
+
+
+def _probe(view: View) -> str:
+    """The probe that is shown. Raises Unknown where there is none at all."""
+    if view.address.probe is not None:
+        return str(view.address.probe)
+    there = _names(view)
+    if not there:
+        raise Unknown(
+            f"no run of {grid_of(view).grid!r} has recorded a probe yet; a trial without `probing` has the default "
+            "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
+            f"any of {', '.join(PROBES)}"
+        )
+    return next((name for name in _FIRST if name in there), there[0])
+
+
+def _places(view: View) -> probed.Places:
+    about, name = grid_of(view), _probe(view)
+    return once(view.store, ("places", about.grid, name), lambda: probed.places(view.store, about.grid, name))
+
+
+def _reading(view: View) -> probed.Reading:
+    """What the page shows. Raises Unknown for a probe, place, step or layer that is not there."""
+    there, address = _places(view), view.address
+    for field, values in (("step", there.steps), ("layer", there.layers)):
+        said = getattr(address, field)
+        if said is not None and said not in values:
+            raise Unknown(
+                f"{_probe(view)!r} has no {field} {said}; it has {listed([str(each) for each in values]) or 'none'}"
+            )
+    at = probed.fixed(there, entries(address.at))
+    return probed.Reading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
+
+
+def _title(reading: probed.Reading) -> str:
+    what = told(reading.name)
+    at = [f"{axis} {value:g}" for axis, value in reading.at.items() if value is not None]
+    where = f" ({', '.join(at)})" if at else ""
+    return f"{what.title}{where}" + (f", {what.unit}" if what.unit else "")
+
+
+def _legend(found: pl.DataFrame, look: Look) -> list[Key]:
+    cells = dict.fromkeys(found["cell"].to_list())
+    return [Key(look.styles[cell], look.names[cell], cell) for cell in cells if look.styles[cell] != REST]
+
+
+def _counts(found: pl.DataFrame) -> str:
+    counts = found["n"].to_list()
+    least, most = min(counts, default=0), max(counts, default=0)
+    return f"n = {most}" if least == most else f"n = {least} to {most}"
+
+
+def _over(reading: probed.Reading, there: probed.Places) -> str:
+    """Over what a value is averaged before seeds."""
+    if not there.layers:
+        return "Of the whole model."
+    heads = "heads" if there.heads else ""
+    layers = f"layer {reading.layer}" if reading.layer is not None else ""
+    if layers:
+        return f"Mean over heads of {layers}." if heads else f"Of {layers}."
+    return "Mean over layers and heads." if heads else "Mean over layers."
+
+
+def _lost(cells: Sequence[str], found: pl.DataFrame, look: Look) -> str:
+    lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
+    return f" Not recorded: {listed(lost)}." if lost else ""
+
+
+def _is_histogram(view: View) -> str:
+    """A sentence where the probe counts by bins, so that its other figures mean nothing; else empty."""
+    counts = _BINS in _places(view).coordinates
+    return f"{_probe(view)!r} counts by bins, which stand below: {ALONG.lower()}." if counts else ""
+
+
+def _training(view: View) -> Shown:
+    reading, there = _reading(view), _places(view)
+    if said := _is_histogram(view):
+        return Shown(message=said)
+    cells, look = chosen_cells(view)
+    found = probed.over_training(view.store, reading, cells)
+    if found.is_empty():
+        return Shown(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.")
+    caption = (
+        f"{_over(reading, there)} Line: mean over seeds. Band: {interval_words('linear')}, {_counts(found)}. Failed "
+        f"trials are left out.{_lost(cells, found, look)}{chosen_words(view)}"
+    )
+    if found["x"].n_unique() == 1:
+        caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
+    lines = found.rename({"cell": "series"})
+    drawing = Drawing(height=360, markers=found["x"].n_unique() <= 40)
+    figure = draw_lines(lines, of_cells(look), x="training step", y=_title(reading), drawing=drawing)
+    return Shown(figure, caption, named(found, grid_of(view)), _legend(found, look))
+
+
+def _band(view: View) -> Literal["seeds", "heads"]:
+    """What bands are: where heads are not told apart, there is nothing to spread over them."""
+    return view.address.band if _places(view).heads else "seeds"
+
+
+def _band_words(view: View, found: pl.DataFrame) -> str:
+    if _band(view) == "heads":
+        return f"Band: one standard deviation over heads, each averaged over seeds, {_counts(found)} heads."
+    return f"Band: {interval_words('linear')}, {_counts(found)}."
+
+
+def _no_layers(view: View) -> str:
+    return "" if _places(view).layers else f"{_probe(view)!r} is of whole models; it has no layers."
+
+
+def _layers(view: View) -> Shown:
+    reading, there = _reading(view)._replace(layer=None), _places(view)
+    if said := _is_histogram(view) or _no_layers(view):
+        return Shown(message=said)
+    cells, look = chosen_cells(view)
+    found = probed.by_layer(view.store, reading, cells, _band(view))
+    if found.is_empty():
+        return Shown(message=_nothing(view, reading))
+    mean = "mean over heads and seeds" if there.heads else "mean over seeds"
+    caption = f"Line: {mean}. {_band_words(view, found)}{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+    drawing = Drawing(height=340, markers=True)
+    figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x="layer", y=_title(reading), drawing=drawing)
+    figure.update_xaxes(tickvals=list(there.layers) if len(there.layers) <= 40 else None)
+    return Shown(figure, caption, named(found.rename({"x": "layer"}), grid_of(view)), _legend(found, look))
+
+
+def _when(view: View) -> str:
+    step = view.address.step
+    return " At the end of training, of trials that are done." if step is None else f" At step {step:,}."
+
+
+def _nothing(view: View, reading: probed.Reading) -> str:
+    when = "finished with" if view.address.step is None else f"recorded at step {view.address.step:,}"
+    return f"No trial that is shown has {when} {reading.name!r} at this place yet."
+
+
+def _coordinate(view: View) -> str:
+    """The coordinate with the most values; empty where no coordinate has several."""
+    there = _places(view).coordinates
+    wide = {axis: len(values) for axis, values in there.items() if len(values) > 1}
+    said: str | None = view.address.along
+    if said is not None and said not in wide:
+        raise Unknown(
+            f"{_probe(view)!r} has no values along {said!r}; it has some along {listed(list(wide)) or 'none'}"
+        )
+    return said or max(wide, key=lambda axis: wide[axis], default="")
+
+
+def _along(view: View) -> Shown:
+    reading, axis = _reading(view), _coordinate(view)
+    if not axis:
+        return Shown(message=f"{reading.name!r} looks at one place only.")
+    cells, look = chosen_cells(view)
+    found = probed.along(view.store, reading, cells, axis, _band(view))
+    if found.is_empty():
+        return Shown(message=_nothing(view, reading))
+    data = named(found.rename({"x": axis}), grid_of(view))
+    said = f"{_over(reading, _places(view))}{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+    if axis == _BINS:
+        unit = told(reading.name).unit
+        counts, rules = of_bins(found.rename({"cell": "series"}))
+        figure = draw_histogram(counts, rules, of_cells(look), x="sum of a query's weights", y=unit)
+        rule = "Full rule: mean; dashed: median, both by the middles of bins."
+        return Shown(figure, f"Bars: {unit} by bin, mean over seeds. {rule} {said}", data)
+    caption = f"Line: mean over seeds. {_band_words(view, found)} {said}"
+    few = len(_places(view).coordinates[axis]) <= 40
+    at = reading._replace(at={name: value for name, value in reading.at.items() if name != axis})
+    drawing = Drawing(height=340, markers=few)
+    figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=axis, y=_title(at), drawing=drawing)
+    return Shown(figure, caption, data, _legend(found, look))
+
+
+def _heads(view: View) -> Shown:
+    reading, there = _reading(view)._replace(layer=None), _places(view)
+    if not there.heads:
+        return Shown(message=f"{reading.name!r} does not tell heads apart.")
+    cells, look = chosen_cells(view)
+    found = probed.by_head(view.store, reading, cells)
+    if found.is_empty():
+        return Shown(message=_nothing(view, reading))
+    signed = bool((found["value"] < 0).any())
+    drawn = found.select(
+        pl.col("cell").replace_strict(dict(look.names), return_dtype=pl.String).alias("panel"),
+        pl.col("head").alias("x"),
+        pl.col("layer").alias("y"),
+        "value",
+        ("n " + pl.col("n").cast(pl.String)).alias("note"),
+    )
+    ramp = heat_ramp(drawn["value"], told(reading.name).unit or reading.name, diverging=signed)
+    caption = (
+        f"Each head by layer, mean over seeds, {_counts(found)}; one scale of colours."
+        f"{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+    )
+    return Shown(draw_heat(drawn, ramp, x="head", y="layer"), caption, named(found, grid_of(view)))
+
+
+def _histogram(view: View) -> Shown:
+    reading, there = _reading(view), _places(view)
+    if not there.heads:
+        return Shown(message=f"{reading.name!r} does not tell heads apart.")
+    cells, look = chosen_cells(view)
+    found = probed.over_heads(view.store, reading, cells).rename({"cell": "series"})
+    if found.is_empty():
+        return Shown(message=_nothing(view, reading))
+    counts = binned(found, bin_edges(found["value"].to_list()))
+    rules = middles(found)
+    layer = "all layers" if reading.layer is None else f"layer {reading.layer}"
+    caption = (
+        f"Bars: heads of {layer} and of all seeds, {_counts(rules)} heads. Full rule: mean; dashed: median."
+        f"{_when(view)}{chosen_words(view)}"
+    )
+    data = named(counts.rename({"series": "cell"}), grid_of(view))
+    return Shown(draw_histogram(counts, rules, of_cells(look), x=_title(reading), y="heads"), caption, data)
+
+
+def _against(view: View) -> Shown:
+    about, reading, measure = grid_of(view), _reading(view), judged_by(view)
+    if said := _is_histogram(view):
+        return Shown(message=said)
+    _, look = chosen_cells(view)
+    found = against.against(view.store, reading, measure, [cell.cell for cell in about.cells])
+    if found.is_empty():
+        return Shown(message=f"No trial has finished with both {reading.name!r} and {measure.name!r} yet.")
+    means = against.by_cell(found, measure.scale)
+    rho = against.rank_correlation(means["x"], means["y"])
+    said = (
+        f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
+        if rho is not None
+        else "A rank correlation takes three cells that differ."
+    )
+    caption = (
+        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(reading, _places(view))}{_when(view)} "
+        "That two quantities go together is no proof that one makes the other."
+    )
+    unit = unit_of(view, measure)
+    title = f"{measure.name}, {unit}" if unit else measure.name
+    figure = against.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
+    return Shown(figure, caption, named(found, about), _legend(found, look))
+
+
+def _controls(view: View) -> Sequence[Control]:
+    there = _names(view)
+    if not there:
+        return ()
+    found, name = _places(view), _probe(view)
+    chosen = probed.fixed(found, entries(view.address.at))
+    choices = [Option(each, f"{each}: {told(each).title}" if told(each).probe else each) for each in there]
+    at = [
+        Control(f"at:{axis}", axis, "choice", _choices(found, axis, values), usual=_usual(chosen[axis]))
+        for axis, values in found.coordinates.items()
+        if axis in chosen and len(values) > 1 and axis != _BINS
+    ]
+    wide = [axis for axis, values in found.coordinates.items() if len(values) > 1]
+    along = [Control("along", "Along", "choice", options(wide), usual=_coordinate(view))] if len(wide) > 1 else []
+    return (
+        Control("probe", "Probe", "choice", choices, usual=name, remakes=True, resets=("at", "layer", "step", "along")),
+        *at,
+        Control("layer", "Layer", "choice", [Option("", "all"), *options(map(str, found.layers))], usual=""),
+        Control("step", "Step", "choice", [Option("", "the end"), *options(map(str, found.steps))], usual=""),
+        *along,
+        Control(
+            "band", "Band", "choice", [Option("seeds", "over seeds"), Option("heads", "over heads")], usual="seeds"
+        ),
+        cells_control(view),
+        *measure_controls(view),
+    )
+
+
+def _choices(found: probed.Places, axis: str, values: Sequence[float]) -> list[Option]:
+    return [*([Option("", "all")] if found.bare[axis] else []), *options(f"{value:g}" for value in values)]
+
+
+def _usual(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+MECHANISM = Page(
+    name="mechanism",
+    title="Mechanism",
+    letter="m",
+    about="What does attention do inside: sinks, entropy, rank, norms, learned numbers?",
+    address=MechanismAddress,
+    controls=_controls,
+    slots=(
+        Slot("training", "Over training", _training),
+        Slot("layers", "By layer", _layers),
+        Slot("heads", "By layer and head", _heads),
+        Slot("histogram", "Over heads", _histogram),
+        Slot("along", ALONG, _along),
+        Slot("against", "Against the measure", _against),
+    ),
+)

@@ -1,0 +1,145 @@
+"""Histograms: how values are spread, with their mean and median (papers 000, figure 3, and 003, figure 8)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import broken, finite
+from dashboards.figures.lines import Series
+from dashboards.figures.panels import Place, panels
+from dashboards.html import plain
+from dashboards.theme import INK, MUTED
+from dashboards.words import number
+
+MOST_BINS: Final = 40
+_FEWEST: Final = 8
+_STRIP: Final = 190
+"""Pixels of a panel."""
+
+
+def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[float]:
+    """Edges of bins of equal width that take all finite values; by default as many as Freedman and Diaconis have."""
+    kept = np.array(finite(values), dtype=float)
+    if not kept.size:
+        return [0.0, 1.0]
+    low, high = float(kept.min()), float(kept.max())
+    if low == high:
+        half = 0.5 * (abs(low) or 1.0)
+        return [low - half, low + half]
+    if bins is None:
+        quarters = np.quantile(kept, [0.25, 0.75])
+        width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
+        bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
+    return [float(edge) for edge in np.linspace(low, high, bins + 1)]
+
+
+def binned(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
+    """How many values of each series fall into each bin: series, low, high, count; the last bin has its upper edge.
+
+    Args:
+        found: series, value; what is not finite is left out.
+        edges: of the bins, rising.
+    """
+    rows: list[tuple[str, float, float, int]] = []
+    for (series,), part in found.group_by("series", maintain_order=True):
+        counts, _ = np.histogram(finite(part["value"].to_list()), np.array(edges))
+        rows += [(str(series), *ends, int(n)) for ends, n in zip(pairwise(edges), counts, strict=True)]
+    kinds = {"series": pl.String, "low": pl.Float64, "high": pl.Float64, "count": pl.Int64}
+    return pl.DataFrame(rows, schema=kinds, orient="row")
+
+
+def middles(found: pl.DataFrame) -> pl.DataFrame:
+    """series, n, mean and median of the finite values of a frame as of `binned`."""
+    kept = found.filter(pl.col("value").is_finite()).group_by("series", maintain_order=True)
+    value = pl.col("value")
+    return kept.agg(value.count().alias("n"), value.mean().alias("mean"), value.median().alias("median"))
+
+
+def of_bins(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The counts and the rules that `draw_histogram` takes, of bins that are known by their middles.
+
+    Mean and median are those of the middles.
+
+    Args:
+        found: series, x (middle of a bin; all are as wide), value (count); of a series in rising order.
+    """
+    between = found["x"].unique().sort().diff().drop_nulls().to_list()
+    half = min(between, default=1.0) / 2
+    x, n = pl.col("x"), pl.col("value")
+    counts = found.select("series", (x - half).alias("low"), (x + half).alias("high"), n.alias("count"))
+    kept = found.filter(n > 0)
+    means = kept.group_by("series", maintain_order=True).agg(
+        n.sum().alias("n"), ((x * n).sum() / n.sum()).alias("mean")
+    )
+    upper = kept.filter(n.cum_sum().over("series") >= n.sum().over("series") / 2)
+    medians = upper.group_by("series", maintain_order=True).agg(x.first().alias("median"))
+    return counts, means.join(medians, on="series", maintain_order="left")
+
+
+def draw_histogram(
+    counts: pl.DataFrame, rules: pl.DataFrame, series: Mapping[str, Series], *, x: str, y: str, log: bool = False
+) -> go.Figure:
+    """A panel per series: bars of counts, a full rule at the mean and a dashed one at the median.
+
+    Args:
+        counts: as of `binned`; any other counts of bins do, too.
+        rules: series, mean, median; a series may have none.
+        series: by the entries of the column `series`.
+        x: title of the axis of values.
+        y: what is counted.
+        log: whether counts have a log axis (paper 003, figure 8), which leaves empty bins out.
+    """
+    order = list(dict.fromkeys(counts["series"]))
+    titles = [series[key].name for key in order] if len(order) > 1 else [""]
+    figure, places = panels(titles, _STRIP, columns=2, x=plain(x), y=plain(y))
+    for key, place in zip(order, places, strict=False):
+        rows = counts.filter(pl.col("series") == key)
+        style = series[key].style
+        low, high, count = (rows[name].to_numpy() for name in ("low", "high", "count"))
+        figure.add_trace(
+            go.Bar(
+                x=(low + high) / 2,
+                y=np.where(count > 0, count, np.nan) if log else count,
+                width=0.94 * (high - low),
+                name=broken(series[key].name),
+                legendgroup=series[key].group or key,
+                marker={"color": style.color + "a6", "line": {"width": 0}},
+                text=[f"{number(a)} to {number(b)}: {n:,}" for a, b, n in zip(low, high, count, strict=True)],
+                textposition="none",
+                hovertemplate="%{text}",
+                **place.trace,
+            )
+        )
+        for middle in rules.filter(pl.col("series") == key).iter_rows(named=True):
+            ends = [0.5 if log else 0.0, 1.06 * max(int(count.max()), 1)]
+            _rules(figure, place, middle, ends, series[key].group or key)
+    figure.update_yaxes(type="log" if log else "linear")
+    if not log:
+        figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _rules(
+    figure: go.Figure, place: Place, middle: Mapping[str, float | None], ends: Sequence[float], group: str
+) -> None:
+    for name, dash, color in (("mean", "solid", INK), ("median", "dash", MUTED)):
+        at = middle[name]
+        if at is None or not math.isfinite(at):
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=[at, at],
+                y=list(ends),
+                mode="lines",
+                line={"color": color, "dash": dash, "width": 1.6},
+                legendgroup=group,
+                text=[f"{name} {number(at)}"] * 2,
+                hovertemplate="%{text}<extra></extra>",
+                **place.trace,
+            )
+        )
