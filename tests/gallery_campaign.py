@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def _run(layout: Layout, buffer: ShardBuffer, line: Mapping[str, Any], cell: Mad
     if harm.failed(place, seed):
         write_end(layout, key, 1, status="failed", reason="diverged", message="the loss was nan at step 3", step=3)
         return
-    for table, name, point, layer, head in cell.rows:
+    for row in cell.rows:
+        table, name, point, layer, head = row
         if table == "artefact":
             _maps(layout, key, cell.label, seed)
             continue
@@ -137,18 +139,17 @@ def _run(layout: Layout, buffer: ShardBuffer, line: Mapping[str, Any], cell: Mad
         for step in steps:
             at = (*where, float(STEPS[-1] - step)) if len(steps) > 1 else where
             value = float("nan") if harm.nan(place, seed) else known(cell.label, name, point, seed, at)
-            buffer.extend(table, [_row(table, key, step, name, dict(point), layer, head, value)])
+            buffer.add(table, _row(row, key, step, value))
     write_end(layout, key, 1, step=STEPS[-1], operator_parameters=1000 * (place + 1))
 
 
-def _row(
-    table: str, key: str, step: int, name: str, point: Mapping[str, float], layer: Any, head: Any, value: float
-) -> tuple[Any, ...]:
+def _row(row: Row, key: str, step: int, value: float) -> tuple[Any, ...]:
+    table, name, point, layer, head = row
     if table == "metric":
         return key, 1, step, name, value, 0.01 * step
     if table == "evaluation":
-        return key, 1, step, name, point, value, 400, None
-    return key, 1, step, name, layer, head, point, value
+        return key, 1, step, name, dict(point), value, 400, None
+    return key, 1, step, name, layer, head, dict(point), value
 
 
 def _maps(layout: Layout, key: str, label: str, seed: int) -> None:
@@ -236,3 +237,129 @@ def rows_of(cell: Cell) -> Iterator[Row]:
             for layer in LAYERS
             for sequence in (1, 2, 3, 4)
         )
+
+
+def figure_grids() -> dict[str, list[Made]]:
+    """Grids for the figures, and `GRID_OF` says which of them shows what."""
+    return {
+        "000-figures": _variants(("softmax", "learned_sink", "affine_scaled"), _rows_000(), model=("0.5B", "1B", "3B")),
+        "001-design": _design(),
+        "002-figures": _variants(("softmax", "cog", "differential", "integral"), _rows_002()),
+        "003-figures": _variants(("softmax", "ssa"), _rows_003()),
+        "003-models": _variants(("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B")),
+        "003-sizes": _variants(("softmax",), _rows_003(), model=("1L1AH", "3L4AH", "12L8AH")),
+        "004-lengths": _variants(("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), length=("16", "64", "256")),
+        "004-dynamics": _one_at_a_time(_rows_004()),
+        "004-variants": _variants(("softmax", "sigmoid", "key_bias", "value_bias"), _rows_004()),
+        "004-domains": _variants(
+            ("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), domain=("arxiv", "github", "books")
+        ),
+    }
+
+
+def grid_of(key: str) -> str:
+    """The grid that shows the item `key` of the gallery."""
+    return _GRID_OF.get(key, f"{key[:3]}-figures" if "figure" in key else key)
+
+
+_GRID_OF = {
+    "001-design-table": "001-design",
+    "003-figure-6": "003-models",
+    "003-figure-7": "003-models",
+    "003-figure-11": "003-sizes",
+    "004-figure-1": "004-lengths",
+    "004-figure-2": "004-dynamics",
+    "004-figure-7": "004-domains",
+    **{f"004-figure-{number}": "004-variants" for number in (3, 4, 5, 6, 8)},
+}
+
+
+def _variants(names: Sequence[str], rows: Sequence[Row], **axes: Sequence[str]) -> list[Made]:
+    made = []
+    for levels in product(names, *axes.values()):
+        given = dict(zip(("operator", *axes), levels, strict=True))
+        some = next(each for each in operators() if each.operator == levels[0])
+        spec = {"operator": spec_of(levels[0], some.arguments), "task": {"kind": "text"}}
+        made.append(Made(" · ".join(levels), spec, given, rows))
+    return made
+
+
+def _one_at_a_time(rows: Sequence[Row]) -> list[Made]:
+    """A base, and cells that differ from it in one axis."""
+    base = {"operator": "softmax", "learning_rate": "0.0004", "training_tokens": "5000", "window": "64"}
+    others = {"learning_rate": ("0.0001", "0.001"), "training_tokens": ("500", "1000"), "window": ("8", "16")}
+    all_axes = [base, *({**base, name: level} for name, levels in others.items() for level in levels)]
+    spec = {"operator": spec_of("softmax", {}), "task": {"kind": "text"}}
+    return [Made(" · ".join(axes.values()), spec, axes, rows) for axes in all_axes]
+
+
+def _design() -> list[Made]:
+    levels = ("constant", "layer", "head", "query")
+    names = ("strength_per", "threshold_per", "amplification_per", "ground_value_per")
+    base = {"operator": "principled", **dict.fromkeys(names, "constant")}
+    all_axes = [base, *({**base, name: level} for name in names for level in levels[1:] if (name, level) != _NEVER)]
+    rows: list[Row] = [("evaluation", "mse", {"sigma_f": 3.0, "sigma_x": 1.0}, None, None)]
+    spec = {"operator": {"kind": "principled"}, "task": {"kind": "linear_functions"}}
+    return [Made(" · ".join(axes.values()), spec, axes, rows) for axes in all_axes]
+
+
+_NEVER = ("ground_value_per", "query")
+"""The ground state's value does not vary by query."""
+
+
+def _probe(name: str, *points: Mapping[str, float], heads: bool = True) -> list[Row]:
+    found: list[Row] = []
+    for point, layer, head in product(points or ({},), LAYERS, HEADS if heads else (None,)):
+        found.append(("probe", name, point, layer, head))
+    return found
+
+
+def _rows_000() -> list[Row]:
+    sums = [{"sum": round(0.05 * i, 2)} for i in range(10, 21)]
+    return [
+        ("metric", "loss", {}, None, None),
+        ("metric", "grad_norm", {}, None, None),
+        *(row for name in ("qk_logit_mean", "first_token_weight", "weight_sum", "entropy") for row in _probe(name)),
+        *_probe("weight_sum_count", *sums, heads=False),
+        *_probe("weight_sum_mean", heads=False),
+        *_probe("weight_sum_median", heads=False),
+        ("artefact", "attention_maps", {}, None, None),
+    ]
+
+
+def _rows_002() -> list[Row]:
+    return [
+        *_probe("first_token_weight", *({"query": float(query)} for query in range(2, 10))),
+        *(row for name in CLASSES for row in _probe(f"token_class.task.{name}")),
+        *_probe("entropy_last"),
+        *_probe("entropy_last_sd", heads=False),
+        *_probe("first_token_negative"),
+    ]
+
+
+CLASSES = ("punctuation", "content", "function", "other")
+
+
+def _rows_003() -> list[Row]:
+    def grid(name: str, **axes: Sequence[float]) -> list[Row]:
+        points = [dict(zip(axes, map(float, at), strict=True)) for at in product(*axes.values())]
+        return [("evaluation", name, point, None, None) for point in points]
+
+    return [
+        *grid("mse", sigma_f=(1, 3, 5, 10), sigma_x=(1, 2)),
+        *grid("error_rate", length=(10, 40, 100), sigma=(1, 10, 30)),
+        *grid("boundary_prediction", a=(1, 10), x=(-100, -50, -10, 0, 10, 50, 100)),
+        *grid("embedding_norm_count", norm=(1, 2, 3, 4, 5)),
+        ("artefact", "attention_maps", {}, None, None),
+    ]
+
+
+def _rows_004() -> list[Row]:
+    depths = [{"depth": float(depth)} for depth in (0, 1, 2, 3)]
+    places = [{"eps": eps, "position": float(position)} for eps in (0.2, 0.3, 0.4) for position in (1, 2, 3, 4)]
+    plain = ("first_key_norm", "other_key_norm", "first_value_norm", "other_value_norm")
+    found: list[Row] = [("metric", "loss", {}, None, None), *_probe("sink_share", *places)]
+    found += [row for name in (*plain, "first_qk_cosine", "other_qk_cosine") for row in _probe(name)]
+    for name in ("activation_ratio", "unnormed_activation_ratio", "activation_first", "activation_others"):
+        found += [("probe", name, point, int(point["depth"]), None) for point in depths]
+    return found

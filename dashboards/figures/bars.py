@@ -9,6 +9,7 @@ import polars as pl
 from dashboards.figures.canvas import broken, canvas
 from dashboards.html import plain
 from dashboards.subject import Look
+from dashboards.theme import PAPER
 from dashboards.words import number
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
@@ -41,7 +42,13 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
                 marker={
                     "color": style.color,
                     "line": {"color": style.color, "width": 1},
-                    "pattern": {"shape": _PATTERNS[place % len(_PATTERNS)], "fgcolor": "#ffffff", "size": 5},
+                    "pattern": {
+                        "shape": _PATTERNS[place % len(_PATTERNS)],
+                        "fillmode": "overlay",
+                        "fgcolor": PAPER,
+                        "size": 6,
+                        "solidity": 0.2,
+                    },
                 },
                 error_y={
                     "type": "data",
@@ -53,8 +60,8 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
                 },
                 text=[plain(str(group)) for group in rows["group"]],
                 textposition="none",
-                customdata=[(number(value), f"{number(low)} to {number(high)}", n) for value, low, high, n in drawn],
-                hovertemplate="%{text}: %{customdata[0]}<br>%{customdata[1]}, n %{customdata[2]}",
+                customdata=[_told(*each) for each in drawn],
+                hovertemplate="%{text}: %{customdata}",
             )
         )
     figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.06)
@@ -66,6 +73,11 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
         showgrid=False,
     )
     return figure
+
+
+def _told(value: float | None, low: float | None, high: float | None, n: int | None) -> str:
+    ends = [f"{number(low)} to {number(high)}"] if low is not None and high is not None else []
+    return "<br>".join([number(value), ", ".join([*ends, *([f"n {n}"] if n is not None else [])])]).removesuffix("<br>")
 
 
 def _drawn(value: float | None) -> float | None:

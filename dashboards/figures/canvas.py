@@ -14,6 +14,7 @@ from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
+_FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
@@ -100,10 +101,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two positive ones, dense enough to read a curve by."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found: list[float] = []
-    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), _FINE):
         found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
         if len(found) >= 4:
             break
+    if not found:  # no round number lies between them
+        return [float(f"{end:.4g}") for end in (low, high)]
     every = math.ceil(len(found) / 9)
     return found[::every]
 

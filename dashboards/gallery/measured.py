@@ -6,6 +6,7 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.figures.lines import Series
+from dashboards.figures.probed import Reading, along, by_layer, names, over_training, places
 from dashboards.gallery.placing import levels, speaks
 from dashboards.seeds import Scale, over_seeds
 from dashboards.subject import Subject
@@ -15,8 +16,7 @@ from store.queries import agrees
 Spread = Literal["seeds", "heads"]
 """What a band is: the 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
 
-X: Final[Mapping[str, str]] = {"layer": "p.layer", "step": "p.step"}
-"""What is no coordinate of a point."""
+_VALUES: Final = ("value", "low", "high")
 
 
 def series_of(about: Subject, cells: Sequence[str] = ()) -> dict[str, Series]:
@@ -41,43 +41,22 @@ def probed(
 ) -> pl.DataFrame:
     """A probe of the drawn cells along `x`: "layer", "step", or a coordinate of its points.
 
-    Layers and heads that are not told apart are averaged within a run. Of runs that are ok; but for "step", of the last
-    step at which they were probed.
-
-    Args:
-        about: the grid.
-        name: of the probe's rows.
-        x: what runs along the axis.
-        at: coordinates that are fixed.
-        spread: what `low` and `high` are.
-        last: the last layer alone.
+    Layers and heads that are not told apart are averaged within a run; runs are those that are ok, at their last step.
+    `last` is the last layer alone. Without any row the frame is empty.
     """
-    condition, parameters = agrees(at or {})
-    place = X.get(x, "p.point[$along]")
-    rows = f"""
-        SELECT g.cell AS series, g.trial, p.layer, p.head, CAST({place} AS DOUBLE) AS x, p.value
-        FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-        WHERE g.grid = $grid AND p.name = $name AND t.status = 'ok' AND {place} IS NOT NULL AND isfinite(p.value)
-          AND {condition.replace("point[", "p.point[")}
-        QUALIFY {"true" if x == "step" else "p.step = max(p.step) OVER (PARTITION BY p.trial)"}
-          {"AND p.layer = max(p.layer) OVER (PARTITION BY p.trial)" if last else ""}
-    """
-    if spread == "heads":
-        query = f"""
-            WITH by_head AS (
-                SELECT series, x, layer, head, avg(value) AS value FROM ({rows}) GROUP BY series, x, layer, head
-            )
-            SELECT series, x, count(*) AS n, avg(value) AS value, avg(value) - stddev_samp(value) AS low,
-                   avg(value) + stddev_samp(value) AS high
-            FROM by_head GROUP BY series, x ORDER BY series, x
-        """
-    else:
-        query = over_seeds(
-            f"SELECT series, x, avg(value) AS value FROM ({rows}) GROUP BY series, trial, x", _KEYS, "linear"
+    if name not in names(about.store, about.grid):
+        return pl.DataFrame(
+            schema={"series": pl.String, "x": pl.Float64, "n": pl.Int64, **dict.fromkeys(_VALUES, pl.Float64)}
         )
-    along = {} if x in X else {"along": x}
-    found = about.store.sql(query, {"grid": about.grid, "name": name, **along, **parameters})
-    return in_series(found, about.drawn)
+    layer = places(about.store, about.grid, name).layers[-1] if last else None
+    reading = Reading(about.grid, name, dict(at or {}), layer=layer)
+    if x == "step":
+        found = over_training(about.store, reading, about.drawn)
+    elif x == "layer":
+        found = by_layer(about.store, reading, about.drawn, spread)
+    else:
+        found = along(about.store, reading, about.drawn, x, spread)
+    return found.rename({"cell": "series"}).cast({"x": pl.Float64}).filter(pl.col("value").is_not_null())
 
 
 def judged(
@@ -86,8 +65,9 @@ def judged(
     """A measurement of the drawn cells along a coordinate of its points, the others as in `at` or averaged."""
     condition, parameters = agrees(at or {})
     rows = (
-        "SELECT cell AS series, point[$along] AS x, avg(value) AS value FROM v_final "
-        f"WHERE grid = $grid AND name = $name AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition} GROUP BY cell, trial, point[$along]"
+        "SELECT cell AS series, point[$along] AS x, avg(value) AS value FROM v_final WHERE grid = $grid "
+        "AND name = $name AND source = 'evaluation' AND point[$along] IS NOT NULL "
+        f"AND {condition} GROUP BY cell, trial, point[$along]"
     )
     given = {"grid": about.grid, "name": name, "along": x, **parameters}
     return in_series(about.store.sql(over_seeds(rows, _KEYS, scale), given), about.drawn)

@@ -21,6 +21,7 @@ from store.statistics import summarise, t_interval
 from store.statistics.paired import Paired
 
 ALPHA: Final = 0.05
+_ROUNDING: Final = 1e-12
 _MOST_CELLS: Final = 200
 """Cells that compete for the best of a column; pairs of more take too long, and nothing of them is bold."""
 
@@ -113,8 +114,8 @@ def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool)
 
 
 def _interval(summary: Paired) -> tuple[float, float]:
-    """Of the mean; of equal values that value."""
-    if not float(summary.sd):
+    """Of the mean; of values that are equal but for rounding that value."""
+    if float(summary.sd) <= _ROUNDING * abs(float(summary.mean)):
         return float(summary.mean), float(summary.mean)
     low, high = t_interval(summary, ALPHA)
     return float(low), float(high)

@@ -1,0 +1,122 @@
+"""Figures and tables of 003, Scaled Signed Averaging."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from dashboards.figures.beside import beside
+from dashboards.figures.function import draw_functions
+from dashboards.figures.heat import heat_ramp
+from dashboards.figures.lines import Drawing, Panel, Series
+from dashboards.gallery.attended import attention_panels
+from dashboards.gallery.counted import counted_norms
+from dashboards.gallery.drawing import OVER_SEEDS, drawn_heat, drawn_lines, joined, lacking, look_of
+from dashboards.gallery.item import Drawn, Item, figure_item
+from dashboards.gallery.mapped import by_points, error_map
+from dashboards.gallery.measured import judged, named_series, series_of
+from dashboards.gallery.printed import printed_item
+from dashboards.subject import Subject
+from dashboards.theme import REST
+
+PAPER: Final = "003"
+_MSE: Final = "mse"
+_POWERS: Final = (1.1, 1.5, 2.0)
+
+
+def base_functions() -> pl.DataFrame:
+    """(1 + b |x|) ** (n sgn x) at b = 1, and the exponential: series, x, value."""
+    rows = [("exp", x / 20, math.exp(x / 20)) for x in range(-80, 81)]
+    rows += [(f"SSA, n = {n:g}", x / 20, _power(x / 20, n)) for n in _POWERS for x in range(-80, 81)]
+    return pl.DataFrame(rows, schema=["series", "x", "value"], orient="row")
+
+
+def _power(x: float, n: float) -> float:
+    """Paper 003, equation 5, with b = 1."""
+    return float((1 + abs(x)) ** math.copysign(n, x))
+
+
+def _functions(about: Subject) -> Drawn:
+    del about
+    found = base_functions()
+    series = named_series(list(dict.fromkeys(found["series"])))
+    figure = draw_functions(found, look_of(series), x="logit", y="f (log axis)")
+    figure.update_yaxes(type="log")
+    return Drawn("By formula with b = 1: nothing here is measured.", found, figure, legend=series)
+
+
+def _boundaries(about: Subject) -> Drawn:
+    slopes = about.store.sql(
+        "SELECT DISTINCT point['a'] AS a FROM v_final WHERE grid = $grid AND name = 'boundary_prediction' ORDER BY a",
+        {"grid": about.grid},
+    )["a"].drop_nulls()
+    panels = []
+    for slope in slopes:
+        found = judged(about, "boundary_prediction", "x", at={"a": slope})
+        if not found.is_empty():
+            truth = pl.DataFrame({"x": found["x"].unique().sort()}).select(
+                pl.lit(_TARGET).alias("series"), "x", value=slope * pl.col("x")
+            )
+            panels.append(Panel(pl.concat([truth, found], how="diagonal"), f"prediction of {slope:g} x"))
+    if not panels:
+        return lacking("boundary_prediction")
+    series = {_TARGET: Series("target", REST), **series_of(about)}
+    caption = f"Line: mean prediction over prompts and seeds, and what was asked for. {OVER_SEEDS}"
+    return drawn_lines(panels, series, x="x", caption=caption, drawing=Drawing(320, 2))
+
+
+_TARGET: Final = "target"
+
+
+def _attention(about: Subject) -> Drawn:
+    return attention_panels(about, layer="last")
+
+
+def _by_shift(about: Subject) -> Drawn:
+    """Both halves: the curve at sigma_x = 1, and the maps."""
+    curve = judged(about, _MSE, "sigma_f", at={"sigma_x": 1.0}, scale="log")
+    if curve.is_empty():
+        return lacking(_MSE)
+    words = "squared error"
+    line = drawn_lines([Panel(curve, words, "log")], series_of(about), x="sigma_f", caption="", drawing=Drawing(300))
+    found = by_points(about, _MSE, ("sigma_f", "sigma_x"), scale="log")
+    ramp = heat_ramp(found["value"], words, log=True)
+    heat = drawn_heat(found, ramp, x="sigma_f", y="sigma_x", caption="")
+    panels = [("At sigma_x = 1", line.figure), ("Over both shifts", heat.figure)]
+    caption = f"Geometric means over seeds. {OVER_SEEDS} Maps share one logarithmic scale of colours."
+    figure = beside([(title, each) for title, each in panels if each is not None], 1)
+    return joined([("line", line), ("map", heat)], figure, caption)
+
+
+def _errors(about: Subject) -> Drawn:
+    caption = "Share of wrong answers, mean over seeds; one scale of colours for all maps."
+    return error_map(about, "error_rate", ("length", "sigma"), "error rate", caption)
+
+
+_figure = partial(figure_item, PAPER)
+_table = partial(printed_item, PAPER)
+_SHIFT: Final = "specs/out_of_distribution.py"
+
+ITEMS: Final[Sequence[Item]] = (
+    _figure(1, "Boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
+    _figure(2, "Attention with a large value", "maps of the last layer's heads", ("attention_maps",), _attention),
+    _figure(3, "Error under shift", "x sigma_f; maps over sigma_f and sigma_x", (_MSE,), _by_shift)._replace(
+        spec=_SHIFT
+    ),
+    _figure(4, "Errors on every", "map: length x sigma; a panel per operator", ("error_rate",), _errors),
+    _figure(5, "Errors on some", "map: length x sigma; a panel per operator", ("error_rate",), _errors),
+    _figure(6, "Errors of public models on some", "map: length x sigma; a panel per model", ("error_rate",), _errors),
+    _figure(7, "Errors of public models on every", "map: length x sigma; a panel per model", ("error_rate",), _errors),
+    _figure(8, "Norms of token embeddings", "histogram, log count", ("embedding_norm_count",), counted_norms),
+    _figure(9, "More boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
+    _figure(10, "The base function", "closed form for three n, and exp", (), _functions),
+    _figure(11, "Error under shift by size", "x sigma_f; a line and a map per size", (_MSE,), _by_shift),
+    _table(1, "Squared error under shift", "rows: scores; columns: sigma_f", _SHIFT),
+    _table(2, "Language tasks", "rows: tasks; columns: shots and operator"),
+    _table(3, "Grammar", "rows: paradigms; columns: operators"),
+    _table(4, "Language tasks with errors", "rows: tasks; columns: shots and operator"),
+    _table(5, "First input wider", "columns: sigma of the first input"),
+    _table(6, "Squared error by size", "rows: sizes; columns: sigma_f"),
+)
