@@ -116,6 +116,9 @@ class Engine:
                 State({"type": given, "slot": MATCH}, "data"),
                 prevent_initial_call=True,
             )
+        app.clientside_callback(  # type: ignore[no-untyped-call]
+            ClientsideFunction("ablate", "reload"), Output("reloaded", "data"), Input("seen", "data")
+        )
 
     def live(self, ticks: int | None, path: str) -> Any:
         """How new what is shown is."""
@@ -172,7 +175,7 @@ class Engine:
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
         axes = {name: _axes(shown) for name, shown in made.items()}
-        return parts, {"axes": axes, "values": shown_values, "remakes": remakes}
+        return parts, {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made)}
 
     def refresh(
         self,
@@ -213,8 +216,11 @@ class Engine:
         words = [frame.words(made[name], new.hide) for name in order[1]]
         tables = [made[name].data.rows(named=True) for name in order[2]]
         link = _path(campaign, page, new)
-        files = [frame.files(by_name[name], link) if now != search else no_update for name in order[3]]
-        kept = {"axes": axes, "values": {**before, **{name: _plain(value) for name, value in said.items()}}}
+        bare = _bare(made)
+        same = {name for name in made if now == search and (name in bare) == (name in seen["bare"])}
+        files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
+        values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
+        kept = {"axes": axes, "values": values_now, "bare": bare}
         return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}, ""
 
 
@@ -222,6 +228,11 @@ def shown_of(slot: Slot, view: View) -> Shown:
     """What a slot shows; where that cannot be computed, the sentence why."""
     found, problem = tried(lambda: slot.make(view))
     return Shown(message=problem or "") if found is None else found
+
+
+def _bare(made: Mapping[str, Shown]) -> list[str]:
+    """The slots that show a sentence only."""
+    return [name for name, shown in made.items() if frame.is_sentence(shown)]
 
 
 def _controls(page: Page, view: View) -> Sequence[Control]:

@@ -113,7 +113,7 @@ def slot(given: Slot, shown: Shown, address: str, look: Looks) -> Component:
         parts.append(_grid(given, shown))
         parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=[pick._asdict() for pick in given.picks]))
         parts.append(html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status"))
-    parts.append(html.Div(files(given, address), id={"type": "files", "slot": given.name}, className="files"))
+    parts.append(html.Div(files(given, shown, address), id={"type": "files", "slot": given.name}, className="files"))
     return html.Section(parts, id=key, className="slot", **{"aria-labelledby": f"{key}-title"})
 
 
@@ -205,21 +205,29 @@ def _sized(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
     return {**found, "width": width}
 
 
-def files(given: Slot, address: str) -> list[Component]:
-    """Links to what the slot shows: its data, the SQL behind it, the figure alone."""
-    path, _, search = address.partition("?")
-    tail = f"?{search}" if search else ""
+def files(given: Slot, shown: Shown, address: str) -> list[Component]:
+    """Links to what the slot shows: its data, the SQL behind it, the figure alone; of a sentence only the SQL."""
     if given.kind == "words":
         return []
+    path, _, search = address.partition("?")
+    tail = f"?{search}" if search else ""
+    inside = (("SQL", "sql"),) if is_sentence(shown) else (("Data", "table"), ("SQL", "sql"))
+    frames = [
+        html.Details([html.Summary(label), html.Div(**{"data-source": f"/files{path}/{given.name}.{end}{tail}"})])
+        for label, end in inside
+    ]
+    if is_sentence(shown):
+        return frames
     kinds = FILES if given.kind == "figure" else FILES[:-1]
     links = [html.A(label, href=f"/files{path}/{given.name}.{end}{tail}", download="") for label, end in kinds]
     if given.kind == "figure":
         links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
-    frames = [
-        html.Details([html.Summary(label), html.Div(**{"data-source": f"/files{path}/{given.name}.{end}{tail}"})])
-        for label, end in (("Data", "table"), ("SQL", "sql"))
-    ]
     return [*frames, html.Span("Download: ", className="note"), *links]
+
+
+def is_sentence(shown: Shown) -> bool:
+    """Whether there is nothing to show but why."""
+    return shown.figure is None and shown.data.is_empty() and not shown.parts
 
 
 def page_of(

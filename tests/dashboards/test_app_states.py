@@ -61,7 +61,7 @@ def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = Non
         ("/runs/curves/more", "An address is /CAMPAIGN/PAGE"),
         ("/runs/curves?grid=none", "'none'"),
         ("/runs/curves?colour=red", "'colour', which this page does not have"),
-        ("/runs/curves?metric=loss&metric=mse", "'metric' 2 times"),
+        ("/runs/curves?grid=a&grid=b", "'grid' 2 times"),
         ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
         ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
         ("/runs/overview?view=A%20B", "named by lower-case letters"),

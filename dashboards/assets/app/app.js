@@ -42,7 +42,7 @@
   async function load(details) {
     const place = details.querySelector("[data-source]");
     if (!place || !details.open) return;
-    place.textContent = "Loading …";
+    if (!place.textContent) place.textContent = "Loading …";
     try {
       const answer = await fetch(place.dataset.source);
       const text = await answer.text();
@@ -178,6 +178,10 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     ablate: {
+      reload: () => {
+        document.querySelectorAll(".files details[open]").forEach(load); // data and SQL that are open are those of before
+        return window.dash_clientside.no_update;
+      },
       clicked: (data, field) => {
         const given = data && data.points && data.points[0].customdata;
         const value = Array.isArray(given) ? given[0] : given;
