@@ -7,19 +7,18 @@ import polars as pl
 
 from dashboards.figures.canvas import canvas, one_line
 from dashboards.html import plain
-from dashboards.theme import INK, MUTED, REST, ROPE
+from dashboards.theme import INK, MUTED, REST, ROPE, level_styles
 from dashboards.words import change
 from store.statistics import HalfNormal
 
-_BLUE: Final = "#0072b2"
-_ORANGE: Final = "#d55e00"
+_LARGE, _LARGEST = level_styles(("margin", "simultaneous margin")).values()
 _MOST_NAMES: Final = 12
 KINDS: Final = {
-    "simultaneous margin": ("beyond the simultaneous margin", _ORANGE, "diamond"),
-    "margin": ("beyond the margin", _BLUE, "square"),
-    "": ("as large as noise may be", REST.color, "circle-open"),
+    "simultaneous margin": ("beyond the simultaneous margin", _LARGEST._replace(marker="diamond")),
+    "margin": ("beyond the margin", _LARGE._replace(marker="square")),
+    "": ("as large as noise may be", REST._replace(marker="circle-open")),
 }
-"""What a contrast is beyond: in words, its colour, its marker."""
+"""What a contrast is beyond: in words, and how its point looks."""
 
 
 def contrasts(found: HalfNormal) -> pl.DataFrame:
@@ -37,10 +36,10 @@ def draw_half_normal(found: HalfNormal, scale: str) -> go.Figure:
     for level, name in ((found.margin, "margin"), (found.simultaneous, "simultaneous margin")):
         if level is not None:
             _rule(figure, level, name, dash="dot" if name == "margin" else "dash")
-    for kind, (_, color, marker) in KINDS.items():
+    for kind, (_, style) in KINDS.items():
         rows = frame.filter(pl.col("beyond") == kind)
         if not rows.is_empty():
-            figure.add_trace(_points(rows, scale, {"color": color, "symbol": marker, "size": 9}, kind))
+            figure.add_trace(_points(rows, scale, {"color": style.color, "symbol": style.marker, "size": 9}, kind))
     top = max([*frame["size"].to_list(), found.simultaneous or 0.0], default=1.0)
     figure.update_xaxes(range=[0, widest * 1.12])
     figure.update_yaxes(range=[0, (top or 1.0) * 1.08])

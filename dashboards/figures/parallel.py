@@ -1,55 +1,52 @@
-"""Parallel coordinates: a line per cell through its levels on the axes and its averages of measurements."""
+"""Parallel coordinates: a line per cell through its levels on the axes and its averages of measurements.
+
+Drawn as plain lines: plotly's own parallel coordinates need WebGL, which many machines without a GPU lack.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import canvas, cut, finite, log_ticks, tick_text
+from dashboards.figures.canvas import canvas, cut, finite, log_ticks, one_line, tick_text
 from dashboards.html import plain
-from dashboards.theme import INK, MUTED, SEQUENTIAL
+from dashboards.subject import Look
+from dashboards.theme import AXIS, INK, MUTED, PAPER, REST
+from dashboards.words import number
 
 _LONGEST: Final = 18
-_MOST_LEVELS: Final = 24
-_VISIBLE: Final = SEQUENTIAL[2:]
-"""Of the ramp what can be seen as a line."""
+_MOST_TICKS: Final = 12
+_FAINT: Final = "59"
 
 
-def draw_parallel(
-    found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]], color: str
-) -> go.Figure:
-    """A line per row of `found`; a row without one of the numbers is left out, as `drawn` says.
+class Scale(NamedTuple):
+    """One of the parallel axes."""
 
-    Args:
-        found: a column per axis (its level) and per number.
-        levels: of every axis, from below in the grid's order.
-        numbers: their columns, and whether the axis is logarithmic.
-        color: the number whose value colours a line, small light and large dark.
-    """
-    shown = drawn(found, numbers)
-    dimensions = [_levelled(name, shown[name].to_list(), of) for name, of in levels.items()]
-    dimensions += [_numbered(name, shown[name].to_list(), log=log) for name, log in numbers]
-    log = dict(numbers)[color]
-    shades = _units(shown[color].to_list(), log=log)
-    figure = canvas(420)
-    figure.update_layout(margin={"l": 70, "r": 70, "t": 48, "b": 24})
-    figure.add_trace(
-        go.Parcoords(
-            dimensions=dimensions,
-            line={
-                "color": shades,
-                "colorscale": [[i / (len(_VISIBLE) - 1), each] for i, each in enumerate(_VISIBLE)],
-                "cmin": min(shades, default=0.0),
-                "cmax": max(shades, default=1.0),
-            },
-            labelfont={"color": INK, "size": 13},
-            tickfont={"color": MUTED, "size": 12},
-            rangefont={"color": MUTED, "size": 12},
-        )
-    )
-    return figure
+    name: str
+    places: Mapping[Any, float]
+    """Levels of a categorical axis; empty for one of numbers."""
+    ends: tuple[float, float]
+    log: bool
+    ticks: Sequence[tuple[float, str]]
+    """Height (0..1) and text."""
+
+    def height(self, value: Any) -> float:
+        """Where a value stands, 0 to 1."""
+        if self.places:
+            return self.places[value]
+        units = math.log10(value) if self.log else float(value)
+        return (units - self.ends[0]) / (self.ends[1] - self.ends[0])
+
+
+def scales(
+    found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
+) -> list[Scale]:
+    """The axes of `drawn` rows: levels from below in their order, then numbers, each with whether it is logarithmic."""
+    return [_levelled(name, of) for name, of in levels.items()] + [
+        _numbered(name, found[name].to_list(), log=log) for name, log in numbers
+    ]
 
 
 def drawn(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
@@ -60,33 +57,79 @@ def drawn(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFr
     )
 
 
-def _levelled(name: str, values: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
-    places = {level: place for place, level in enumerate(levels)}
-    every = max(1, math.ceil(len(levels) / _MOST_LEVELS))
-    ticks = range(0, len(levels), every)
-    return {
-        "label": plain(cut(name, _LONGEST)),
-        "values": [places[value] for value in values],
-        "range": [-0.2, max(len(levels) - 0.8, 0.2)],
-        "tickvals": list(ticks),
-        "ticktext": [plain(cut(levels[tick], _LONGEST)) for tick in ticks],
-    }
+def draw_parallel(found: pl.DataFrame, axes: Sequence[Scale], look: Look) -> go.Figure:
+    """A line per row of `found`, which has the column cell and one per axis; cells without a style are faint."""
+    figure = canvas(440)
+    plain_ones = [row for row in found.iter_rows(named=True) if look.styles[row["cell"]] == REST]
+    if plain_ones:
+        figure.add_trace(_rest(plain_ones, axes))
+    for row in found.iter_rows(named=True):
+        if look.styles[row["cell"]] != REST:
+            figure.add_trace(_line(row, axes, look))
+    for place, axis in enumerate(axes):
+        figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
+        _mark(figure, place, 1.08, plain(cut(axis.name, _LONGEST)), {"color": INK, "size": 13}, "center")
+        for height, text in axis.ticks:
+            _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
+    figure.update_xaxes(range=[-0.5, len(axes) - 0.7], visible=False)
+    figure.update_yaxes(range=[-0.05, 1.14], visible=False)
+    return figure
 
 
-def _numbered(name: str, values: Sequence[float], *, log: bool) -> dict[str, Any]:
-    units = _units(values, log=log)
-    found: dict[str, Any] = {"label": plain(cut(name, _LONGEST)), "values": units}
-    ends = finite(units)
-    if not ends:
-        return found
-    low, high = min(ends), max(ends)
+def _mark(figure: go.Figure, x: float, y: float, text: str, font: dict[str, Any], anchor: str) -> None:
+    shift = -6 if anchor == "right" else 0
+    figure.add_annotation(
+        x=x, y=y, text=text, font=font, showarrow=False, xanchor=anchor, xshift=shift, bgcolor=PAPER + "b3"
+    )
+
+
+def _line(row: Mapping[str, Any], axes: Sequence[Scale], look: Look) -> go.Scatter:
+    style = look.styles[row["cell"]]
+    values = [row[axis.name] for axis in axes]
+    told = [
+        f"{plain(axis.name)}: {plain(value) if isinstance(value, str) else number(value)}"
+        for axis, value in zip(axes, values, strict=True)
+    ]
+    return go.Scatter(
+        x=list(range(len(axes))),
+        y=[axis.height(value) for axis, value in zip(axes, values, strict=True)],
+        mode="lines+markers",
+        line={"color": style.color, "dash": style.dash, "width": 2},
+        marker={"symbol": style.marker, "size": 7, "color": style.color},
+        text=told,
+        name=one_line(look.names[row["cell"]]),
+        legendgroup=row["cell"],
+        hovertemplate="%{text}",
+    )
+
+
+def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[Scale]) -> go.Scatter:
+    """All other cells as one trace, so that a thousand of them stay quick."""
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for row in rows:
+        xs += [*range(len(axes)), None]
+        ys += [*(axis.height(row[axis.name]) for axis in axes), None]
+    return go.Scatter(
+        x=xs, y=ys, mode="lines", line={"color": REST.color + _FAINT, "width": 1}, hoverinfo="skip", legendgroup="rest"
+    )
+
+
+def _levelled(name: str, levels: Sequence[str]) -> Scale:
+    step = max(len(levels) - 1, 1)
+    places = {level: i / step for i, level in enumerate(levels)}
+    every = max(1, math.ceil(len(levels) / _MOST_TICKS))
+    ticks = [(places[level], plain(cut(level, _LONGEST))) for level in levels[::every]]
+    return Scale(name, places, (0.0, 1.0), log=False, ticks=ticks)
+
+
+def _numbered(name: str, values: Sequence[float], *, log: bool) -> Scale:
+    units = finite([math.log10(value) if log else value for value in values])
+    low, high = (min(units), max(units)) if units else (0.0, 1.0)
     pad = 0.03 * (high - low) or 0.5
-    found["range"] = [low - pad, high + pad]
+    low, high = low - pad, high + pad
     if log:
-        ticks = log_ticks(10 ** (low - pad), 10 ** (high + pad))
-        found |= {"tickvals": [math.log10(tick) for tick in ticks], "ticktext": [tick_text(tick) for tick in ticks]}
-    return found
-
-
-def _units(values: Sequence[float], *, log: bool) -> list[float]:
-    return [math.log10(value) for value in values] if log else list(values)
+        found = [(math.log10(tick), tick_text(tick)) for tick in log_ticks(10**low, 10**high)]
+    else:
+        found = [(tick, number(tick)) for tick in (low + pad, (low + high) / 2, high - pad)]
+    return Scale(name, {}, (low, high), log, [((tick - low) / (high - low), text) for tick, text in found])

@@ -28,6 +28,7 @@ WORDS: Final = {
 }
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
 _FAINT: Final = "66"
+_BAR: Final = "73"
 _MOST_NAMES: Final = 12
 
 
@@ -145,7 +146,7 @@ def _point(row: Mapping[str, Any], look: Look, name: str) -> go.Scatter:
     style = look.styles[row["cell"]]
     faint = _FAINT if row["standing"] == "dominated" else ""
     bars = {
-        f"error_{axis}": _bar(row, mean, ends, style.color + faint)
+        f"error_{axis}": _bar(row, mean, ends, style.color + _BAR)
         for axis, mean, ends in (("x", "x", ("x_low", "x_high")), ("y", "value", ("low", "high")))
     }
     by = f"<br>worse than {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""

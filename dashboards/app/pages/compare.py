@@ -15,7 +15,7 @@ from dashboards.sections.charts import named
 from dashboards.sections.verdict_table import ICONS, marked, measured, summary
 from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, in_order
-from dashboards.theme import Style
+from dashboards.theme import Style, dark_partners
 from dashboards.words import change, count, p_value
 from store.export.cells import Cells, cells
 from store.export.cells_text import caption as cells_caption
@@ -26,6 +26,7 @@ from store.why import why, why_text
 MOST_CELLS: Final = 32
 """Of a matrix of all pairs; of more cells those are compared that pictures of single cells show."""
 _ALL: Final = 400
+_WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "pairs": 78, "seeds": 90}
 
 
 class CompareAddress(MeasuredAddress):
@@ -108,7 +109,6 @@ def verdict_rows(view: View) -> Shown:
         pl.format("{} to {}", _worded("low", scale), _worded("high", scale)).alias("interval"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
         pl.format("{} of {}", "pairs", "planned").alias("pairs"),
-        pl.col("hedges_g").alias("Hedges g"),
         "reason",
     )
     base = about.look.names[_baseline(view)]
@@ -126,11 +126,11 @@ def _worded(name: str, scale: str) -> pl.Expr:
 
 def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     if name == "reason":
-        return {"field": name, "flex": 1, "minWidth": 320, "wrapText": True, "autoHeight": True}
+        return {"field": name, "flex": 1, "minWidth": 260, "wrapText": True, "autoHeight": True}
     if rows[name].dtype.is_float():
         words = {"function": "params.value == null ? '–' : d3.format('.3~g')(params.value)"}
-        return {"field": name, "type": "rightAligned", "valueFormatter": words, "width": 110}
-    return {"field": name}
+        return {"field": name, "type": "rightAligned", "valueFormatter": words, "width": 110, "filter": False}
+    return {"field": name, **({"width": width, "filter": False} if (width := _WIDTHS.get(name)) else {})}
 
 
 def _why(view: View) -> Shown:
@@ -144,7 +144,10 @@ def _why(view: View) -> Shown:
 
 
 def _topics(data: pl.DataFrame) -> Component:
-    rows = [html.Tr([html.Th(topic, scope="row"), html.Td(said)]) for topic, said in data.iter_rows()]
+    rows = [
+        html.Tr([html.Th(topic, scope="row", style={"whiteSpace": "nowrap", "verticalAlign": "top"}), html.Td(said)])
+        for topic, said in data.iter_rows()
+    ]
     return html.Table(html.Tbody(rows), className="plain")
 
 
@@ -164,7 +167,7 @@ def _paired(view: View) -> Shown:
     if alone:
         caption += f" {count(alone, 'seed')} with one of the two only."
     legend = [
-        Key(Style(color, color, dash, "circle"), words, key)
+        Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
         for (color, dash), words, key in ((paired.GAIN, "better", "gain"), (paired.LOSS, "not better", "loss"))
     ]
     title = f"{measure.name}, {unit}" if unit else measure.name
@@ -213,7 +216,7 @@ def _cells(view: View) -> Shown:
     word = f"{measure.name}:{measure.better}"
     found = cells(view.store, about.grid, [word], measure.point, "interval")
     data = _flat(found)
-    columns = [{"field": name, **({"flex": 1} if name == "cell" else {})} for name in data.columns]
+    columns = [_column(name, data) | ({"flex": 1} if name == "cell" else {}) for name in data.columns]
     files = {"tex": lambda: latex_cells(found), "md": lambda: markdown_cells(found)}
     return Shown(caption=cells_caption(found), data=data, columns=columns, files=files)
 

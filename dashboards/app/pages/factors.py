@@ -23,6 +23,8 @@ from store.verdicts import Measure
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
+_NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
+_P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 _AVERAGED: Final = Option("", "averaged")
 
 
@@ -77,21 +79,22 @@ def _importance(view: View) -> Shown:
     rows = terms.select(
         pl.col("term").alias("axis"),
         pl.col("omega_squared").alias("partial omega²"),
-        pl.col("omega_low").alias("90 % from"),
+        pl.col("omega_low").alias("from"),
         pl.col("omega_high").alias("to"),
         pl.col("f").alias("F"),
         "df",
-        "df_error",
         pl.col("p_holm").alias("p (Holm)"),
         pl.Series("n", counts, pl.Int64),
         "note",
     )
+    measure = judged_by(view)
+    error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
         f"Each axis, then each two of them together, beside all others: F tests over {count(found.runs, 'run')} of "
-        f"{count(found.seeds, 'seed')}, the seed as block. Partial omega²: the share of variance that the other terms "
-        "leave, with its interval; below zero where a term does nothing. p is adjusted (Holm) over all axes, and over "
-        f"all pairs.{noise}{_sentences(found.notes)}"
+        f"{count(found.seeds, 'seed')}, the seed as block{error}. Partial omega²: the share of variance that the "
+        f"other terms leave, with its {100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
+        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
     return Shown(caption=caption, data=rows, columns=[_column(name, rows) for name in rows.columns])
 
@@ -100,9 +103,17 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     if name == "note":
         return {"field": name, "flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
     if rows[name].dtype.is_float():
-        short = {"function": "params.value == null ? '–' : d3.format('.3~g')(params.value).replace('−', '\\u2212')"}
-        return {"field": name, "type": "rightAligned", "valueFormatter": short, "width": 124}
-    return {"field": name, **({"type": "rightAligned", "width": 96} if rows[name].dtype.is_integer() else {})}
+        short = {"function": _P_WORDS if name.startswith("p ") else _NUMBER_WORDS}
+        return {
+            "field": name,
+            "type": "rightAligned",
+            "valueFormatter": short,
+            "width": 130 if name.startswith("partial") else 92,
+        }
+    return {
+        "field": name,
+        **({"type": "rightAligned", "width": 76, "filter": False} if rows[name].dtype.is_integer() else {}),
+    }
 
 
 def _matrix(view: View) -> Shown:
@@ -268,8 +279,8 @@ def _half_normal(view: View) -> Shown:
         f"{measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts.{lost}"
     )
     legend = [
-        Key(Style(color, color, "solid", marker), words, kind or "noise")
-        for kind, (words, color, marker) in half_normal.KINDS.items()
+        Key(style, words, kind or "noise")
+        for kind, (words, style) in half_normal.KINDS.items()
         if kind in frame["beyond"].to_list()
     ]
     return Shown(half_normal.draw_half_normal(found, measure.scale), caption, frame, legend)

@@ -17,7 +17,7 @@ from dashboards.sections.charts import named
 from dashboards.sections.overview import progress_words
 from dashboards.sections.verdict_table import marked, summary
 from dashboards.subject import Subject
-from dashboards.theme import Style
+from dashboards.theme import Style, dark_partners
 from dashboards.words import change, count, p_value
 from store.noise import noise_floor
 from store.verdicts import Measure
@@ -53,7 +53,11 @@ def _progress(view: View) -> Shown:
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
     whole = fits(found)
     legend = [
-        Key(Style(state.color, state.color, "solid", "square"), f"{state.sign} {state.word}", name if whole else "")
+        Key(
+            Style(state.color, dark_partners([])[state.color], "solid", "square"),
+            f"{state.sign} {state.word}",
+            name if whole else "",
+        )
         for name, state in STATES.items()
         if counts[name]
     ]
@@ -149,7 +153,7 @@ def _failures(view: View) -> Shown:
     found = failures(view.store, about.grid)
     if found.is_empty():
         return Shown(message="No trial has failed.")
-    more = pl.col("labels").list.len() - _MOST_LABELS
+    more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS
     rows = found.select(
         pl.col("reason").fill_null("unknown"),
         "n",
@@ -166,8 +170,8 @@ def _failures(view: View) -> Shown:
     caption = (
         f"{count(total, 'failed trial')} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
     )
-    columns = [
-        {"field": "reason"},
+    columns: list[dict[str, Any]] = [
+        {"field": "reason", "width": 150},
         {"field": "n", "width": 80},
         _wrapped("cells"),
         _wrapped("message", 2),

@@ -1,19 +1,19 @@
 """Trade-offs: what a better measure costs in time, memory, parameters, energy, or anything else that runs record."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measurements, text_of, unit_of
 from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link
 from dashboards.figures import parallel
 from dashboards.figures.pareto import WORDS, TradeOffs, draw_trade_offs, trade_offs
 from dashboards.figures.pivot import table
 from dashboards.problems import Unknown
 from dashboards.sections.charts import named
-from dashboards.theme import ROPE, Style
+from dashboards.theme import ROPE, Style, dark_partners
 from dashboards.words import BETWEEN, count, listed, point
 from store.pareto import Quantity, better, known_costs
 
@@ -108,19 +108,18 @@ def _scatter(view: View) -> Shown:
     figure = draw_trade_offs(found, about.look, (against.title, f"{measure.name}{f', {unit}' if unit else ''}"), log)
     counts = dict(found.frame["standing"].value_counts().iter_rows())
     said = listed([f"{counts[word]} {word}" for word in WORDS if counts.get(word)])
-    caution = sorted({note for note in found.frame["note"] if note})
     caption = (
         f"{measure.name} against {against.title}; {count(found.frame.height, 'cell')}, "
         f"{_n(found.frame['n'].to_list())}. Point: average over seeds"
         f"; bars: {(1 - measure.alpha) * 100:g} % t intervals of both. Line: the cells whose averages no other cell "
         f"beats in both. What the seeds show is another matter: {said} (paired tests, Holm over all pairs). Faint: "
-        f"dominated, shown to be worse than another cell in both.{_noted(caution)}{_hidden(sum(lost))}"
+        f"dominated, shown to be worse than another cell in both.{_hidden(sum(lost))}"
     )
     drawn = set(about.drawn)
     legend = [
         Key(about.look.styles[cell], about.look.names[cell], cell) for cell in found.frame["cell"] if cell in drawn
     ]
-    legend.append(Key(Style(ROPE, ROPE, "solid", "circle"), "best of both", "steps"))
+    legend.append(Key(Style(ROPE, dark_partners([])[ROPE], "solid", "circle"), "best of both", "steps"))
     missing = len(about.cells) - found.frame.height
     message = f"{count(missing, 'cell')} without both values in any run: not drawn." if missing else ""
     data = named(found.frame.drop("label"), about)
@@ -130,11 +129,6 @@ def _scatter(view: View) -> Shown:
 def _n(counts: Sequence[int]) -> str:
     ends = list(dict.fromkeys([min(counts, default=0), max(counts, default=0)]))
     return f"n {' to '.join(map(str, ends))} seeds"
-
-
-def _noted(notes: Sequence[str]) -> str:
-    shown = "".join(f" {note[:1].upper()}{note[1:]}." for note in notes[:2])
-    return shown + (f" {count(len(notes) - 2, 'more note')} in the data." if len(notes) > 2 else "")
 
 
 def _lost(values: pl.Series, *, log: bool) -> int:
@@ -159,15 +153,38 @@ def _parallel(view: View) -> Shown:
     kept = parallel.drawn(rows, numbers)
     if kept.is_empty():
         return Shown(message="No cell has both values yet.")
-    figure = parallel.draw_parallel(rows, {name: levels[name] for name in wide}, numbers, columns[1])
+    scales = parallel.scales(kept, {name: levels[name] for name in wide}, numbers)
+    faint = " Faint: cells beyond those that colours tell apart." if len(about.cells) > len(about.drawn) else ""
+    figure = parallel.draw_parallel(kept, scales, about.look)
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}: its level on each axis in the grid's order, and its averages "
-        f"over seeds. Colour: {measure.name}, small pale and large strong. Drag along an axis to keep a part of the "
-        f"lines.{left_out}"
+        f"over seeds.{faint}{left_out}"
     )
-    return Shown(figure, caption, named(rows, about))
+    here = set(kept["cell"])
+    legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn if cell in here]
+    return Shown(figure, caption, named(rows, about), legend)
+
+
+def _standings(view: View) -> Shown:
+    about = grid_of(view)
+    found = _compared(view).frame
+    several = pl.col("dominated_by").list.join(", ").alias("dominated by")
+    rows = named(found.drop("label"), about).select("variant", "standing", several, "n", "note")
+    columns = [
+        link("variant", "compare", "cell", width=220),
+        {"field": "standing", "width": 150},
+        _wrapped("dominated by"),
+        {"field": "n", "width": 70, "filter": False},
+        _wrapped("note"),
+    ]
+    caption = "Paired tests over seeds, Holm over all pairs of cells. A note says why a claim is cautious or missing."
+    return Shown(caption=caption, data=rows, columns=columns)
+
+
+def _wrapped(name: str) -> dict[str, Any]:
+    return {"field": name, "flex": 1, "minWidth": 220, "wrapText": True, "autoHeight": True}
 
 
 def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
@@ -205,6 +222,7 @@ TRADE_OFFS = Page(
     controls=_controls,
     slots=(
         Slot("scatter", "Measure against cost", _scatter),
+        Slot("standings", "What the seeds show", _standings, "table"),
         Slot("parallel", "Axes and outcomes side by side", _parallel),
     ),
 )
