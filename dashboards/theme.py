@@ -22,6 +22,9 @@ SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")
 DIVERGING: Final = ("#0b5fa5", "#8fbce0", "#f2f2f0", "#f0b08a", "#b34700")
 """Below, equal, above: blue and orange keep their order for every kind of colour vision."""
 
+ON_ANY_PAGE: Final = ("#2f86d1", "#d9691e")
+"""Blue and orange of pictures whose opacity says how much, on light and on dark pages alike."""
+
 STATUS: Final = {"ok": "#3b8f6f", "running": "#3f86c6", "failed": "#c24d00", "pending": "#cfd5db"}
 
 _NEUTRAL: Final = ("#23282e", "#e9ecf0")

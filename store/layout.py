@@ -18,6 +18,7 @@ STORE_SCHEMA = 8
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _ARTEFACT = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_ARRAYS = re.compile(rf"(?P<name>{_ARTEFACT.pattern})-(?P<step>[0-9]{{9,}})\.npz")
 _GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ATTEMPT = re.compile(r"[0-9]{3,}")
 _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
@@ -161,6 +162,11 @@ class Layout:
         """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
         checked = _checked(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
         return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
+
+    def artefact_names(self, key: str, attempt: int) -> list[tuple[str, int]]:
+        """Name and step of every file of arrays that an attempt left, sorted."""
+        found = (_ARRAYS.fullmatch(name) for name in _names(self.attempt(key, attempt) / "artefacts"))
+        return sorted((each["name"], int(each["step"])) for each in found if each)
 
     def grid_names(self) -> list[str]:
         """Names of the grids that have a header, sorted."""

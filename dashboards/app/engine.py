@@ -252,7 +252,9 @@ def _value_of(control: Control, address: Address) -> Any:
     name, several, entry = control.field.partition(":")
     found = getattr(address, name)
     value = entries(found).get(entry) if several else found
-    return control.usual if value in (None, ()) else value
+    if value in (None, ()):
+        return control.usual
+    return str(value) if control.kind == "choice" else value  # as its options are written
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,186 @@
+"""Attention: the weights themselves, of one run and one sequence; a click on a head shows its map with tokens."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from dashboards.app.address import Address
+from dashboards.app.once import once
+from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of, options
+from dashboards.figures import attention
+from dashboards.figures.attention import MOST_TOKENS, Maps
+from dashboards.problems import Unknown
+from dashboards.words import listed
+from store.artefacts import Artefact, artefacts, with_artefacts
+
+_KIND: Final = "attention_maps"
+_SHOWN: Final = 8
+
+
+class AttentionAddress(Address):
+    """A run, a sequence, a step, and a head."""
+
+    cell: str | None = None
+    """Its name; None is the first that has maps."""
+    seed: int | None = None
+    """None is the cell's first that has maps."""
+    sequence: int = 1
+    """Counted from 1."""
+    step: int | None = None
+    """None is the last."""
+    head: str | None = None
+    """LAYER.HEAD; None is the first of the first layer."""
+
+
+class Looked(NamedTuple):
+    """What the page shows."""
+
+    trial: str
+    cell: str
+    seed: int
+    files: Sequence[Artefact]
+    steps: Sequence[int]
+    step: int
+
+
+def _runs(view: View) -> pl.DataFrame:
+    """Trials that are to have maps, with the names of their cells; those that are done first."""
+    about = grid_of(view)
+    found = once(view.store, ("maps", about.grid), lambda: with_artefacts(view.store, about.grid, _KIND))
+    places = {cell.cell: i for i, cell in enumerate(about.cells)}
+    kept = found.with_columns(
+        pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("name"),
+        pl.col("cell").replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
+    )
+    return kept.sort((pl.col("status") != "ok"), "place", "seed")
+
+
+def _looked(view: View) -> Looked:
+    """The run and its files. Raises Unknown where there is no such run, or it has none."""
+    about, address, runs = grid_of(view), view.address, _runs(view)
+    if runs.is_empty():
+        raise Unknown(
+            f"no trial of {about.grid!r} keeps attention maps; list the probe in its spec: "
+            "Trial(probing=Probing(probes=(AttentionMaps(sequences=2), ...)))"
+        )
+    for field, column in (("cell", "name"), ("seed", "seed")):
+        said, there = getattr(address, field), list(dict.fromkeys(runs[column].to_list()))
+        if said is not None:
+            runs = runs.filter(pl.col(column) == said)
+            if runs.is_empty():
+                shown = listed([str(each) for each in there[:_SHOWN]])
+                raise Unknown(f"no run with attention maps has {field} {said!r}; there are {shown}")
+    for trial, name, seed in runs.select("trial", "name", "seed").head(_SHOWN).iter_rows():
+        key = ("artefacts", trial)
+        files = once(view.store, key, lambda trial=trial: artefacts(view.store, trial))  # type: ignore[misc]
+        steps = sorted({each.step for each in files if attention.layers_of(files, each.step)})
+        if steps:
+            step = address.step if address.step is not None else steps[-1]
+            if step not in steps:
+                raise Unknown(f"this run has maps at steps {listed([str(each) for each in steps])}; got {step}")
+            return Looked(trial, name, seed, files, steps, step)
+    raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
+
+
+def _maps(view: View) -> tuple[Looked, Maps]:
+    looked, sequence = _looked(view), view.address.sequence
+    key = ("maps of", looked.trial, looked.step, sequence)
+    return looked, once(
+        view.store,
+        key,
+        lambda: attention.read_maps(view.store, looked.files, looked.step, sequence, _task(view, looked.trial)),
+    )
+
+
+def _task(view: View, trial: str) -> dict[str, Any]:
+    found = view.store.sql("SELECT (spec->'$.task')::VARCHAR AS task FROM trial WHERE trial = $trial", {"trial": trial})
+    return dict(json.loads(found["task"][0] or "{}"))
+
+
+def _head(view: View, maps: Maps) -> tuple[int, int]:
+    """The layer and head that the address says. Raises Unknown for one that is not there."""
+    said = view.address.head or f"{maps.layers[0]}.0"
+    layer, _, head = said.partition(".")
+    if not (layer.isdigit() and head.isdigit() and int(layer) in maps.layers and int(head) < maps.weights.shape[1]):
+        raise Unknown(
+            f"a head is LAYER.HEAD with layers {maps.layers[0]} to {maps.layers[-1]} and heads 0 to "
+            f"{maps.weights.shape[1] - 1}; got {said!r}"
+        )
+    return int(layer), int(head)
+
+
+def _which(looked: Looked, view: View) -> str:
+    return f"{looked.cell}, seed {looked.seed}, sequence {view.address.sequence}, step {looked.step:,}."
+
+
+def _mosaic(view: View) -> Shown:
+    looked, maps = _maps(view)
+    found = attention.summary(maps)
+    signed = bool((maps.weights < 0).any())
+    colors = " Orange is above zero, blue below." if signed else ""
+    caption = (
+        f"{_which(looked, view)} Each picture is a head: keys to the right, queries down. Opacity is the square root of "
+        f"a weight over the largest.{colors} Click on a head for its map."
+    )
+    own = len(maps.keys) - len(maps.queries)
+    if own:
+        caption += f" Without the weight of {listed(list(maps.keys[:own]))}."
+    return Shown(attention.draw_mosaic(maps, _head(view, maps)), caption, found)
+
+
+def _map(view: View) -> Shown:
+    looked, maps = _maps(view)
+    layer, head = _head(view, maps)
+    found = attention.one_map(maps, layer, head)
+    row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)
+    own = len(maps.keys) - len(maps.queries)
+    beside = f" Sums are with {listed(list(maps.keys[:own]))}." if own else ""
+    blocks = (
+        f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
+        if len(maps.queries) > MOST_TOKENS
+        else ""
+    )
+    sums = attention.sum_words(row["sum_low"], row["sum_high"])
+    caption = (
+        f"Layer {layer}, head {head}. {_which(looked, view)} Colours follow the square root of a weight's size. "
+        f"{sums}{beside}{blocks}"
+    )
+    return Shown(attention.draw_map(maps, layer, head), caption, found)
+
+
+def _controls(view: View) -> Sequence[Control]:
+    runs = _runs(view)
+    if runs.is_empty():
+        return ()
+    looked, maps = _maps(view)
+    names = list(dict.fromkeys(runs.sort("place")["name"]))
+    seeds = [str(seed) for seed in runs.filter(pl.col("name") == looked.cell)["seed"].sort()]
+    heads = [
+        Option(f"{layer}.{head}", f"layer {layer}, head {head}")
+        for layer in maps.layers
+        for head in range(maps.weights.shape[1])
+    ]
+    many = [str(i + 1) for i in range(maps.sequences)]
+    return (
+        Control("cell", "Cell", "choice", options(names), usual=looked.cell, remakes=True, resets=("seed", "step")),
+        Control("seed", "Seed", "choice", options(seeds), usual=str(looked.seed), remakes=True, resets=("step",)),
+        Control("sequence", "Sequence", "choice", options(many), usual="1"),
+        Control("step", "Step", "choice", options(map(str, looked.steps)), usual=str(looked.step)),
+        Control("head", "Head", "choice", heads, "Or click on one", usual=heads[0].value),
+    )
+
+
+ATTENTION = Page(
+    name="attention",
+    title="Attention",
+    letter="a",
+    about="Where does each head of a run look?",
+    address=AttentionAddress,
+    controls=_controls,
+    slots=(
+        Slot("mosaic", "All heads", _mosaic, sets="head"),
+        Slot("map", "One head", _map),
+    ),
+)

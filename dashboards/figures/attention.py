@@ -1,0 +1,256 @@
+"""Attention weights of one sequence: a mosaic of all layers and heads, and the map of one head with its tokens."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.figures.canvas import canvas, cut
+from dashboards.figures.heat import heat_ramp
+from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.png import png, shrunk, uri
+from dashboards.html import plain
+from dashboards.problems import Unknown
+from dashboards.theme import INK, ON_ANY_PAGE
+from dashboards.tokens import token_names
+from dashboards.words import number
+from store import Store
+from store.artefacts import Artefact, arrays
+
+INPUTS: Final = "attention-inputs"
+_LAYER: Final = "attention-"
+_BESIDE: Final = {"extra": "learned key", "ground": "ground"}
+"""Weights that no token has, by the name of their array."""
+_WIDE: Final = 1500
+"""Pixels of a mosaic, at most."""
+MOST_TOKENS: Final = 160
+"""Of a map of one head; a longer one is shown in blocks."""
+_TOLERANCE: Final = 0.005
+"""Sums of weights in half precision are no nearer to 1."""
+_LEVELS: Final = 127
+
+
+class Maps(NamedTuple):
+    """The weights of one sequence."""
+
+    layers: Sequence[int]
+    weights: npt.NDArray[np.float32]
+    """[layers, heads, queries, keys]; keys that no token is come first."""
+    queries: Sequence[str]
+    """Names of the tokens."""
+    keys: Sequence[str]
+    """Those of `_BESIDE`, if there are any, then the tokens."""
+    sequences: int
+    """How many the files hold."""
+
+
+def layers_of(files: Sequence[Artefact], step: int) -> dict[int, Artefact]:
+    """The files of maps at a step, by layer."""
+    of = {each.name.removeprefix(_LAYER): each for each in files if each.step == step}
+    return {int(name): each for name, each in sorted(of.items()) if name.isdigit()}
+
+
+def read_maps(store: Store, files: Sequence[Artefact], step: int, sequence: int, task: dict[str, Any]) -> Maps:
+    """The maps of the sequence `sequence`, counted from 1, at a step.
+
+    Raises:
+        Unknown: there are none, or fewer sequences; else as `store.artefacts.arrays`.
+    """
+    found = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
+    shapes = {tuple(held["weights"].shape) for held in found.values() if "weights" in held}
+    if len(shapes) != 1 or any("weights" not in held for held in found.values()):
+        raise Unknown(f"there are no attention maps of one shape at step {step}; got {sorted(shapes) or 'none'}")
+    (shape,) = shapes
+    if len(shape) != 4 or shape[2] != shape[3] or not 1 <= sequence <= shape[0]:
+        raise Unknown(f"maps are [sequences, heads, queries, keys]; got {list(shape)} and sequence {sequence}")
+    beside = [name for name in _BESIDE if any(name in held for held in found.values())]
+    columns = np.zeros((len(found), shape[1], shape[2], len(beside) + shape[3]), np.float32)
+    for i, held in enumerate(found.values()):
+        for j, name in enumerate(beside):
+            if name in held:
+                columns[i, :, :, j] = held[name][sequence - 1]
+        columns[i, :, :, len(beside) :] = held["weights"][sequence - 1]
+    inputs = next((each for each in files if each.step == step and each.name == INPUTS), None)
+    given = arrays(store, inputs)["inputs"][sequence - 1] if inputs else np.arange(shape[3])
+    names = token_names(given, task, shape[3])
+    return Maps(list(found), columns, names, [*(_BESIDE[name] for name in beside), *names], shape[0])
+
+
+def summary(maps: Maps) -> pl.DataFrame:
+    """Every head: layer, head, first (mean weight of the first token), entropy (nats, of sizes as shares), sum_low and
+    sum_high (of the weights of a query)."""
+    weights, own = maps.weights.astype(np.float64), len(maps.keys) - len(maps.queries)
+    sizes = np.abs(weights)
+    whole = sizes.sum(-1, keepdims=True)
+    shares = np.divide(sizes, whole, out=np.zeros_like(sizes), where=whole > 0)
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1).mean(-1)
+    sums = weights.sum(-1)
+    heads = weights.shape[1]
+    return pl.DataFrame(
+        {
+            "layer": np.repeat(np.array(maps.layers, dtype=np.int64), heads),
+            "head": np.tile(np.arange(heads), len(maps.layers)),
+            "first": weights[..., own].mean(-1).ravel(),
+            "entropy": entropy.ravel(),
+            "sum_low": sums.min(-1).ravel(),
+            "sum_high": sums.max(-1).ravel(),
+        }
+    )
+
+
+def sum_words(low: float, high: float) -> str:
+    """What the weights of a query sum to, as a sentence."""
+    if abs(low - 1) <= _TOLERANCE and abs(high - 1) <= _TOLERANCE:
+        return "The weights of each query sum to 1."
+    same = high - low <= _TOLERANCE
+    return f"Weights of a query do not sum to 1: {number(low)}{'' if same else f' to {number(high)}'}."
+
+
+def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
+    """All maps as one picture, a row per layer, keys to the right and queries down; a click on a map sets LAYER.HEAD.
+
+    Opacity is the square root of the size of a weight over the largest there is. Where there are weights below zero,
+    these are blue and the others orange, as on every diverging scale here; else all are blue.
+    """
+    n_layers, heads = maps.weights.shape[:2]
+    own = len(maps.keys) - len(maps.queries)
+    size = max(12, min(_WIDE // heads, 96))
+    tiles = shrunk(maps.weights[..., own:], size)
+    side = tiles.shape[-1] + 2
+    sheet = np.zeros((n_layers, heads, side, side), np.float32)
+    sheet[:, :, 1:-1, 1:-1] = np.nan_to_num(tiles, nan=0.0)
+    flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
+    largest = float(np.abs(flat).max()) or 1.0
+    places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS
+    source = uri(png(places.astype(np.uint8), _palette(signed=bool((flat < 0).any()))))
+    figure = canvas(84 + round(n_layers * min(max(1150 / heads, 34), 130)), x="head", y="layer")
+    step = 1 / side
+    half = step / 2 - 0.5
+    figure.add_trace(go.Image(source=source, x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
+    told = summary(maps)
+    figure.add_trace(_targets(maps, told))
+    row, column = list(maps.layers).index(chosen[0]), chosen[1]
+    box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)
+    every = max(1, heads // 32)
+    figure.update_xaxes(
+        range=[-0.5, heads - 0.5], tickvals=list(range(0, heads, every)), showgrid=False, ticks="", constrain="domain"
+    )
+    figure.update_yaxes(
+        range=[n_layers - 0.5, -0.5],
+        tickvals=list(range(n_layers)),
+        ticktext=[str(layer) for layer in maps.layers],
+        showgrid=False,
+        scaleanchor=False,
+    )
+    return figure
+
+
+def _palette(*, signed: bool) -> list[tuple[int, int, int, int]]:
+    blue_, orange = (tuple(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in ON_ANY_PAGE)
+    above, below = (orange, blue_) if signed else (blue_, blue_)
+    found = []
+    for level in range(-_LEVELS, _LEVELS + 1):
+        red, green, blue = above if level >= 0 else below
+        found.append((red, green, blue, round(abs(level) / _LEVELS * 255)))
+    return found
+
+
+def _targets(maps: Maps, told: pl.DataFrame) -> go.Heatmap:
+    """What is pointed at and clicked on: a cell per map that nobody sees."""
+    heads = maps.weights.shape[1]
+    words = [
+        f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
+        f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}"
+        for row in told.iter_rows(named=True)
+    ]
+    keys = [f"{layer}.{head}" for layer, head in told.select("layer", "head").iter_rows()]
+    rows = range(0, len(keys), heads)
+    return go.Heatmap(
+        z=[[0] * heads for _ in rows],
+        text=[words[at : at + heads] for at in rows],
+        customdata=[keys[at : at + heads] for at in rows],
+        colorscale=[[0, "#00000000"], [1, "#00000000"]],
+        showscale=False,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
+    """The map of a head, in blocks where there are many tokens: query, key (places from 1; of a block the first),
+    query_token, key_token, weight."""
+    weights, rows, columns = _blocks(maps, layer, head)
+    n, m = weights.shape
+    return pl.DataFrame(
+        {
+            "query": np.repeat(np.array(rows) + 1, m),
+            "key": np.tile(np.array(columns) + 1 - (len(maps.keys) - len(maps.queries)), n),
+            "query_token": [maps.queries[i] for i in rows for _ in columns],
+            "key_token": [maps.keys[j] for _ in rows for j in columns],
+            "weight": weights.astype(np.float64).ravel(),
+        }
+    )
+
+
+def _blocks(maps: Maps, layer: int, head: int) -> tuple[npt.NDArray[Any], list[int], list[int]]:
+    """The weights that are drawn, with the first query and key of each block."""
+    weights = maps.weights[list(maps.layers).index(layer), head]
+    own, n = len(maps.keys) - len(maps.queries), len(maps.queries)
+    if n <= MOST_TOKENS:
+        return weights, list(range(n)), list(range(own + n))
+    width = -(-n // MOST_TOKENS)
+    edges = list(range(0, n, width))
+    rows = np.add.reduceat(weights[:, :own], edges, axis=0) / np.diff([*edges, n])[:, None]
+    whole = np.concatenate([rows, shrunk(weights[:, own:], MOST_TOKENS)], axis=1)
+    return whole, edges, [*range(own), *(own + edge for edge in edges)]
+
+
+def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
+    """The weights of one head: keys to the right, queries down, tokens at both axes."""
+    weights, rows, columns = _blocks(maps, layer, head)
+    values = pl.Series(weights.ravel()).cast(pl.Float64)
+    ramp = heat_ramp(pl.concat([values, pl.Series([0.0])]), "weight", diverging=bool((values < 0).any()))
+    figure = canvas(min(120 + 18 * len(rows), 900), x="key", y="query")
+    own = len(maps.keys) - len(maps.queries)
+    keys = [maps.keys[j] if j < own else f"{j - own + 1} {maps.keys[j]}" for j in columns]
+    queries = [f"{i + 1} {maps.queries[i]}" for i in rows]
+    figure.add_trace(
+        go.Heatmap(
+            x=[plain(key) for key in keys],
+            y=[plain(query) for query in queries],
+            z=weights.astype(np.float32),
+            zmin=ramp.low,
+            zmax=ramp.high,
+            colorscale=_rooted(ramp),
+            colorbar={"title": {"text": "weight", "side": "right"}, "thickness": 12, "outlinewidth": 0},
+            hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(**_axis(keys, [maps.keys[j] for j in columns]), side="top")
+    figure.update_yaxes(**_axis(queries, [maps.queries[i] for i in rows]), autorange="reversed")
+    return figure
+
+
+def _rooted(ramp: Ramp) -> list[list[Any]]:
+    """The colours of a ramp as they follow the square root of a value's size: most weights are small."""
+    places = np.linspace(-1.0 if ramp.diverging else 0.0, 1.0, len(ramp.colors))
+    squares = np.sign(places) * places**2
+    at = (squares + 1) / 2 if ramp.diverging else squares
+    return [[float(place), color] for place, color in zip(at, ramp.colors, strict=True)]
+
+
+def _axis(categories: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    every = -(-len(names) // 64)
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": [plain(each) for each in categories],
+        "tickvals": [plain(each) for each in categories[::every]],
+        "ticktext": [plain(cut(name, 12)) for name in names[::every]],
+        "tickfont": {"size": 11},
+        "showgrid": False,
+        "ticks": "",
+    }
