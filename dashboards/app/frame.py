@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import polars as pl
 
 from dashboards.app.components import AgGrid, Component, dcc, html
 from dashboards.app.edition import edition
 from dashboards.app.page import Control, Key, Page, Shown, Slot
-from dashboards.theme import Style, dark_partners
+from dashboards.blocks import strokes
+from dashboards.theme import PAPER, Style, dark_partners
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -88,6 +90,7 @@ def _slider(control: Control, key: Mapping[str, str], value: Any) -> Component:
         value=low if value is None else float(value),
         marks={low: f"{low:g}", high: f"{high:g}"},
         updatemode="mouseup",
+        tooltip={"always_visible": True, "placement": "top"},
         id=key,
     )
 
@@ -134,7 +137,7 @@ def words(shown: Shown, hide: Collection[str]) -> list[Component]:
 
 
 def _key(given: Key, *, shown: bool) -> Component:
-    inner = [swatch(given.style), html.Span(given.name, className="name")]
+    inner = [swatch(given.style) if given.key else _box(given.style), html.Span(given.name, className="name")]
     if given.note:
         inner.append(html.Span(given.note, className="note"))
     if not given.key:
@@ -144,9 +147,20 @@ def _key(given: Key, *, shown: bool) -> Component:
     )
 
 
-def swatch(style: Style) -> Component:
-    """The colour of a style as a small square; marker and dash are in the figure."""
+def _box(style: Style) -> Component:
+    """The colour of a style as a small square."""
     return html.I(className="swatch", style={"--light": style.color, "--dark": style.dark})
+
+
+def swatch(style: Style) -> Component:
+    """The line and marker of a style, a picture for each edition; the page shows its own."""
+    editions = (("light", style.color, PAPER), ("dark", style.dark, dark_partners([])[PAPER]))
+    size = 'xmlns="http://www.w3.org/2000/svg" width="34" height="14"'
+    pictures = {
+        name: f"data:image/svg+xml,{quote(f'<svg {size}>{strokes(style, color, paper)}</svg>')}"
+        for name, color, paper in editions
+    }
+    return html.Span([html.Img(src=source, alt="", className=name) for name, source in pictures.items()])
 
 
 def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
@@ -218,9 +232,10 @@ def files(given: Slot, shown: Shown, address: str) -> list[Component]:
     ]
     if is_sentence(shown):
         return frames
-    kinds = FILES if given.kind == "figure" else FILES[:-1]
+    drawn = given.kind == "figure" and shown.figure is not None
+    kinds = FILES if drawn else FILES[:-1]
     links = [html.A(label, href=f"/files{path}/{given.name}.{end}{tail}", download="") for label, end in kinds]
-    if given.kind == "figure":
+    if drawn:
         links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
     return [*frames, html.Span("Download: ", className="note"), *links]
 

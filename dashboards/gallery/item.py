@@ -28,6 +28,20 @@ class Drawn(NamedTuple):
     """The table for a paper."""
 
 
+class PrintedPoints(NamedTuple):
+    """Where a paper prints values of a figure."""
+
+    table: str
+    """Of the same paper: "T1"."""
+    x: str
+    """The coordinate of the points that runs along the figure's axis."""
+
+    @property
+    def words(self) -> str:
+        """ "table 1"."""
+        return f"table {self.table.removeprefix('T')}"
+
+
 class Item(NamedTuple):
     """One figure or table of a paper."""
 
@@ -44,6 +58,8 @@ class Item(NamedTuple):
     make: Callable[[Subject], Drawn]
     spec: str = ""
     """A spec of this repository whose campaign has something of it."""
+    printed: PrintedPoints | None = None
+    """Of a figure that has values of a table in its first panel."""
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from dashboards.figures.lines import Drawing, Panel, Series
 from dashboards.gallery.attended import attention_panels
 from dashboards.gallery.counted import counted_norms
 from dashboards.gallery.drawing import OVER_SEEDS, drawn_heat, drawn_lines, joined, lacking, look_of
-from dashboards.gallery.item import Drawn, Item, figure_item
+from dashboards.gallery.item import Drawn, Item, PrintedPoints, figure_item
 from dashboards.gallery.mapped import by_points, error_map
 from dashboards.gallery.measured import judged, named_series, series_of
 from dashboards.gallery.printed import printed_item
@@ -103,7 +103,7 @@ ITEMS: Final[Sequence[Item]] = (
     _figure(1, "Boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
     _figure(2, "Attention with a large value", "maps of the last layer's heads", ("attention_maps",), _attention),
     _figure(3, "Error under shift", "x sigma_f; maps over sigma_f and sigma_x", (_MSE,), _by_shift)._replace(
-        spec=_SHIFT
+        spec=_SHIFT, printed=PrintedPoints("T1", "sigma_f")
     ),
     _figure(4, "Errors on every", "map: length x sigma; a panel per operator", ("error_rate",), _errors),
     _figure(5, "Errors on some", "map: length x sigma; a panel per operator", ("error_rate",), _errors),

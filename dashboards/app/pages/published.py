@@ -1,0 +1,306 @@
+"""Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.app.address import Address
+from dashboards.app.components import Component, html
+from dashboards.app.once import once
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.figures.table import Sheet, Text, table_sheet
+from dashboards.gallery.item import Drawn, Item
+from dashboards.gallery.items import ITEMS, item
+from dashboards.gallery.overlaid import overlaid
+from dashboards.gallery.printed import Beside, beside, frame, printed_table
+from dashboards.problems import Unknown
+from dashboards.words import change, count
+from store.published.choosing import chosen
+from store.published.claims import claims
+from store.published.comparing import WORDS, compare_published
+from store.published.reading import Note, notes, papers
+
+_MOST_REASONS: Final = 6
+
+
+class PublishedAddress(Address):
+    """The grid, the paper, its item, and which of the claims are listed."""
+
+    paper: str | None = None
+    """A number such as "003"; None is that of which the grid has most."""
+    item: str | None = None
+    """A name such as "table 1"; None is the table of which the grid has most, else the paper's first."""
+    claims: Literal["compared", "all"] = "compared"
+
+
+def chosen_item(view: View) -> Item:
+    """What is shown.
+
+    Raises:
+        Unknown: there is no grid, paper or item.
+    """
+    about = grid_of(view)
+    paper, name = view.address.paper, view.address.item
+    most = once(view.store, ("published", about.grid), lambda: _most(view))
+    if paper is None:
+        paper = most[0][0] if most else next(iter(papers()))
+    if paper not in papers():
+        listed = "; ".join(f"{key} {title}" for key, title in papers().items())
+        raise Unknown(f"there is no paper {paper!r}; there are {listed}")
+    of_paper = [each for each in ITEMS if each.paper == paper]
+    if name is None:
+        tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
+        return item(paper, "table", int(tables[0])) if tables else next(e for e in of_paper if e.kind == "table")
+    for each in of_paper:
+        if each.name == name:
+            return each
+    raise Unknown(f"paper {paper} has no {name!r}; it has {', '.join(each.name for each in of_paper)}")
+
+
+def _most(view: View) -> list[tuple[str, str]]:
+    """Tables that have values of the grid beside them, those with most first."""
+    found = view.store.sql(
+        "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
+        "ORDER BY count(DISTINCT id) DESC, paper, paper_table",
+        {"grid": grid_of(view).grid},
+    )
+    return [(str(paper), str(table)) for paper, table in found.iter_rows()]
+
+
+def _shown(view: View) -> Shown:
+    chosen_ = chosen_item(view)
+    if chosen_.kind == "figure" or chosen_.number is None:
+        return _drawn(view, chosen_)
+    about = grid_of(view)
+    found = _beside(view, chosen_)
+    data = with_band(frame(about, found), found)
+    caption = (
+        "In each place what the paper prints; below it the mean of your own runs ± half the 95 % t interval over "
+        "seeds, in the printed unit; below that your mean less the printed value (their ratio where the table spans "
+        "decades), and whether the printed value lies in your interval. Bold: own cells that are not shown to be worse "
+        "than the best. The two are of other models, data and budgets, and the noise of a printed value is unknown."
+    )
+    sheet = table_sheet(data)
+    drawn = chosen_.make(about)
+    files = {"tex": lambda: drawn.latex} if drawn.latex else {}
+    return Shown(caption=caption, data=data, parts=[_table(sheet, _bands(data))], files=files)
+
+
+def _drawn(view: View, chosen_: Item) -> Shown:
+    """A figure, or the design table, from one's own runs; printed values are hollow marks."""
+    drawn: Drawn = chosen_.make(grid_of(view))
+    figure, caption, data = drawn.figure, drawn.caption, drawn.data
+    if figure is not None and chosen_.printed is not None:
+        marks = overlaid(grid_of(view), chosen_)
+        if not marks.is_empty():
+            figure, caption = _marked(figure, marks), f"{caption} Hollow: printed in {chosen_.printed.words}."
+            data = pl.concat([data, marks], how="diagonal_relaxed")
+    legend = [Key(each.style, each.name, each.group or key) for key, each in drawn.legend.items()]
+    parts = [_table(drawn.sheet, {})] if drawn.sheet is not None else []
+    files = {"tex": lambda: drawn.latex} if drawn.latex else {}
+    return Shown(figure, caption, data, legend, drawn.message, parts=parts, files=files)
+
+
+def _marked(figure: go.Figure, marks: pl.DataFrame) -> go.Figure:
+    for (key,), rows in marks.group_by("key", maintain_order=True):
+        figure.add_trace(
+            go.Scatter(
+                x=rows["x"].to_list(),
+                y=rows["value"].to_list(),
+                mode="markers",
+                legendgroup=str(key),
+                marker={"symbol": "circle-open", "size": 11, "color": rows["color"][0], "line": {"width": 2}},
+                text=rows["printed"].to_list(),
+                hovertemplate="%{x}: printed %{text}<extra></extra>",
+                showlegend=False,
+            )
+        )
+    return figure
+
+
+def _beside(view: View, chosen_: Item) -> list[Beside]:
+    assert chosen_.number is not None
+    table = printed_table(chosen_.paper, chosen_.number)
+    return once(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
+
+
+def with_band(data: pl.DataFrame, found: Sequence[Beside]) -> pl.DataFrame:
+    """The frame with `difference` (own less printed; their log ratio where the table has the log scale) and `band`.
+
+    `band` says whether the printed value lies in the interval of one's own mean: "inside", "above", "below"; null
+    where there is no interval.
+    """
+    rows = []
+    for each, row in zip(found, data.iter_rows(named=True), strict=True):
+        printed, mean = each.cell.value, row["mean"]
+        difference, band = None, None
+        if printed is not None and mean is not None:
+            log = each.cell.scale == "log"
+            possible = not log or (printed > 0 and mean > 0)
+            difference = (math.log(mean / printed) if log else mean - printed) if possible else None
+            if row["low"] is not None:
+                band = "above" if printed > row["high"] else "below" if printed < row["low"] else "inside"
+        rows.append((difference, each.cell.scale, band))
+    more = pl.DataFrame(rows, {"difference": pl.Float64, "scale": pl.String, "band": pl.String}, orient="row")
+    return data.with_columns(more)
+
+
+def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], str]:
+    """What stands below one's own value, by row and column."""
+    words = {"inside": "printed inside", "above": "printed above", "below": "printed below", None: ""}
+    found = {}
+    for row in data.iter_rows(named=True):
+        if row["difference"] is not None:
+            told = [change(row["difference"], row["scale"]), words[row["band"]]]
+            found[row["row"], row["column"]] = ", ".join(filter(None, told))
+    return found
+
+
+def _table(sheet: Sheet, below: Mapping[tuple[str, str], str]) -> Component:
+    heads = [html.Td(""), *(html.Th(name, scope="col") for name in sheet.columns)]
+    rows = [
+        html.Tr(
+            [
+                html.Th(name, scope="row"),
+                *(
+                    html.Td(_entry(each, below.get((name, column), "")), title=each.hint)
+                    for column, each in zip(sheet.columns, entries, strict=True)
+                ),
+            ]
+        )
+        for name, entries in zip(sheet.rows, sheet.entries, strict=True)
+    ]
+    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(rows)], className="published")
+    return html.Div(table, className="scroll tall", tabIndex="0", role="region", **{"aria-label": "Printed and own"})
+
+
+def _entry(each: Text, below: str) -> list[Component]:
+    own = html.Strong(each.words) if each.best else html.Span(each.words)
+    printed = [html.Span(each.printed, className="printed")] if each.printed else []
+    return [*printed, own, *([html.Small(below)] if below else [])]
+
+
+def _claims(view: View) -> Shown:
+    chosen_ = chosen_item(view)
+    if chosen_.kind == "figure" or chosen_.number is None:
+        return Shown(message="Only tables make claims that can be compared: an operator against their baseline.")
+    halves = {cell.paper_table for cell in printed_table(chosen_.paper, chosen_.number)}
+    if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
+        return Shown(message="This table compares no operator with a baseline, so it makes no claim of that kind.")
+    found = compare_published(view.store, grid_of(view).grid, paper=chosen_.paper, table=f"T{chosen_.number}")
+    found = found.filter(pl.col("paper_table").is_in(list(halves)))
+    counts = dict(found.group_by("word").len().iter_rows())
+    told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
+    rows = found if view.address.claims == "all" else found.filter(pl.col("word") != "not comparable")
+    caption = (
+        f"Each claim of the table beside each pair of cells here: {told}. A word is about the sign of the two "
+        "differences; none says that a result was obtained again."
+    )
+    shown = rows.select(_CLAIMED).with_columns(pl.col("published", "own", "low", "high").round_sig_figs(3))
+    if shown.is_empty():
+        why = found["because"].value_counts(sort=True)["because"][0]
+        return Shown(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
+    wide = {"because": 320, "claim": 280, "differs": 320, "trust": 320}
+    columns = [{"field": name, **({"width": wide[name]} if name in wide else {})} for name in shown.columns]
+    return Shown(caption=caption, data=shown, columns=columns)
+
+
+_CLAIMED: Final = (
+    *("word", "claim", "metric", "unit", "published", "own", "low", "high", "pairs", "label", "point", "because"),
+    *("differs", "trust"),
+)
+
+
+def notes_of(chosen_: Item) -> list[Note]:
+    """What is known against an item."""
+    numbers = {n for cell in _cells_of(chosen_) for n in cell.notes}
+    letter = {"figure": "F", "table": "T"}[chosen_.kind]
+    place = f"{letter}{chosen_.number}"
+    return [
+        each
+        for each in notes()
+        if each.note in numbers or (each.paper == chosen_.paper and place in each.place.replace(",", " ").split())
+    ]
+
+
+def _cells_of(chosen_: Item) -> Sequence[Any]:
+    if chosen_.kind != "table" or chosen_.number is None:
+        return ()
+    return printed_table(chosen_.paper, chosen_.number)
+
+
+def _doubts(view: View) -> Shown:
+    chosen_ = chosen_item(view)
+    found = notes_of(chosen_)
+    title = html.P(f"{papers()[chosen_.paper]}, {chosen_.name}: {chosen_.shows}.", className="note")
+    captions = dict.fromkeys(cell.caption for cell in _cells_of(chosen_))
+    words = [title, *(html.P(text, className="note") for text in captions)]
+    if not found:
+        known = "Nothing is known against the printed values."
+        return Shown(parts=[*words, html.P(f"{known} No paper says how many seeds they are of.")])
+    told = [html.Li(f"{each.place}: {each.text}" + (_UNUSABLE if each.unusable else "")) for each in found]
+    return Shown(parts=[*words, html.Ul(told)])
+
+
+_UNUSABLE: Final = " (nothing is compared with these values)"
+
+
+def _lacks(view: View) -> Shown:
+    chosen_ = chosen_item(view)
+    parts: list[Component] = []
+    if chosen_.kind == "table" and chosen_.number is not None:
+        found = frame(grid_of(view), _beside(view, chosen_))
+        have = found.height - found["mean"].null_count()
+        parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
+        reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
+        parts.append(html.Ul([html.Li(f"{count(n, 'cell')}: {why}") for why, n in reasons.iter_rows()]))
+    needs = ", ".join(chosen_.needs)
+    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
+    if chosen_.spec:
+        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen_.spec}")]))
+    elif needs:
+        parts.append(
+            html.P(
+                "No spec of this repository fills it as it is: a grid does whose trials record these names and whose "
+                "axes are those that the table or figure tells apart."
+            )
+        )
+    return Shown(parts=parts)
+
+
+def _controls(view: View) -> Sequence[Control]:
+    now = chosen_item(view)
+    of_paper = [each for each in ITEMS if each.paper == now.paper]
+    named = [Option(each.name, f"{each.name.capitalize()}: {each.title}") for each in of_paper]
+    return (
+        Control(
+            "paper",
+            "Paper",
+            "choice",
+            [Option(key, f"{key} {title}") for key, title in papers().items()],
+            usual=now.paper,
+            remakes=True,
+            resets=("item",),
+        ),
+        Control("item", "Figure or table", "choice", named, usual=now.name, remakes=True),
+        Control("claims", "Claims", "choice", [Option("compared", "compared"), Option("all", "all")]),
+    )
+
+
+PUBLISHED = Page(
+    name="published",
+    title="Published",
+    letter="p",
+    about="What did the papers print, and what is in its place here?",
+    address=PublishedAddress,
+    controls=_controls,
+    slots=(
+        Slot("item", "Printed and own", _shown),
+        Slot("claims", "Claims", _claims, "table"),
+        Slot("doubts", "What is known of the printed values", _doubts, "words"),
+        Slot("lacks", "What this grid has of it", _lacks, "words"),
+    ),
+)
