@@ -49,18 +49,21 @@ class Picture(NamedTuple):
 
 def swatch(style: Style) -> str:
     """The line and marker of a style, 34 by 14 pixels, in the colour of the page's edition."""
+    return (
+        f'<svg class="swatch" width="34" height="14" aria-hidden="true" style="--light:{style.color};'
+        f'--dark:{style.dark}">{strokes(style, "currentColor", "var(--paper)")}</svg>'
+    )
+
+
+def strokes(style: Style, color: str, paper: str) -> str:
+    """The inner SVG of a swatch in a colour on paper."""
     stroke = _STROKES[style.dash]
     dashes = f' stroke-dasharray="{stroke}"' if stroke else ""
     is_open, shape = style.marker.endswith("-open"), style.marker.removesuffix("-open").removesuffix("-dot")
-    paint = ' fill="var(--paper)" stroke="currentColor" stroke-width="1.6"' if is_open else ' fill="currentColor"'
-    inner = f'<path d="M1 7h32" stroke="currentColor" stroke-width="2" fill="none"{dashes}/>'
+    paint = f' fill="{paper}" stroke="{color}" stroke-width="1.6"' if is_open else f' fill="{color}"'
+    inner = f'<path d="M1 7h32" stroke="{color}" stroke-width="2" fill="none"{dashes}/>'
     inner += _SHAPES[shape].format(paint=paint)
-    if style.marker.endswith("-dot"):
-        inner += '<circle cx="17" cy="7" r="1.4" fill="var(--paper)"/>'
-    return (
-        f'<svg class="swatch" width="34" height="14" aria-hidden="true" style="--light:{style.color};'
-        f'--dark:{style.dark}">{inner}</svg>'
-    )
+    return inner + (f'<circle cx="17" cy="7" r="1.4" fill="{paper}"/>' if style.marker.endswith("-dot") else "")
 
 
 def cell_name(cell: str, label: str, look: Look) -> str:

@@ -166,7 +166,9 @@ def swatch(style: Style) -> Component:
 def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
     if shown.figure is None:
-        return {"data": [], "layout": {"height": 10, "xaxis": {"visible": False}, "yaxis": {"visible": False}}}
+        axis, clear = {"visible": False}, "#00000000"
+        bare = {"height": 0, "xaxis": axis, "yaxis": axis, "paper_bgcolor": clear, "plot_bgcolor": clear}
+        return {"data": [], "layout": bare}
     own = dark_partners([key.style for key in shown.legend])
     found = edition(shown.figure, None if look.partners is None else {**own, **look.partners})
     off = {each.key for each in shown.legend if each.name in look.hide}
