@@ -118,7 +118,8 @@ def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Des
             notes.append(reason)
             continue
         product = mains[a.name][:, :, None] * mains[b.name][:, None, :]
-        parts.append((f"{a.name}{CROSS}{b.name}", (a, b), product.reshape(kept.height, -1)))
+        columns = product.shape[1] * product.shape[2]  # not -1, which no array of no runs has
+        parts.append((f"{a.name}{CROSS}{b.name}", (a, b), product.reshape(kept.height, columns)))
     ends = np.cumsum([0, *(columns.shape[1] for _, _, columns in parts)]).tolist()
     terms = [
         Term(name, of, slice(low, high)) for (name, of, _), low, high in zip(parts, ends[:-1], ends[1:], strict=True)

@@ -23,6 +23,7 @@ from store.verdicts import Measure
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
+_MOST_RUNS: Final = 1000
 _NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 _AVERAGED: Final = Option("", "averaged")
@@ -267,6 +268,8 @@ def _half_normal(view: View) -> Shown:
     about, measure = grid_of(view), judged_by(view)
     if _analysed(view).seeds > 1:
         return Shown(message="Several seeds tell the noise, so effects are tested above; this figure is for one seed.")
+    if (runs := _analysed(view).runs) > _MOST_RUNS:
+        return Shown(message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits.")
     found = unreplicated(view.store, about.grid, measure=measure._asdict())
     frame = half_normal.contrasts(found)
     if frame.is_empty():

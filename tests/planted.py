@@ -1,0 +1,95 @@
+"""Campaigns whose every value is planted, and what the slots of a page show of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Control, Page, Shown
+from store.layout import Layout
+from store.shards import ShardBuffer
+
+Line = Mapping[str, Any]
+POINT = {"sigma_f": 5.0, "sigma_x": 1.0}
+
+
+class Planted(NamedTuple):
+    """What a trial is made of; the value is that of "mse" at `POINT`."""
+
+    value: Callable[[Line], float]
+    state: Callable[[Line], str] = lambda _: "ok"
+    """ok, pending, or the reason of a failure."""
+    cost: Callable[[Line], Mapping[str, float]] = lambda _: {}
+    """Fields of `cost` in end.json, and parameters and memory_bytes."""
+    items: Callable[[Line], Mapping[str, float]] = lambda _: {}
+    probes: Callable[[Line], Sequence[tuple[str, int, int, Mapping[str, float], float]]] = lambda _: ()
+    """name, layer, head, point, value."""
+    more: Callable[[Line], Mapping[str, float]] = lambda _: {}
+    """Further evaluations without a point, by name."""
+
+
+def plant(
+    root: Path,
+    operators: Sequence[str],
+    seeds: Sequence[int],
+    planted: Planted,
+    *,
+    factors: Mapping[str, Sequence[Any]] | None = None,
+    measure: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the campaign."""
+    layout = Layout(root)
+    lines = plan_lines(operators, seeds, "grid", factors or {})
+    header = plan_header(lines, "grid", factors or {}, operators)
+    publish_grid(layout, header | {"measure": {**MEASURE, **(measure or {})}}, lines)
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for line in lines:
+        _write(layout, buffer, line, planted)
+    buffer.flush()
+    return root
+
+
+def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) -> None:
+    key, state = line["trial"], planted.state(line)
+    if state == "pending":
+        return
+    write_start(layout, key, 1)
+    if state != "ok":
+        write_end(layout, key, 1, status="failed", reason=state, message=f"it {state} <b>", step=2)
+        return
+    buffer.add("evaluation", (key, 1, 4, "mse", POINT, planted.value(line), 10, None))
+    for name, value in planted.more(line).items():
+        buffer.add("evaluation", (key, 1, 4, name, {}, value, 10, None))
+    for item, value in planted.items(line).items():
+        buffer.add("item", (key, 1, 4, "mse", POINT, item, value))
+    for name, layer, head, point, value in planted.probes(line):
+        buffer.add("probe", (key, 1, 4, name, layer, head, point, value))
+    told = dict(planted.cost(line))
+    outside = {name: told.pop(name) for name in ("parameters", "memory_bytes") if name in told}
+    write_end(layout, key, 1, step=4, **outside, **({"cost": {"steps": 4, **told}} if told else {}))
+
+
+class Seen(NamedTuple):
+    """A page for one state."""
+
+    slots: Mapping[str, Shown]
+    controls: Mapping[str, Control]
+
+    def frame(self, slot: str) -> pl.DataFrame:
+        """The data of a slot."""
+        return self.slots[slot].data
+
+
+def seen(root: Path, page: Page, search: str = "") -> Seen:
+    """Every slot of `page` of the campaign `root` for the state `search`."""
+    engine = Engine(Campaigns([root]), [page])
+    name = engine.campaigns.names[0]
+    with engine.campaigns.reading(name) as store:
+        view = engine.view(store, name, page, read(page.address, search))
+        slots = {slot.name: shown_of(slot, view) for slot in page.slots}
+        return Seen(slots, {each.field: each for each in page.controls(view)})
