@@ -165,9 +165,16 @@ def swatch(style: Style) -> Component:
 
 def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
-    if shown.figure is None:
+    if shown.figure is None:  # ten pixels: less than that is none to plotly, which then takes 450
         axis, clear = {"visible": False}, "#00000000"
-        bare = {"height": 0, "xaxis": axis, "yaxis": axis, "paper_bgcolor": clear, "plot_bgcolor": clear}
+        bare = {
+            "height": 10,
+            "margin": {"t": 0, "b": 0},
+            "xaxis": axis,
+            "yaxis": axis,
+            "paper_bgcolor": clear,
+            "plot_bgcolor": clear,
+        }
         return {"data": [], "layout": bare}
     own = dark_partners([key.style for key in shown.legend])
     found = edition(shown.figure, None if look.partners is None else {**own, **look.partners})

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from dashboards.figures.attention import layers_of
 from dashboards.figures.heat import heat_ramp
 from dashboards.gallery.drawing import drawn_heat, lacking
 from dashboards.gallery.item import Drawn
 from dashboards.subject import Subject
+from store.artefacts import arrays, artefacts
 
 Layer = Literal["middle", "last"]
 
@@ -43,18 +45,22 @@ def _cells(weights: npt.NDArray[np.float64], name: str) -> pl.DataFrame:
 
 
 def _weights(about: Subject, cell: str, layer: Layer) -> npt.NDArray[np.float64] | None:
-    """The mean over heads, [T, T]; None where no finished run of the cell kept any."""
+    """The mean over heads, [T, T]; None where no finished run of the cell kept any.
+
+    Raises:
+        StoreError: a file of maps is torn or altered.
+    """
     runs = about.store.sql(
-        "SELECT g.trial, max(a.attempt) AS attempt, t.step FROM grid_trial g JOIN trial t USING (trial) "
-        "JOIN attempt a USING (trial) WHERE g.grid = $grid AND g.cell = $cell AND t.status = 'ok' AND a.status = 'ok' "
-        "GROUP BY g.trial, g.seed, t.step ORDER BY g.seed",
+        "SELECT g.trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND g.cell = $cell "
+        "AND t.status = 'ok' ORDER BY g.seed",
         {"grid": about.grid, "cell": cell},
     )
-    for trial, attempt, step in runs.iter_rows():
-        folder = about.store.layout.artefact(trial, attempt, step, "attention-00").parent
-        files = sorted(folder.glob(f"attention-[0-9]*-{step:09d}.npz"))
-        if files:
-            with np.load(files[-1] if layer == "last" else files[len(files) // 2]) as arrays:
-                weights: npt.NDArray[np.float64] = np.asarray(arrays["weights"], dtype=np.float64)[0].mean(0)
-                return weights
+    for trial in runs["trial"]:
+        files = artefacts(about.store, trial)
+        layers = layers_of(files, max((each.step for each in files), default=0))
+        if layers:
+            place = len(layers) - 1 if layer == "last" else len(layers) // 2
+            held = arrays(about.store, list(layers.values())[place])
+            weights: npt.NDArray[np.float64] = np.asarray(held["weights"], dtype=np.float64)[0].mean(0)
+            return weights
     return None

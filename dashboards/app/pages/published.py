@@ -11,12 +11,14 @@ from dashboards.app.address import Address
 from dashboards.app.components import Component, html
 from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, Text, table_sheet
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.items import ITEMS, item
 from dashboards.gallery.overlaid import overlaid
 from dashboards.gallery.printed import Beside, beside, frame, printed_table
 from dashboards.problems import Unknown
+from dashboards.seeds import Scale
 from dashboards.words import change, count
 from store.published.choosing import chosen
 from store.published.claims import claims
@@ -96,7 +98,7 @@ def _drawn(view: View, chosen_: Item) -> Shown:
     if figure is not None and chosen_.printed is not None:
         marks = overlaid(grid_of(view), chosen_)
         if not marks.is_empty():
-            figure, caption = _marked(figure, marks), f"{caption} Hollow: printed in {chosen_.printed.words}."
+            figure, caption = _marked(figure, marks, data), f"{caption} Hollow: printed in {chosen_.printed.words}."
             data = pl.concat([data, marks], how="diagonal_relaxed")
     legend = [Key(each.style, each.name, each.group or key) for key, each in drawn.legend.items()]
     parts = [_table(drawn.sheet, {})] if drawn.sheet is not None else []
@@ -104,7 +106,10 @@ def _drawn(view: View, chosen_: Item) -> Shown:
     return Shown(figure, caption, data, legend, drawn.message, parts=parts, files=files)
 
 
-def _marked(figure: go.Figure, marks: pl.DataFrame) -> go.Figure:
+def _marked(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Figure:
+    ends = pl.concat([data.select("value", "low", "high"), marks.select("value")], how="diagonal")
+    scale: Scale = "log" if figure.layout.yaxis.type == "log" else "linear"
+    figure.update_layout(yaxis=value_axis(ends, scale))
     for (key,), rows in marks.group_by("key", maintain_order=True):
         figure.add_trace(
             go.Scatter(
