@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import canvas, cut
+from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.png import png, shrunk, uri
@@ -225,7 +225,11 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             zmin=ramp.low,
             zmax=ramp.high,
             colorscale=_rooted(ramp),
-            colorbar={"title": {"text": "weight", "side": "right"}, "thickness": 12, "outlinewidth": 0},
+            colorbar={
+                "title": {"text": "weight", "side": "right", "font": {"size": TEXT_SIZE}},
+                "thickness": 12,
+                "outlinewidth": 0,
+            },
             hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
         )
     )

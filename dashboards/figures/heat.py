@@ -9,7 +9,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import finite, log_ticks, tick_text
+from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
 from dashboards.figures.heat_cells import LETTER, LINE, Axis, HeatCell, Ramp, axis_of, heat_cells
 from dashboards.figures.panels import panels
 from dashboards.html import plain
@@ -109,12 +109,14 @@ def _map(
 
 def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     """The bar of colours, as tall as a panel at most; beside the map, so that it follows new data as the map does."""
+    length = min(max(height, 110), 320)
+    side = "right" if len(ramp.title) * LETTER < length - 40 else "top"
     found: dict[str, Any] = {
-        "title": {"text": plain(ramp.title), "side": "right"},
+        "title": {"text": plain(ramp.title), "side": side, "font": {"size": TEXT_SIZE}},
         "thickness": 12,
         "outlinewidth": 0,
         "lenmode": "pixels",
-        "len": min(max(height, 110), 320),
+        "len": length,
         "y": 1,
         "yanchor": "top",
     }

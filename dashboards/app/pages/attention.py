@@ -121,8 +121,8 @@ def _mosaic(view: View) -> Shown:
     signed = bool((maps.weights < 0).any())
     colors = " Orange is above zero, blue below." if signed else ""
     caption = (
-        f"{_which(looked, view)} Each picture is a head: keys to the right, queries down. Opacity is the square root of "
-        f"a weight over the largest.{colors} Click on a head for its map."
+        f"{_which(looked, view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
+        f"of a weight over the largest.{colors} Click on a head for its map."
     )
     own = len(maps.keys) - len(maps.queries)
     if own:

@@ -11,6 +11,7 @@ from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls
 from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
 from dashboards.figures import against, probed
+from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
@@ -135,8 +136,8 @@ def _training(view: View) -> Shown:
     if found.is_empty():
         return Shown(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.")
     caption = (
-        f"{_over(reading, there)} Line: mean over seeds. Band: {interval_words('linear')}, {_counts(found)}. Failed "
-        f"trials are left out.{_lost(cells, found, look)}{chosen_words(view)}"
+        f"{_over(reading, there)} Line: mean over seeds. Band: {interval_words('linear')}, {_counts(found)}."
+        f"{_cut(found)} Failed trials are left out.{_lost(cells, found, look)}{chosen_words(view)}"
     )
     if found["x"].n_unique() == 1:
         caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
@@ -154,7 +155,11 @@ def _band(view: View) -> Literal["seeds", "heads"]:
 def _band_words(view: View, found: pl.DataFrame) -> str:
     if _band(view) == "heads":
         return f"Band: one standard deviation over heads, each averaged over seeds, {_counts(found)} heads."
-    return f"Band: {interval_words('linear')}, {_counts(found)}."
+    return f"Band: {interval_words('linear')}, {_counts(found)}.{_cut(found)}"
+
+
+def _cut(found: pl.DataFrame) -> str:
+    return " Bands that end at the edge go on beyond it." if is_cut(found, "linear") else ""
 
 
 def _no_layers(view: View) -> str:
@@ -281,9 +286,10 @@ def _against(view: View) -> Shown:
         if rho is not None
         else "A rank correlation takes three cells that differ."
     )
+    grey = "Grey: cells beyond those shown above. " if any(look.styles[cell] == REST for cell in means["cell"]) else ""
     caption = (
         f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(reading, _places(view))}{_when(view)} "
-        "That two quantities go together is no proof that one makes the other."
+        f"{grey}That two quantities go together is no proof that one makes the other."
     )
     unit = unit_of(view, measure)
     title = f"{measure.name}, {unit}" if unit else measure.name
