@@ -1,75 +1,168 @@
 """Runs: a row per trial, what varies first, to filter, sort and pick from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Page, Shown, Slot, View, grid_of, options
+from dashboards.app.measures import measurements, text_of
+from dashboards.app.page import Control, Option, Page, Pick, Shown, Slot, View, grid_of, link
 from dashboards.problems import Unknown
+from dashboards.run_keys import shortened
+from dashboards.subject import Subject, in_order
+from dashboards.words import BETWEEN, count, listed
 from store import quoting
+from store.queries import agrees
 
-ALWAYS: Final = ("label", "seed", "status")
-_KEYS: Final = ("trial", "cell", "operator")
+ALWAYS: Final = ("run", "label", "seed", "status")
+_COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
+_TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
+ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}
+"""Beside the word of a status."""
+_SHOWN: Final = 12
+"""So many names stand in a sentence about one that is not there."""
 
 
 class RunsAddress(Address):
     """The grid, and the columns beyond those that are always shown."""
 
     columns: tuple[str, ...] = ()
-    """Empty: the grid's measure, steps and seconds."""
+    """Empty: the axes, the grid's measure, steps, seconds, attempts, reasons."""
 
 
-def _table(view: View) -> pl.DataFrame:
-    """Every trial of the grid with the state of its attempts and its last values."""
-    source = quoting.identifier(f"trials_{grid_of(view).grid}")
-    return view.store.sql(
-        f"SELECT r.*, t.reason, t.attempts, t.step, t.wall_s FROM {source} r JOIN trial t USING (trial) "
-        "ORDER BY r.label, r.seed"
+def _axis_columns(about: Subject) -> dict[str, str]:
+    """SQL of the axes by the names of their columns; an axis that is called like another column is marked as one."""
+    types = about.store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": about.grid})
+    taken = {*ALWAYS, *_COUNTED, "trial", "cell"}
+    found = {}
+    for name, kind in types.iter_rows():
+        path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        found[f"{name} (axis)" if name in taken else name] = f"TRY_CAST(g.axes->>{path} AS {kind})"
+    return found
+
+
+def trials(about: Subject) -> pl.DataFrame:
+    """Every trial of the grid: run (of its key, as much as tells it apart), label, seed, status, a column per axis, how
+    far it came, trial, cell; the baseline first, then as the grid lists its levels.
+    """
+    axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
+    counted = ", ".join(f"t.{name}" for name in _COUNTED)
+    found = about.store.sql(
+        f"SELECT g.label, g.seed, t.status{axes}, {counted}, g.trial, g.cell "
+        "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid",
+        {"grid": about.grid},
+    )
+    short = shortened(about.store, found["trial"].to_list())
+    return in_order(
+        found.insert_column(0, pl.Series("run", short, dtype=pl.String)), [cell.cell for cell in about.cells], "seed"
     )
 
 
-def varying(found: pl.DataFrame) -> list[str]:
-    """The columns that may be picked: those that vary first, in the order of the table."""
-    names = [name for name in found.columns if name not in (*ALWAYS, *_KEYS)]
-    return sorted(names, key=lambda name: found[name].drop_nulls().n_unique() < 2)
+def pickable(about: Subject, found: pl.DataFrame) -> list[str]:
+    """The columns that may be picked: axes that vary, measurements, what else varies, then what does not."""
+    fixed = [name for name in found.columns if name not in (*ALWAYS, "trial", "cell")]
+    vary = [name for name in fixed if found[name].drop_nulls().n_unique() > 1]
+    axes = [name for name in vary if name not in _COUNTED]
+    measured = [name for name in measurements(about.store, about.grid) if name not in fixed]
+    return list(dict.fromkeys([*axes, *measured, *vary, *fixed]))
 
 
-def _usual(view: View, found: pl.DataFrame) -> list[str]:
-    about = grid_of(view)
-    axes = [axis["name"] for axis in about.header["axes"]]
-    measure = [about.measure.name] if about.measure else []
-    wanted = (*axes, *measure, "loss", "step", "wall_s", "attempts", "reason")
-    return [name for name in wanted if name in found.columns and name not in (*ALWAYS, *_KEYS)]
+def _usual(about: Subject, found: pl.DataFrame) -> list[str]:
+    """The columns that are shown unless others are picked."""
+    axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
+    measure = about.measure
+    of_grid = [] if measure is None else [text_of(measure.name, measure.point)]
+    rest = [name for name in ("step", "wall_s", "attempts", "reason") if found[name].null_count() < found.height]
+    return [*axes, *of_grid, *rest]
+
+
+def _with_values(about: Subject, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """The frame with a column for every measurement in `names` that it does not have."""
+    known = dict(measurements(about.store, about.grid))
+    if about.measure is not None:
+        known[text_of(about.measure.name, about.measure.point)] = (about.measure.name, dict(about.measure.point))
+    for name in names:
+        if name not in found.columns:
+            found = found.join(_values(about, *known[name]).rename({"value": name}), on="trial", how="left")
+    return found
+
+
+def _values(about: Subject, name: str, at: Mapping[str, float]) -> pl.DataFrame:
+    """The final value of every finished trial at a point: trial, value."""
+    condition, parameters = agrees(at)
+    return about.store.sql(
+        f"SELECT trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition} "
+        "QUALIFY row_number() OVER (PARTITION BY trial ORDER BY source, point::VARCHAR) = 1",
+        {"grid": about.grid, "name": name, **parameters},
+    )
 
 
 def _runs(view: View) -> Shown:
-    found = _table(view)
-    asked = view.address.columns
-    unknown = [name for name in asked if name not in found.columns]
+    about = grid_of(view)
+    found = trials(about)
+    wanted, usual = view.address.columns, _usual(about, found)
+    known = [*ALWAYS, *usual, *pickable(about, found)]
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise Unknown(f"runs of {grid_of(view).grid!r} have no {unknown[0]!r}; they have {', '.join(varying(found))}")
-    columns = [*ALWAYS, *(asked or _usual(view, found))]
-    shown = found.select("trial", *dict.fromkeys(columns))
-    return Shown(data=shown, columns=[_column(name, shown) for name in shown.columns])
+        there = [name for name in dict.fromkeys(known) if name not in ALWAYS]
+        more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+        raise Unknown(f"runs of {about.grid!r} have no {unknown[0]!r}; they have {', '.join(there[:_SHOWN])}{more}")
+    columns = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
+    shown = _with_values(about, found, columns).select(*columns, "trial")
+    return Shown(
+        caption=_caption(about, found), data=shown, columns=[_column(name, shown) for name in columns]
+    )  # fmt: skip
+
+
+def _caption(about: Subject, found: pl.DataFrame) -> str:
+    states = dict(found.group_by("status").len().iter_rows())
+    told = [f"{states[state]} {state}" for state in ICONS if state in states]
+    judged = f" {about.measure.name}, {about.measure.better} is better." if about.measure is not None else ""
+    unit = f" It is in {about.unit}." if about.unit and judged else ""
+    return (
+        f"{count(found.height, 'trial')}: {listed(told)}.{judged}{unit} A row is a trial; its values are the last "
+        "ones, of finished trials alone. Select rows to compare them."
+    )
 
 
 def _column(name: str, found: pl.DataFrame) -> dict[str, Any]:
-    numeric = found[name].dtype.is_numeric()
-    column: dict[str, Any] = {"field": name, "headerName": {"label": "cell", "wall_s": "seconds"}.get(name, name)}
-    if name == "trial":
-        return column | {"width": 120, "pinned": "left"}
-    if numeric:
+    column: dict[str, Any] = {"field": name, "headerName": _title(name), "headerTooltip": name}
+    if name == "run":
+        return link(name, "run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
+    if name == "status":
+        words = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
+        return column | {"valueFormatter": {"function": f"{words}params.value"}, "width": 130}
+    if found[name].dtype.is_numeric():
         column |= {"filter": "agNumberColumnFilter", "type": "rightAligned"}
     if found[name].dtype.is_float():
         column["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
     return column
 
 
+def _title(name: str) -> str:
+    """What a column is called above it: "mse@sigma_f=5" is "mse · sigma_f 5"."""
+    measured, _, at = name.partition("@")
+    return _TITLES.get(name, name) if not at else f"{measured}{BETWEEN}{at.replace('=', ' ').replace(',', ', ')}"
+
+
 def _controls(view: View) -> Sequence[Control]:
-    names = varying(_table(view))
-    return (Control("columns", "Columns", "choices", options(names), "What varies comes first"),)
+    about = grid_of(view)
+    found = trials(about)
+    usual = tuple(_usual(about, found))
+    names = list(dict.fromkeys([*pickable(about, found), *usual]))
+    hint = "What varies comes first; measurements are the last values"
+    return (
+        Control(
+            "columns",
+            "Columns",
+            "choices",
+            [Option(name, _title(name)) for name in names],
+            hint,
+            usual=usual,
+            remakes=True,
+        ),
+    )
 
 
 RUNS = Page(
@@ -79,5 +172,17 @@ RUNS = Page(
     about="What has run, with which choices, and what came out?",
     address=RunsAddress,
     controls=_controls,
-    slots=(Slot("runs", "Runs", _runs, "table"),),
+    slots=(
+        Slot(
+            "runs",
+            "Runs",
+            _runs,
+            "table",
+            picks=(
+                Pick("Curves of these", "curves", "run", "run"),
+                Pick("What differs between these", "diff", "run", "run", least=2),
+            ),
+            row="trial",
+        ),
+    ),
 )

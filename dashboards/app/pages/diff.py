@@ -1,0 +1,157 @@
+"""Diff: what two or more runs do not have in common: spec, environment and code, results."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from dashboards.app.address import Address
+from dashboards.app.page import Control, Page, Shown, Slot, View, options
+from dashboards.app.pages.run import environment
+from dashboards.flat import flat
+from dashboards.problems import Unknown
+from dashboards.run_keys import key_of, shortened
+from dashboards.words import count, point
+from store import Store
+
+MOST: Final = 20
+"""Runs beside each other."""
+MISSING: Final = "–"
+
+
+class DiffAddress(Address):
+    """The runs, and what of them is shown."""
+
+    run: tuple[str, ...] = ()
+    """Beginnings of their keys."""
+    all: bool = False
+    """Also what they have in common."""
+    ignore: tuple[str, ...] = ()
+    """Fields that do not count, with all below them."""
+
+
+class _Run(NamedTuple):
+    key: str
+    short: str
+    name: str
+
+
+def _runs(view: View) -> list[_Run]:
+    """The runs that the address names, each once. Raises Unknown."""
+    store, wanted = view.store, view.address.run
+    if len(wanted) > MOST:
+        raise Unknown(f"at most {MOST} runs stand beside each other; the address names {len(wanted)}")
+    keys = list(dict.fromkeys(key_of(store, begins) for begins in wanted))
+    if len(keys) < 2:
+        raise Unknown("two runs or more can be compared; pick them on the page Runs")
+    names = dict(
+        store.sql(
+            "SELECT t.trial, coalesce(min(g.label), t.operator, '–') || ' · seed ' || coalesce(t.seed::VARCHAR, '–') "
+            "FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE list_contains($keys, t.trial) "
+            "GROUP BY t.trial, t.operator, t.seed",
+            {"keys": keys},
+        ).iter_rows()
+    )
+    return [_Run(key, short, names[key]) for key, short in zip(keys, shortened(store, keys), strict=True)]
+
+
+def specs(store: Store, key: str) -> dict[str, Any]:
+    """The spec of a trial, empty where no plan has it."""
+    text = store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key})["spec"][0]
+    return {} if text is None else dict(json.loads(text))
+
+
+def environments(store: Store, key: str) -> dict[str, Any]:
+    """Where the last attempt of a trial ran, and the code it ran; empty where none has begun."""
+    found = store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt DESC LIMIT 1", {"key": key})
+    return environment(found.row(0, named=True)) if found.height else {}
+
+
+def results(store: Store, key: str) -> dict[str, Any]:
+    """How a trial ended: its state and the last value of everything that was measured."""
+    state = store.sql(
+        "SELECT status, reason, attempts, step, wall_s, parameters, operator_parameters FROM trial WHERE trial = $key",
+        {"key": key},
+    ).row(0, named=True)
+    last = store.sql(
+        "SELECT DISTINCT name, point, value FROM v_final WHERE trial = $key ORDER BY name, point::VARCHAR", {"key": key}
+    )
+    values = {f"{name} {point(dict(at))}".strip(): value for name, at, value in last.iter_rows()}
+    return {name: value for name, value in state.items() if value is not None} | values
+
+
+def table(fields: Mapping[str, Mapping[str, Any]], ignore: Sequence[str], *, whole: bool) -> pl.DataFrame:
+    """Runs beside each other: field, and a column of texts per run; only fields that differ unless `whole`."""
+    flats = {run: flat(given) if given else {} for run, given in fields.items()}
+    paths = list(dict.fromkeys(path for each in flats.values() for path in each))
+    rows = []
+    for path in paths:
+        values = [_text(each[path]) if path in each else MISSING for each in flats.values()]
+        ignored = any(path == name or path.startswith(f"{name}.") for name in ignore)
+        if not ignored and (whole or len(set(values)) > 1):
+            rows.append([path, *values])
+    return pl.DataFrame(rows, schema=dict.fromkeys(("field", *flats), pl.String), orient="row")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _compared(view: View, of: Callable[[Store, str], dict[str, Any]], what: str) -> Shown:
+    runs = _runs(view)
+    found = table({run.short: of(view.store, run.key) for run in runs}, view.address.ignore, whole=view.address.all)
+    ignored = f" {count(len(view.address.ignore), 'field')} and all below ignored." if view.address.ignore else ""
+    if found.is_empty():
+        return Shown(message=f"The {what} of these {len(runs)} runs do not differ.{ignored}")
+    differ = found.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
+    said = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
+    heads = [{"field": run.short, "headerName": f"{run.name} ({run.short})", "headerTooltip": run.key} for run in runs]
+    columns = [{"field": "field", "pinned": "left", "width": 320}, *({**head, "minWidth": 180} for head in heads)]
+    return Shown(caption=said + ignored, data=found, columns=[each | _FLEX for each in columns])
+
+
+_FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}
+
+
+def _controls(view: View) -> Sequence[Control]:
+    runs = _runs(view)
+    paths = {
+        path for of in (specs, environments, results) for path in table(
+            {run.short: of(view.store, run.key) for run in runs}, (), whole=False)["field"]
+    }  # fmt: skip
+    above = {path.rpartition(".")[0] for path in paths} - {""}
+    return (
+        Control("run", "Runs", "choices", options(view.address.run), remakes=True),
+        Control("all", "Show all", "switch", (), "Also what they have in common", remakes=True),
+        Control("ignore", "Ignore", "choices", options(sorted(paths | above | set(view.address.ignore))), remakes=True),
+    )
+
+
+def _specs(view: View) -> Shown:
+    return _compared(view, specs, "specs")
+
+
+def _environments(view: View) -> Shown:
+    return _compared(view, environments, "environments and code")
+
+
+def _results(view: View) -> Shown:
+    return _compared(view, results, "results")
+
+
+DIFF = Page(
+    name="diff",
+    title="Diff",
+    letter="",
+    about="What is different between these runs?",
+    address=DiffAddress,
+    controls=_controls,
+    slots=(
+        Slot("spec", "Spec", _specs, "table"),
+        Slot("environment", "Environment and code", _environments, "table"),
+        Slot("results", "Results", _results, "table"),
+    ),
+    of="campaign",
+    listed=False,
+)

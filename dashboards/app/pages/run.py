@@ -1,0 +1,287 @@
+"""Run: everything that is known of one trial: what it is, what it did, what came out, how to do it again."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.app.address import Address
+from dashboards.app.components import Component, html
+from dashboards.app.page import Control, Key, Page, Shown, Slot, View, options
+from dashboards.app.pages.runs import ICONS
+from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels
+from dashboards.figures.training import Grouped, Reduction, buckets_for, training
+from dashboards.flat import flat
+from dashboards.log_tail import log_tail
+from dashboards.problems import Unknown
+from dashboards.run_keys import key_of, shortened
+from dashboards.theme import REST
+from dashboards.words import count, duration, listed, point
+
+_MOST_PANELS: Final = 4
+_MOST_ROWS: Final = 5000
+"""Of a table on the page."""
+
+
+class RunAddress(Address):
+    """The run, and which of its metrics and attempts are shown."""
+
+    run: str = ""
+    """The beginning of its key."""
+    metric: tuple[str, ...] = ()
+    """Empty: the loss, or the first there are."""
+    attempt: int | None = None
+    """Whose log and environment are shown; None is the last."""
+    linear: bool = False
+
+
+def _key(view: View) -> str:
+    if not view.address.run:
+        raise Unknown("no run is named; pick one on the page Runs")
+    return key_of(view.store, view.address.run)
+
+
+def _trial(view: View) -> dict[str, Any]:
+    """The row of the trial. Raises Unknown."""
+    return view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": _key(view)}).row(0, named=True)
+
+
+def _attempts(view: View) -> pl.DataFrame:
+    return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
+
+
+def _what(view: View) -> Shown:
+    trial = _trial(view)
+    key = str(trial["trial"])
+    planned = view.store.sql(
+        "SELECT grid, label, cell, axes::VARCHAR AS axes FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": key}
+    )
+    last = _attempts(view).tail(1).to_dicts()
+    facts: list[tuple[str, Any]] = [
+        ("Cell", listed(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
+        ("Seed", trial["seed"]),
+        ("Status", f"{ICONS.get(trial['status'], '')} {trial['status']}"),
+        *([("Reason", trial["reason"])] if trial["reason"] else []),
+        *([("Message", last[0]["message"])] if last and last[0]["message"] else []),
+        ("Grid", listed(planned["grid"].to_list()) or "–"),
+        *((f"Axis {name}", value) for name, value in _axes(planned).items()),
+        ("Steps", "–" if trial["step"] is None else f"{trial['step']:,}"),
+        ("Took", "–" if trial["wall_s"] is None else duration(trial["wall_s"])),
+        ("Parameters", "–" if trial["parameters"] is None else f"{trial['parameters']:,}"),
+        ("Key", key),
+    ]
+    rows = [html.Tr([html.Th(name, scope="row"), html.Td(str(value))]) for name, value in facts]
+    parts: list[Component] = [html.Table(html.Tbody(rows))]
+    if last and last[0]["traceback"]:
+        parts.append(html.Details([html.Summary("Traceback"), html.Pre(last[0]["traceback"])], open=True))
+    begins = shortened(view.store, [key])[0]
+    command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
+    parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
+    return Shown(parts=parts)
+
+
+def _axes(planned: pl.DataFrame) -> dict[str, Any]:
+    return {} if planned.is_empty() else dict(json.loads(planned["axes"][0]))
+
+
+def _curves(view: View) -> Shown:
+    key = _key(view)
+    grids = view.store.sql("SELECT min(grid) AS grid FROM grid_trial WHERE trial = $key", {"key": key})["grid"]
+    known = _metrics(view)
+    if not known or grids[0] is None:
+        return Shown(message="This run has logged nothing yet." if not known else "It is in no grid of this campaign.")
+    wanted = view.address.metric or known[:_MOST_PANELS]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise Unknown(f"this run has not logged {unknown[0]!r}; it has {listed(known[:12])}")
+    given = Grouped(grids[0], "g.trial", [key], failed=True)
+    style = view.operators.get(str(_trial(view)["operator"]), REST)
+    panels, lost = [], 0
+    for name in wanted:
+        found = training(view.store, given, name, [key], Reduction(buckets=buckets_for(len(wanted))))
+        log = not view.address.linear and (found.frame["least"].min() or 0) > 0  # type: ignore[operator]
+        lost += int(found.frame["lost"].sum())
+        plain = found.frame.drop("low", "high", *(() if found.width > 1 else ("least", "greatest")))
+        panels.append(Panel(plain, name, "log" if log else "linear"))
+    drawing = Drawing(height=320 if len(panels) == 1 else 200, width=1.6)
+    figure = draw_panels(panels, {key: Series(key[:8], style)}, x="training step", drawing=drawing)
+    far = sum(beyond(panel.found, panel.scale).height for panel in panels)
+    notes = [f"{count(lost, 'value')} not finite."] if lost else []
+    notes += [f"{count(far, 'point')} beyond the axis (▲ ▼)."] if far else []
+    most = max(panel.found.height for panel in panels)
+    data = pl.concat(
+        [p.found.select(pl.lit(p.y).alias("metric"), pl.exclude("series")) for p in panels], how="diagonal"
+    )
+    caption = f"Line: means of at most {most} parts of the steps. Outlined: the least and the greatest single value."
+    left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
+    return Shown(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
+
+
+def _metrics(view: View) -> list[str]:
+    found = view.store.sql(
+        "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
+        "ORDER BY name <> 'loss', name",
+        {"key": _key(view)},
+    )
+    return [str(name) for name in found["name"]]
+
+
+_TOLD: Final = (
+    *("attempt", "status", "reason", "started", "ended", "step", "wall_s", "host", "device", "threads", "path"),
+    *("resumed_attempt", "resumed_step", "memory_bytes", "submission", "worker", "pid", "code", "message"),
+)
+
+
+def _attempts_table(view: View) -> Shown:
+    found = _attempts(view)
+    if found.is_empty():
+        return Shown(message="It has not begun.")
+    when = [pl.col(name).map_elements(_clock, return_dtype=pl.String) for name in ("started", "ended")]
+    state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("killed or lost")))
+    rows = found.with_columns(*when, state.alias("status")).select(_TOLD)
+    kept = [name for name in _TOLD if rows[name].null_count() < rows.height]
+    return Shown(
+        caption=f"{count(rows.height, 'attempt')}; times are of this machine's clock.", data=rows.select(kept),
+        columns=[{"field": name} for name in kept],
+    )  # fmt: skip
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+
+
+def _measured(view: View, table: str, keys: Sequence[str]) -> pl.DataFrame:
+    """What a table of measurements holds of the run, at the last step that each name was taken at."""
+    order = [f"{name}::VARCHAR" if name == "point" else name for name in keys]
+    found = view.store.sql(
+        f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
+        f"QUALIFY step = max(step) OVER (PARTITION BY name) ORDER BY name, {', '.join(order)}",
+        {"key": _key(view)},
+        most=_MOST_ROWS,
+    )
+    where = [point(dict(at)) for at in found["point"]]
+    return found.with_columns(pl.Series("point", where, dtype=pl.String))
+
+
+def _evaluations(view: View) -> Shown:
+    found = _measured(view, "evaluation", ("point", "items", "se_items", "later"))
+    if found.is_empty():
+        return Shown(message="It has not been evaluated.")
+    kept = [name for name in found.columns if found[name].null_count() < found.height]
+    columns = [{"field": name, **_numeric(found[name])} for name in kept]
+    said = "The last value at each point, with how many items it is the mean of and the standard error over them."
+    return Shown(caption=said, data=found.select(kept), columns=columns)
+
+
+def _probes(view: View) -> Shown:
+    found = _measured(view, "probe", ("layer", "head", "point"))
+    if found.is_empty():
+        return Shown(message="It was not probed.")
+    cut = f" The first {_MOST_ROWS:,} are here." if found.height == _MOST_ROWS else ""
+    columns = [{"field": name, **_numeric(found[name])} for name in found.columns]
+    said = f"What was seen inside the model, at the last step that each probe was taken at.{cut}"
+    return Shown(caption=said, data=found, columns=columns)
+
+
+def _numeric(values: pl.Series) -> dict[str, Any]:
+    if not values.dtype.is_numeric():
+        return {}
+    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
+    return {
+        "filter": "agNumberColumnFilter",
+        "type": "rightAligned",
+        **({"valueFormatter": shown} if values.dtype.is_float() else {}),
+    }
+
+
+def listing(fields: Mapping[str, Any]) -> pl.DataFrame:
+    """Nested data as rows: field (dotted path), value (text)."""
+    texts = {path: value if isinstance(value, str) else json.dumps(value) for path, value in flat(fields).items()}
+    return pl.DataFrame(
+        {"field": list(texts), "value": list(texts.values())}, schema=dict.fromkeys(("field", "value"), pl.String)
+    )
+
+
+_LISTED: Final[list[dict[str, Any]]] = [
+    {"field": "field", "width": 420, "floatingFilter": True},
+    {"field": "value", "flex": 1, "floatingFilter": True},
+]
+
+
+def _spec(view: View) -> Shown:
+    text = _trial(view)["spec"]
+    if text is None:
+        return Shown(message="No plan that can be read has its spec.")
+    spec = json.loads(text)
+    whole = html.Details([html.Summary("As JSON"), html.Pre(json.dumps(spec, indent=2, ensure_ascii=False))])
+    return Shown(data=listing(spec), columns=_LISTED, parts=[whole])
+
+
+def _chosen_attempt(view: View) -> dict[str, Any] | None:
+    """The attempt that the address names, or the last; None where none has begun. Raises Unknown."""
+    found = _attempts(view)
+    if found.is_empty():
+        return None
+    number = view.address.attempt or int(found["attempt"][-1])
+    rows = found.filter(pl.col("attempt") == number).to_dicts()
+    if not rows:
+        raise Unknown(f"this run has no attempt {number}; it has {listed([str(each) for each in found['attempt']])}")
+    return rows[0]
+
+
+def environment(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    """What an attempt ran on: host, device, versions, data, code."""
+    plain = {name: attempt[name] for name in ("host", "device", "threads", "path", "code")}
+    nested = {name: json.loads(attempt[name]) for name in ("versions", "data", "sources") if attempt[name] is not None}
+    return {name: value for name, value in (plain | nested).items() if value is not None}
+
+
+def _environment(view: View) -> Shown:
+    attempt = _chosen_attempt(view)
+    if attempt is None:
+        return Shown(message="It has not begun.")
+    return Shown(caption=f"Of attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
+
+
+def _log(view: View) -> Shown:
+    attempt = _chosen_attempt(view)
+    if attempt is None:
+        return Shown(message="It has not begun.")
+    tail = log_tail(view.store.layout, _key(view), int(attempt["attempt"]))
+    return Shown(caption=tail.told, parts=[html.Pre(tail.text)]) if tail.text else Shown(message=tail.told)
+
+
+def _controls(view: View) -> Sequence[Control]:
+    attempts = [str(number) for number in _attempts(view)["attempt"]]
+    known = _metrics(view)
+    return (
+        Control("run", "Run", "text", (), "The beginning of its key", remakes=True, resets=("metric", "attempt")),
+        Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:_MOST_PANELS])),
+        Control("attempt", "Attempt", "choice", options(attempts), usual=attempts[-1] if attempts else None),
+        Control("linear", "Linear axis", "switch"),
+    )
+
+
+RUN = Page(
+    name="run",
+    title="Run",
+    letter="",
+    about="What is it, what did it do, and how is it done again?",
+    address=RunAddress,
+    controls=_controls,
+    slots=(
+        Slot("what", "What it is", _what, "words"),
+        Slot("curves", "Training", _curves),
+        Slot("attempts", "Attempts", _attempts_table, "table"),
+        Slot("evaluations", "Evaluations", _evaluations, "table"),
+        Slot("probes", "Probes", _probes, "table"),
+        Slot("spec", "Spec", _spec, "table"),
+        Slot("environment", "Environment", _environment, "table"),
+        Slot("log", "Log", _log, "words"),
+    ),
+    of="campaign",
+    listed=False,
+)

@@ -1,0 +1,117 @@
+"""Diff: what differs between runs, and nothing else."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
+from dashboards.flat import flat
+from dashboards.problems import Unknown
+from store.layout import Layout
+from store.shards import ShardBuffer
+
+LINES = plan_lines(("softmax", "<i>SSA"), [0, 1], "known", {"depth": [2]})
+KEYS = {(line["operator"], line["seed"]): line["trial"] for line in LINES}
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    layout = Layout(tmp_path_factory.mktemp("diff") / "runs")
+    publish_grid(layout, plan_header(LINES, "known", {"depth": [2]}, ("softmax", "<i>SSA")), LINES)
+    buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
+    for line in LINES[:-1]:
+        other = {"device": "cuda:0"} if line["seed"] else {}
+        write_start(layout, line["trial"], 1, sources={"softmax": f"hash {line['seed']}"}, **other)
+        buffer.add("metric", (line["trial"], 1, 60, "loss", 1.0 + line["seed"], 0.0))
+        write_end(layout, line["trial"], 1)
+    buffer.flush()
+    engine = Engine(Campaigns([layout.root]), [DIFF])
+    with engine.campaigns.reading("runs") as store:
+        yield engine.view(store, "runs", DIFF, DiffAddress())
+
+
+def shown(view: View, slot: str, *keys: str, more: str = "") -> Shown:
+    search = "?" + "&".join(f"run={key}" for key in keys) + more
+    given = next(each for each in DIFF.slots if each.name == slot)
+    return shown_of(given, view._replace(address=read(DiffAddress, search)))
+
+
+def rows(found: Shown) -> dict[str, list[str]]:
+    return {row[0]: list(row[1:]) for row in found.data.iter_rows()}
+
+
+def test_only_what_differs_is_shown(view: View) -> None:
+    one, two = KEYS["softmax", 0], KEYS["<i>SSA", 0]
+    found = shown(view, "spec", one[:8], two[:8])
+    assert rows(found) == {"operator.kind": ["softmax", "<i>ssa"], "operator.operator": ["softmax", "<i>SSA"]}
+    assert [column.get("headerName") for column in found.columns[1:]] == [
+        f"softmax · 2 · seed 0 ({one[:8]})",
+        f"<i>SSA · 2 · seed 0 ({two[:8]})",
+    ]
+    assert found.caption == "2 fields of the specs of 2 runs differ."
+
+
+def test_all_is_shown_on_demand(view: View) -> None:
+    found = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 0], more="&all=1")
+    assert rows(found)["task.points"] == ["11", "11"]
+    assert found.caption.startswith("2 fields")
+
+
+def test_fields_can_be_ignored_with_all_below_them(view: View) -> None:
+    found = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator")
+    assert list(rows(found)) == ["seed"]
+    none = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator&ignore=seed")
+    assert none.message == "The specs of these 2 runs do not differ. 2 fields and all below ignored."
+
+
+def test_environment_code_and_results_stand_beside_each_other(view: View) -> None:
+    keys = KEYS["softmax", 0], KEYS["softmax", 1]
+    assert rows(shown(view, "environment", *keys)) == {
+        "device": ["cpu", "cuda:0"],
+        "sources.softmax": ["hash 0", "hash 1"],
+    }
+    assert rows(shown(view, "results", *keys)) == {"loss": ["1.0", "2.0"]}
+    assert shown(view, "environment", keys[0], KEYS["<i>SSA", 0]).message == (
+        "The environments and code of these 2 runs do not differ."
+    )
+
+
+def test_a_run_that_has_not_begun_has_nothing_to_compare(view: View) -> None:
+    found = rows(shown(view, "environment", KEYS["softmax", 0], KEYS["<i>SSA", 1]))
+    assert found["host"][1] == MISSING
+    assert rows(shown(view, "results", KEYS["softmax", 0], KEYS["<i>SSA", 1]))["status"] == ["ok", "pending"]
+
+
+def test_lists_and_empty_parts_are_compared_by_place() -> None:
+    assert flat({"a": [1, {"b": []}], "c": {}}) == {"a.0": 1, "a.1.b": [], "c": {}}
+    found = table({"x": {"a": [1, 2], "s": "1"}, "y": {"a": [1], "s": 1}, "z": {}}, (), whole=False)
+    assert found.rows() == [("a.0", "1", "1", MISSING), ("a.1", "2", MISSING, MISSING), ("s", "1", "1", MISSING)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ((), "two runs or more can be compared"),
+        ((KEYS["softmax", 0], KEYS["softmax", 0][:9]), "two runs or more can be compared"),
+        ((KEYS["softmax", 0], "zz"), "hexadecimal digits of its key; got 'zz'"),
+        ((KEYS["softmax", 0], "0" * 32), "no run of this campaign has a key that begins with"),
+        (tuple(f"{i:08x}" for i in range(21)), "at most 20 runs stand beside each other; the address names 21"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_told(view: View, keys: tuple[str, ...], words: str) -> None:
+    assert words in shown(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
+    with pytest.raises(Unknown, match=words.split(";")[0]):
+        DIFF.controls(view._replace(address=DiffAddress(run=keys)))
+
+
+def test_many_runs_stand_beside_each_other(view: View, tmp_path: Path) -> None:
+    found = shown(view, "results", *KEYS.values())
+    assert found.data.width == 5
+    json.dumps(found.data.rows(named=True))

@@ -1,0 +1,199 @@
+"""Run: what is known of one trial; logs are bounded, visible, and never read outside the campaign."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import Campaign, write_campaign
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.run import RUN, RunAddress
+from dashboards.log_tail import log_tail, visible
+from dashboards.problems import Unknown
+
+HOSTILE = "<script>%{x}"
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return write_campaign(
+        tmp_path_factory.mktemp("run") / "it's here",
+        operators=("softmax", "SSA", HOSTILE),
+        seeds=range(2),
+        failed={("SSA", 0): "error"},
+        pending={("SSA", 1)},
+        resumed={(HOSTILE, 1)},
+        steps=10,
+        sigma_f=(1, 5),
+        sigma_x=(1,),
+    )
+
+
+@pytest.fixture(scope="module")
+def view(campaign: Campaign) -> Iterator[View]:
+    engine = Engine(Campaigns([campaign.root]), [RUN])
+    with engine.campaigns.reading("it's here") as store:
+        yield engine.view(store, "it's here", RUN, RunAddress())
+
+
+def at(view: View, key: str, more: str = "") -> View:
+    return view._replace(address=read(RunAddress, f"?run={key}{more}"))
+
+
+def shown(view: View, slot: str, key: str, more: str = "") -> Shown:
+    return shown_of(next(each for each in RUN.slots if each.name == slot), at(view, key, more))
+
+
+def words(found: Shown) -> str:
+    return " ".join(str(part.to_plotly_json()) for part in found.parts)
+
+
+def test_what_it_is_and_how_to_do_it_again(view: View, campaign: Campaign) -> None:
+    line = campaign.line("SSA", 0)
+    found = shown(view, "what", line["trial"][:8])
+    told = words(found)
+    for part in (line["trial"], "✗ failed", "quickstart", "ValueError: signals must divide", "Traceback", "SSA"):
+        assert part in told
+    command = found.parts[-1].children
+    assert shlex.split(command) == ["ablate", "repro", line["trial"][:8], "--campaign", str(campaign.root)]
+
+
+def test_its_curves_are_its_own_values(view: View, campaign: Campaign) -> None:
+    key = campaign.line(HOSTILE, 0)["trial"]
+    found = shown(view, "curves", key, "&metric=loss")
+    values = view.store.sql("SELECT value FROM v_metric WHERE trial = $k AND name = 'loss' ORDER BY step", {"k": key})
+    assert found.data["value"].to_list() == pytest.approx(values["value"].to_list())
+    assert found.figure is not None
+    assert shown(view, "curves", campaign.line("SSA", 1)["trial"]).message == "This run has logged nothing yet."
+    assert "has not logged 'x'; it has loss" in shown(view, "curves", key, "&metric=x").message
+
+
+def test_attempts_stand_in_order_with_what_they_went_on_from(view: View, campaign: Campaign) -> None:
+    rows = shown(view, "attempts", campaign.line(HOSTILE, 1)["trial"]).data
+    assert rows.select("attempt", "status", "resumed_step").rows() == [(1, "stopped", None), (2, "ok", 5)]
+    assert shown(view, "attempts", campaign.line("SSA", 1)["trial"]).message == "It has not begun."
+
+
+def test_evaluations_and_probes_are_those_of_the_last_step(view: View, campaign: Campaign) -> None:
+    key = campaign.line(HOSTILE, 0)["trial"]
+    rows = shown(view, "evaluations", key).data
+    assert rows["step"].unique().to_list() == [10]
+    assert rows["point"].to_list() == ["sigma_f 1, sigma_x 1", "sigma_f 5, sigma_x 1"]
+    expected = view.store.sql(
+        "SELECT value FROM v_final WHERE trial = $k AND name = 'mse' ORDER BY point['sigma_f']", {"k": key}
+    )
+    assert rows["value"].to_list() == pytest.approx(expected["value"].to_list())
+    assert shown(view, "probes", key).data.select("layer", "head").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert shown(view, "probes", campaign.line("SSA", 1)["trial"]).message == "It was not probed."
+
+
+def test_the_spec_is_listed_by_path_and_whole(view: View, campaign: Campaign) -> None:
+    found = shown(view, "spec", campaign.line(HOSTILE, 1)["trial"])
+    fields = dict(found.data.iter_rows())
+    assert (fields["seed"], fields["operator.kind"]) == ("1", HOSTILE)
+    assert '\'{\\n  "operator"' in words(found)
+
+
+def test_the_environment_is_that_of_the_chosen_attempt(view: View, campaign: Campaign) -> None:
+    key = campaign.line(HOSTILE, 1)["trial"]
+    assert shown(view, "environment", key).caption == "Of attempt 2."
+    found = shown(view, "environment", key, "&attempt=1")
+    assert found.caption == "Of attempt 1."
+    assert dict(found.data.iter_rows())["versions.python"] == "3.11.7"
+    assert "no attempt 7; it has 1 and 2" in shown(view, "environment", key, "&attempt=7").message
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("", "No run is named"),
+        ("zz", "got 'zz'"),
+        ("../../x", "got '../../x'"),
+        ("0" * 32, "no run of this campaign has a key that begins with"),
+    ],
+)
+def test_a_run_that_is_not_there_is_told(view: View, key: str, told: str) -> None:
+    for slot in RUN.slots:
+        assert told.lower() in shown_of(slot, at(view, key)).message.lower()
+    with pytest.raises(Unknown):
+        RUN.controls(at(view, key))
+
+
+def test_a_beginning_that_several_share_is_told(view: View, campaign: Campaign) -> None:
+    first: dict[str, int] = {}
+    for line in campaign.lines:
+        first[line["trial"][0]] = first.get(line["trial"][0], 0) + 1
+    shared = [digit for digit, n in first.items() if n > 1]
+    if not shared:
+        pytest.skip("no two keys of this campaign begin alike")
+    assert "several runs have keys that begin with" in shown(view, "what", shared[0]).message.lower()
+
+
+def log(campaign: Campaign, data: bytes) -> tuple[str, Path]:
+    key = campaign.line("softmax", 0)["trial"]
+    path = campaign.layout.log(key, 1)
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    return key, path
+
+
+def test_the_end_of_a_log_is_shown(view: View, campaign: Campaign) -> None:
+    key, _ = log(campaign, b"".join(b"line %d\n" % i for i in range(1000)))
+    found = shown(view, "log", key)
+    assert "line 800\\nline 801" in words(found)
+    assert "line 999" in words(found)
+    assert "line 799" not in words(found)
+    assert found.caption == "The last 200 lines of 8,890 bytes."
+
+
+def test_characters_that_act_are_seen_instead() -> None:
+    assert visible("\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x7f\u202eab\t\xa0é<b>") == (
+        "red ␛]0;title␇ ␀␡<U+202E>ab\t é<b>"
+    )
+
+
+def test_a_huge_or_binary_log_is_bounded(campaign: Campaign) -> None:
+    key, _ = log(campaign, os.urandom(2_000_000))
+    found = log_tail(campaign.layout, key, 1)
+    assert len(found.text) < 200 * 2100 * 9
+    assert all(letter.isprintable() or letter in "\n\t" for letter in found.text)
+    key, _ = log(campaign, b"x" * 3_000_000)
+    assert len(log_tail(campaign.layout, key, 1).text) == 2001
+
+
+def test_a_log_that_is_missing_or_empty_is_told(campaign: Campaign) -> None:
+    key, path = log(campaign, b" \n")
+    assert log_tail(campaign.layout, key, 1).told == "The log of attempt 1 is empty."
+    path.unlink()
+    assert log_tail(campaign.layout, key, 1).told == "Attempt 1 has no log."
+
+
+def test_no_log_outside_the_campaign_is_read(view: View, campaign: Campaign, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret words")
+    key, path = log(campaign, b"")
+    path.unlink()
+    path.symlink_to(secret)
+    found = shown(view, "log", key)
+    assert "leads out of the campaign" in found.message
+    assert "secret words" not in words(found)
+    path.unlink()
+    os.mkfifo(path)
+    assert "cannot be read" in shown(view, "log", key).message
+    path.unlink()
+    path.write_text("fine")
+    assert log_tail(campaign.layout, key, 1).text == "fine"
+
+
+def test_every_slot_survives_every_trial(view: View, campaign: Campaign) -> None:
+    for line in campaign.lines:
+        for slot in RUN.slots:
+            found = shown_of(slot, at(view, line["trial"]))
+            assert isinstance(found.data, pl.DataFrame)
+            assert found.message or found.parts or found.data.height

@@ -1,0 +1,130 @@
+"""Runs: a row per trial with its choices, state and values; columns that are not there are told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from playwright.sync_api import Page as Tab
+from served import ServeSite
+from synthetic import Campaign, write_campaign
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.runs import RUNS, RunsAddress
+from dashboards.run_keys import key_of, shortened
+from store import Store
+
+OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return write_campaign(
+        tmp_path_factory.mktemp("runs") / "runs",
+        operators=OPERATORS,
+        factors={"status": ["a", "b"], "depth": [3]},
+        seeds=range(3),
+        failed={("SSA · a · 3", 1): "diverged"},
+        pending={("SSA · a · 3", 2)},
+        grid="of-runs",
+        steps=6,
+        sigma_f=(1, 5),
+        sigma_x=(1,),
+    )
+
+
+@pytest.fixture(scope="module")
+def view(campaign: Campaign) -> Iterator[View]:
+    engine = Engine(Campaigns([campaign.root]), [RUNS])
+    with engine.campaigns.reading("runs") as store:
+        yield engine.view(store, "runs", RUNS, RunsAddress())
+
+
+def shown(view: View, search: str = "") -> Shown:
+    return shown_of(RUNS.slots[0], view._replace(address=read(RunsAddress, search)))
+
+
+def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: View, campaign: Campaign) -> None:
+    found = shown(view)
+    rows = {(row["label"], row["seed"]): row for row in found.data.rows(named=True)}
+    assert {who: row["trial"] for who, row in rows.items()} == {
+        (line["label"], line["seed"]): line["trial"] for line in campaign.lines
+    }
+    assert (rows["SSA · a · 3", 1]["status"], rows["SSA · a · 3", 1]["reason"]) == ("failed", "diverged")
+    assert rows["SSA · a · 3", 2]["status"] == "pending"
+    assert rows["SSA · b · 3", 0]["status (axis)"] == "b"
+    assert rows["SSA · b · 3", 0]["run"] == rows["SSA · b · 3", 0]["trial"][:8]
+    assert "18 trials: 16 ok, 1 failed and 1 pending. mse, lower is better." in found.caption
+
+
+def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: View) -> None:
+    data, name = shown(view).data, "mse@sigma_f=5,sigma_x=1"
+    values = dict(
+        view.store.sql(
+            "SELECT trial, value FROM v_final WHERE name = 'mse' AND point['sigma_f'] = 5 AND point['sigma_x'] = 1"
+        ).iter_rows()
+    )
+    assert {trial: value for trial, value in data.select("trial", name).iter_rows() if value is not None} == values
+    assert data.filter(pl.col(name).is_null())["status"].sort().to_list() == ["failed", "pending"]
+
+
+def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: View) -> None:
+    control = next(control for control in RUNS.controls(view) if control.field == "columns")
+    names = [option.value for option in control.options]
+    assert names[:2] == ["operator", "status (axis)"]
+    assert names.index("mse@sigma_f=1,sigma_x=1") < names.index("depth")
+    found = shown(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
+    assert [column["field"] for column in found.columns][4:] == ["mse@sigma_f=1,sigma_x=1", "depth", "loss"]
+    assert found.data["loss"].null_count() == 2
+    assert json.loads(json.dumps(list(found.columns))) == list(found.columns)
+
+
+def test_the_status_is_told_by_a_sign_and_a_word(view: View) -> None:
+    column = next(column for column in shown(view).columns if column["field"] == "status")
+    assert "'failed' ? '✗ failed'" in column["valueFormatter"]["function"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
+def test_a_column_that_is_not_there_is_told(view: View, name: str) -> None:
+    found = shown(view, f"?columns={name.replace(';', '%3B')}")
+    assert found.message.startswith(f"Runs of 'of-runs' have no {name!r}; they have operator, ")
+    assert found.data.is_empty()
+
+
+def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:
+    one = write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(2), steps=2, sigma_f=(5,))
+    with Store.open(one.root) as store:
+        keys = [line["trial"] for line in one.lines]
+        assert shortened(store, keys) == [key[:8] for key in keys]
+        twin = keys[0][:10] + ("0" if keys[0][10] != "0" else "1") + "0" * 21
+        assert shortened(store, [keys[0], twin]) == [keys[0][:11], twin[:11]]
+        assert key_of(store, keys[1][:5]) == keys[1]
+
+
+@pytest.mark.browser
+def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
+    page: Tab, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "live"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), pending={("SSA", 1)}, steps=4)
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/live/runs")
+        page.wait_for_selector(".ag-row[row-index='3']")
+        for row in (0, 2):
+            page.locator(f".ag-row[row-index='{row}'] .ag-selection-checkbox input").click()
+        chosen = page.locator(".picked a", has_text="What differs between these (2)")
+        before = chosen.get_attribute("href")
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+        site.campaigns.look()
+        page.wait_for_function(
+            "() => document.querySelector('.slot .caption').innerText.includes('4 ok')", timeout=20000
+        )
+        assert page.locator(".ag-row-selected[row-index]").count() >= 2
+        assert chosen.get_attribute("href") == before
+        chosen.click()
+        page.wait_for_selector("#slot-spec .ag-row")
+        assert page.locator("#slot-spec .caption").inner_text().startswith("2 fields of the specs of 2 runs differ")
