@@ -101,7 +101,7 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
 
 
 @app.command
-def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1") -> int:
+def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path | None = None) -> int:
     """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
 
     Parameters
@@ -112,17 +112,23 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1") -> int:
         Where it listens; 0 takes a free port.
     host
         The address it listens at. Any other than this machine itself lets others read, and query, the campaigns.
+    spec
+        A spec file: its operators and choices are known on the page Operators.
     """
     from dashboards.problems import Unreachable
     from dashboards.serve import serve
     from grid.errors import EnvironmentProblem, SpecError
     from runners.commands.finding import find_campaigns
+    from runners.explaining.operator_maths import OperatorMaths
 
     if not 0 <= port < 2**16:
         raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
+    if spec is not None and not spec.is_file():
+        raise SpecError(f"there is no spec file {spec}; --spec takes a Python file that defines operators or choices")
     roots = find_campaigns(campaigns)
+    maths = OperatorMaths(spec)
     try:
-        serve(roots, host=host, port=port, ready=write, say=lambda text: say(f"ablate: {text}"))
+        serve(roots, host=host, port=port, ready=write, say=lambda text: say(f"ablate: {text}"), maths=maths)
     except Unreachable as problem:
         raise EnvironmentProblem(str(problem)) from problem
     return 0

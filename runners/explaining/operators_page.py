@@ -74,7 +74,7 @@ DRAWN: Mapping[str, Drawn] = {
 
 def page() -> dict[str, str]:
     """Every file of the documentation of operators, by its path below docs/."""
-    files, parts = {}, [INTRO.format(equation=_equation()), _contents()]
+    files, parts = {}, [INTRO.format(equation=equation()), _contents()]
     for paper, title in PAPERS.items():
         members = [each for each in packaged() if each.paper == paper]
         if members:
@@ -88,7 +88,7 @@ def page() -> dict[str, str]:
     return {"operators.md": "\n".join(parts), **files}
 
 
-def _equation() -> str:
+def equation() -> str:
     """The indented lines of the docstring of the module that computes it."""
     lines = (sys.modules[mixed.__module__].__doc__ or "").splitlines()
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))

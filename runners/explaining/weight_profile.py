@@ -7,7 +7,7 @@ Everything is written as waves and not drawn, so that it is the same on every ma
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -42,25 +42,32 @@ class Profile(NamedTuple):
     """The sum over the keys, of weights that are not rounded."""
 
 
-def profiles(operator: Operator, shown: Mapping[str, float], query: int = LAST) -> list[Profile]:
+def profiles(
+    operator: Operator,
+    shown: Mapping[str, float],
+    query: int = LAST,
+    logits: Sequence[float] = LOGITS,
+    *,
+    digits: int = DIGITS,
+) -> list[Profile]:
     """The row of every head, equal ones once. Numbers are where they start, but for those `shown`, by "stage.field".
 
     The row is that of `query`, counted from 0, of which a causal model hides the later keys. Of a learned key, what is
-    shown is its logit.
+    shown is its logit. Weights are rounded to `digits` after the point.
     """
-    heads = _heads(operator)
-    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query))
+    heads = heads_needed(operator)
+    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query, logits))
     shape = head_shape(operator, heads=heads, query=q.shape[-1], value=CHANNELS, width=1)
     numbers = {name: _at_start(number, shape) for name, number in operator.numbers().items()}
     for name, value in shown.items():
         numbers[name] = torch.full_like(numbers[name], value)
-        if isinstance(operator.numbers()[name], KeyVector):
+        if name.startswith("extra.") and isinstance(operator.numbers()[name], KeyVector):
             last = q[:, :, query : query + 1, :CHANNELS]
             numbers[name] = value * math.sqrt(CHANNELS) * last / last.norm() ** 2
     attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
 
     def row(map_: Tensor, head: int) -> tuple[float, ...]:
-        return tuple(round(each, DIGITS) + 0.0 for each in map_[0, head, query].tolist())  # never -0
+        return tuple(round(each, digits) + 0.0 for each in map_[0, head, query].tolist())  # never -0
 
     rows = [row(attended.weights, head) for head in range(heads)]
     return [
@@ -82,7 +89,7 @@ def _counted(alike: list[int], heads: int) -> str:
     return f"head {first} of {heads}" if first == last else f"heads {first} to {last} of {heads}"
 
 
-def _heads(operator: Operator) -> int:
+def heads_needed(operator: Operator) -> int:
     """The fewest heads that the operator can have."""
     for heads in (1, 2, 4, 8):
         try:
@@ -99,15 +106,15 @@ def _waves(rows: int, columns: int, step: float) -> Tensor:
     return math.sqrt(2) * torch.cos(step * (row + 1) * (column + 1) + row)
 
 
-def _queries_and_keys(gate: int, query: int = LAST) -> tuple[Tensor, Tensor]:
-    """[1, 1, T, D + G]; the product of `query` with every key over sqrt(D) is `LOGITS`, without the gate's."""
-    z = torch.tensor(LOGITS, dtype=torch.float64)
-    q = _waves(len(LOGITS), CHANNELS, 0.7)
+def _queries_and_keys(gate: int, query: int = LAST, logits: Sequence[float] = LOGITS) -> tuple[Tensor, Tensor]:
+    """[1, 1, T, D + G]; the product of `query` with every key over sqrt(D) is `logits`, without the gate's."""
+    z = torch.tensor(logits, dtype=torch.float64)
+    q = _waves(len(logits), CHANNELS, 0.7)
     own = q[query] / q[query].norm()
-    beside = _waves(len(LOGITS), CHANNELS, 1.9)
+    beside = _waves(len(logits), CHANNELS, 1.9)
     beside = beside - (beside @ own)[:, None] * own
     k = beside + (z * math.sqrt(CHANNELS) / q[query].norm())[:, None] * own
-    q, k = (torch.cat((semantic, _waves(len(LOGITS), gate, step)), -1) for semantic, step in ((q, 0.3), (k, 0.5)))
+    q, k = (torch.cat((semantic, _waves(len(logits), gate, step)), -1) for semantic, step in ((q, 0.3), (k, 0.5)))
     return q[None, None], k[None, None]
 
 

@@ -1,0 +1,265 @@
+"""Operators: the formula of each, its numbers, and what it does to a row of logits, live."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import polars as pl
+
+from dashboards.app.address import Address, entries, written
+from dashboards.app.maths import Described, Maths, Quantity, Row, Setting
+from dashboards.app.operator_words import words
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, options
+from dashboards.figures.weights import (
+    LEARNED_KEY,
+    SOFTMAX,
+    draw_scores,
+    draw_weights,
+    head_styles,
+    score_rows,
+    weight_rows,
+)
+from dashboards.problems import Unknown
+from dashboards.subject import Look
+from dashboards.theme import INK, Style
+from dashboards.words import count, number
+
+LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"
+"""A clear winner, a near tie and distractors."""
+OWN: Final = "grid:"
+"""Begins the names of operators of the campaign's grids; those of papers have no colon."""
+_POINTS: Final = 121
+_MOST: Final = 64
+_NOTHING_KNOWN: Final = (
+    "This dashboard was started without anything that knows the operators, so their formulas and weights are not here; "
+    "`ablate dash` shows them, and `ablate operators NAME` in a terminal."
+)
+_NEUTRAL: Final = Style(INK, "#e8ebee", "dash", "line-ew")
+
+
+class OperatorsAddress(Address):
+    """The operator, arguments of the function that makes it, values of its numbers, and a row of logits."""
+
+    operator: str = "softmax"
+    arguments: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    logits: str | None = None
+    log: bool = False
+    """Whether scores have a log axis, on which those that are not positive are missing."""
+
+
+def maths_of(view: View) -> Maths:
+    """What knows the operators. Raises Unknown where nothing does."""
+    if view.maths is None:
+        raise Unknown(_NOTHING_KNOWN)
+    return view.maths
+
+
+def own_operators(view: View) -> dict[str, Mapping[str, Any]]:
+    """The operators of the campaign's grids as data, each once, by a name that tells them apart."""
+    rows = view.store.sql(
+        "SELECT g.operator, min(g.label) AS label, (t.spec->'operator')::VARCHAR AS spec FROM grid_trial g "
+        "JOIN trial t USING (trial) WHERE t.spec IS NOT NULL GROUP BY ALL ORDER BY g.operator, label, spec"
+    )
+    rows = rows.drop_nulls("spec")
+    several = rows.filter(pl.col("operator").is_duplicated())["operator"].unique().to_list()
+    found: dict[str, Mapping[str, Any]] = {}
+    for operator, label, text in rows.iter_rows():
+        spec = json.loads(text)
+        name = OWN + (label if operator in several else operator)
+        while name in found:
+            name += "'"
+        found[name] = spec if isinstance(spec, dict) else {}
+    return found
+
+
+def operator_of(view: View) -> str | Mapping[str, Any]:
+    """The operator that the address names. Raises Unknown."""
+    name: str = view.address.operator
+    if not name.startswith(OWN):
+        return name
+    own = own_operators(view)
+    if name not in own:
+        there = f"there are {', '.join(own)}" if own else "there is none"
+        raise Unknown(f"no grid of this campaign has the operator {name.removeprefix(OWN)!r}; {there}")
+    return own[name]
+
+
+def described(view: View) -> Described:
+    """What is known about the operator of a view. Raises Unknown, and as `Maths`."""
+    return maths_of(view).described(operator_of(view), entries(view.address.arguments))
+
+
+def numbers_of(view: View) -> dict[str, float]:
+    """The values that the address gives to numbers. Raises Unknown."""
+    found = {name: _number(text) for name, text in entries(view.address.numbers).items()}
+    for name, value in found.items():
+        if value is None or not math.isfinite(value):
+            text = entries(view.address.numbers)[name]
+            raise Unknown(f"the address says numbers={name}={text}, which is no finite number")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def logits_of(view: View) -> list[float]:
+    """The row of logits. Raises Unknown."""
+    text = view.address.logits or LOGITS
+    found = [_number(part) for part in text.replace(",", " ").split()]
+    values = [value for value in found if value is not None and math.isfinite(value)]
+    if len(values) != len(found) or not 2 <= len(values) <= _MOST:
+        raise Unknown(f"a row of logits is 2 to {_MOST} finite numbers with commas between them; got {text!r}")
+    return values
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _weights(view: View) -> Shown:
+    maths, found, logits = maths_of(view), described(view), logits_of(view)
+    rows = maths.weights(operator_of(view), entries(view.address.arguments), numbers_of(view), logits)
+    usual = maths.weights(SOFTMAX, {}, {}, logits)[0].keys
+    is_softmax = view.address.operator == SOFTMAX
+    frame = weight_rows(rows, [None] * len(logits) if is_softmax else usual, logits, found.apart)
+    heads = [row.heads for row in rows]
+    styles = head_styles(heads, found.label, view.operators)
+    names = [f"{found.label}, {name}" if name else found.label for name in heads]
+    legend = [Key(styles[key], name, key) for key, name in zip(heads, names, strict=True)]
+    legend = [each for each in legend if each.key] or [Key(styles[heads[0]], names[0], "")]
+    legend += [] if is_softmax else [Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX)]
+    same = all(tuple(row.keys) == tuple(usual) for row in rows)
+    caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
+    return Shown(draw_weights(frame, styles), caption, frame, legend, _message(view, found, same=same))
+
+
+def _sums(rows: Sequence[Row], apart: str) -> str:
+    """What the weights sum to, and where the rest is."""
+    told = []
+    for row in rows:
+        who = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"
+        one = math.isclose(row.total, 1.0, abs_tol=1e-9)
+        words = f"{who} sum to {number(row.total, 4)}" + ("" if one else ", not to 1")
+        rest = [(apart, row.ground), (LEARNED_KEY, row.extra)]
+        beside = [f"the {name} has {number(weight, 4)}" for name, weight in rest if weight is not None]
+        told.append("; ".join([words, *beside]))
+    return ". ".join(told) + "."
+
+
+def _message(view: View, found: Described, *, same: bool) -> str:
+    if view.address.operator == SOFTMAX:
+        return ""
+    alike = "Here its weights are softmax's." if same else ""
+    return " ".join(filter(None, (alike, found.unseen)))
+
+
+def _scores(view: View) -> Shown:
+    maths, found, logits = maths_of(view), described(view), logits_of(view)
+    widest = max(4.0, *(abs(z) for z in logits)) + 1
+    points = [widest * (2 * i / (_POINTS - 1) - 1) for i in range(_POINTS)]
+    is_softmax = view.address.operator == SOFTMAX
+    curves = (
+        [] if is_softmax else maths.scores(operator_of(view), entries(view.address.arguments), numbers_of(view), points)
+    )
+    usual = maths.scores(SOFTMAX, {}, {}, points)[0].values
+    frame = score_rows(curves, usual, points)
+    heads = [curve.heads for curve in curves]
+    styles = head_styles(heads, found.label, view.operators) | {SOFTMAX: _NEUTRAL}
+    names = {curve: f"{found.label}, {curve}" if curve else found.label for curve in heads} | {SOFTMAX: SOFTMAX}
+    legend = [Key(styles[key], names[key], key) for key in styles]
+    alike = not is_softmax and all(tuple(curve.values) == tuple(usual) for curve in curves)
+    caption = (
+        "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ"
+        f"{', and so is this one' if alike else ''}. What stands before the score (margin, gate, temperature) is not "
+        "in it."
+    )
+    return Shown(draw_scores(frame, Look(names, styles), log=view.address.log), caption, frame, legend)
+
+
+def _numbers(view: View) -> Shown:
+    found = described(view).numbers
+    if not found:
+        return Shown(message="It has no numbers.")
+    given = numbers_of(view)
+    rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
+    names = ("number", "starts at", "here", "varies", "range", "is")
+    frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
+    wide = {"is": {"flex": 1, "minWidth": 280, "wrapText": True, "autoHeight": True}}
+    columns = [{"field": name, **wide.get(name, {})} for name in names]
+    caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
+    return Shown(caption=caption, data=frame, columns=columns)
+
+
+def _here(each: Quantity, given: Mapping[str, float]) -> str:
+    return "no slider" if each.span is None else f"{given.get(each.name, each.init):g}"
+
+
+def _words(view: View) -> Shown:
+    here = view.address
+
+    def link(setting: Setting) -> str:
+        there = OperatorsAddress(
+            operator=here.operator,
+            arguments=_listed({**entries(here.arguments), **setting.arguments}),
+            numbers=_listed({name: f"{value:g}" for name, value in setting.numbers.items()}),
+            logits=here.logits,
+        )
+        return f"/{quote(view.campaign)}/operators{written(there)}"
+
+    return Shown(parts=words(described(view), link))
+
+
+def _listed(found: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in found.items())
+
+
+def _controls(view: View) -> Sequence[Control]:
+    if view.maths is None:
+        return ()
+    known = [Option(each.name, f"{each.label} · {each.paper}") for each in view.maths.named()]
+    own = [Option(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
+    chosen = Control("operator", "Operator", "choice", [*own, *known], remakes=True, resets=("arguments", "numbers"))
+    found = described(view)
+    given, asked = numbers_of(view), entries(view.address.arguments)
+    row = Control("logits", "Logits (nats)", "text", hint="2 to 64 numbers with commas between them", usual=LOGITS)
+    arguments = [
+        Control(
+            f"arguments:{each.name}",
+            each.name,
+            "choice" if each.values else "number",
+            options(each.values),
+            usual=asked.get(each.name, each.default),
+            remakes=True,
+            resets=("numbers",),
+        )
+        for each in found.arguments
+    ]
+    log = Control("log", "Log axis of scores", "switch")
+    return (chosen, row, *arguments, log, *(_slider(each, given) for each in found.numbers if each.span is not None))
+
+
+def _slider(each: Quantity, given: Mapping[str, float]) -> Control:
+    low, high, step = each.span or (0.0, 1.0, 0.01)
+    value = given.get(each.name, each.init)
+    span = min(low, value), max(high, value), step
+    return Control(f"numbers:{each.name}", each.name, "slider", hint=each.what, usual=each.init, span=span)
+
+
+OPERATORS: Final = Page(
+    name="operators",
+    title="Operators",
+    letter="p",
+    about="What is each operator, and what does it do to a row of logits?",
+    address=OperatorsAddress,
+    controls=_controls,
+    slots=(
+        Slot("weights", "Weights of one row", _weights),
+        Slot("score", "Score over the logit", _scores),
+        Slot("numbers", "Numbers", _numbers, "table"),
+        Slot("formula", "Formula", _words, "words"),
+    ),
+    of="campaign",
+)

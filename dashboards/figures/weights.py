@@ -1,0 +1,119 @@
+"""What an operator does to one row of logits: its weights beside softmax's, and its score over the logit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.app.maths import Curve, Row
+from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.function import draw_functions
+from dashboards.html import plain
+from dashboards.subject import Look
+from dashboards.theme import INK, Style, operator_styles
+from dashboards.words import number
+
+SOFTMAX: Final = "softmax"
+LEARNED_KEY: Final = "learned key"
+_HEIGHT: Final = 340
+
+
+def weight_rows(
+    rows: Sequence[Row], usual: Sequence[float | None], logits: Sequence[float], apart: str
+) -> pl.DataFrame:
+    """One row per group of heads and key, and per weight that is no key's.
+
+    Args:
+        rows: of the operator.
+        usual: softmax's weights; None where they are not shown.
+        logits: of the keys, in nats.
+        apart: what the weight of the ground belongs to: a ground state or a sink.
+
+    Returns:
+        heads, key (from 1; null for what is no key), name, logit, weight, softmax; by heads, then key.
+    """
+    found: list[tuple[str, int | None, str, float | None, float, float | None]] = []
+    for row in rows:
+        keys = enumerate(zip(row.keys, logits, usual, strict=True), 1)
+        found += [(row.heads, key, f"key {key}", z, weight, other) for key, (weight, z, other) in keys]
+        beside = ((apart, row.ground), (LEARNED_KEY, row.extra))
+        found += [(row.heads, None, name, None, weight, None) for name, weight in beside if weight is not None]
+    schema = {
+        "heads": pl.String,
+        "key": pl.Int64,
+        "name": pl.String,
+        "logit": pl.Float64,
+        "weight": pl.Float64,
+        "softmax": pl.Float64,
+    }
+    return pl.DataFrame(found, schema, orient="row")
+
+
+def head_styles(heads: Sequence[str], label: str, known: Mapping[str, Style]) -> dict[str, Style]:
+    """A look for every group of heads; where all are alike, that of the operator."""
+    if len(heads) == 1:
+        own = known.get(label) if label.lower() != SOFTMAX else None
+        return {heads[0]: own or operator_styles([" "])[" "]}
+    return operator_styles(heads)
+
+
+def draw_weights(found: pl.DataFrame, styles: Mapping[str, Style]) -> go.Figure:
+    """Bars of weights per key, a dash for softmax's; what is no key stands apart at the right."""
+    keys = found.filter(pl.col("heads") == found["heads"][0]).sort("key", nulls_last=True)
+    places = {
+        name: place if key is not None else place + 1 for place, (name, key) in enumerate(keys["name", "key"].rows())
+    }
+    figure = canvas(_HEIGHT, x="key and its logit (nats)", y="weight")
+    for (heads,), rows in found.group_by("heads", maintain_order=True):
+        style = styles[str(heads)]
+        figure.add_trace(
+            go.Bar(
+                x=[places[name] for name in rows["name"]],
+                y=rows["weight"].to_list(),
+                legendgroup=str(heads),
+                marker={"color": style.color},
+                text=[plain(name) for name in rows["name"]],
+                textposition="none",
+                hovertemplate=(f"{plain(str(heads))}<br>" if heads else "") + "%{text}: %{y:.4g}<extra></extra>",
+            )
+        )
+    usual = keys.drop_nulls("softmax")
+    if usual.height:
+        figure.add_trace(_dashes(usual, places))
+    figure.update_layout(barmode="group", bargap=0.35)
+    texts = [broken(name, 14) if z is None else number(z) for name, z in keys["name", "logit"].rows()]
+    figure.update_xaxes(tickvals=list(places.values()), ticktext=texts, showgrid=False, ticks="")
+    figure.update_yaxes(zeroline=True, zerolinecolor=INK, zerolinewidth=1)
+    return figure
+
+
+def _dashes(usual: pl.DataFrame, places: Mapping[str, int]) -> go.Scatter:
+    return go.Scatter(
+        x=[places[name] for name in usual["name"]],
+        y=usual["softmax"].to_list(),
+        mode="markers",
+        legendgroup=SOFTMAX,
+        marker={"symbol": "line-ew", "size": 24, "color": INK, "line": {"color": INK, "width": 2}},
+        hovertemplate="softmax: %{y:.4g}<extra></extra>",
+    )
+
+
+def score_rows(curves: Sequence[Curve], usual: Sequence[float | None], logits: Sequence[float]) -> pl.DataFrame:
+    """One row per logit of softmax's score and of every group of heads: series, x, value (null where not finite)."""
+    lines = {SOFTMAX: usual} | {curve.heads: curve.values for curve in curves}
+    found = [(name, x, value) for name, values in lines.items() for x, value in zip(logits, values, strict=True)]
+    return pl.DataFrame(found, {"series": pl.String, "x": pl.Float64, "value": pl.Float64}, orient="row")
+
+
+def draw_scores(found: pl.DataFrame, look: Look, *, log: bool = False) -> go.Figure:
+    """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
+    figure = draw_functions(found, look, x="logit a (nats)", y="score f(a)")
+    own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls()
+    if log:
+        figure.update_yaxes(type="log")
+    elif own.len():
+        low, high = min(float(own.min() or 0.0), 0.0), max(float(own.max() or 0.0), 0.0)  # type: ignore[arg-type]
+        pad = 0.06 * ((high - low) or 1.0)
+        figure.update_yaxes(range=[low - pad, high + pad])
+    return figure

@@ -1,0 +1,218 @@
+"""The page of operators: every one opens, sliders move weights, and what makes no sense is a sentence."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from synthetic import write_campaign, write_grid
+
+from dashboards.app.address import changed, read, written
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.downloads import download
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress, logits_of
+from dashboards.problems import Unknown, tried
+from dashboards.report import campaign_styles
+from grid import Grid, over
+from runners import LinearFunctions, Training, Trial
+from runners.explaining.operator_maths import OperatorMaths
+from store import Store
+from variants import gpt2, principled, softmax, ssa
+from variants.papers.named import catalogue
+
+ROW = [float(part) for part in LOGITS.split(",")]
+SLOTS = {slot.name: slot for slot in OPERATORS.slots}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    grid = Grid(
+        name="real",
+        base=Trial(
+            operator=softmax(),
+            model=gpt2(layers=1, heads=2, width=32, max_positions=256),
+            task=LinearFunctions(points=5),
+            training=Training(steps=2),
+        ),
+        axes=[
+            over(
+                "operator",
+                [softmax(), ssa(n=2.0), ssa(n=3.0), principled()],
+                labels=["softmax", "SSA 2", "SSA 3", "Principled"],
+            )
+        ],
+        seeds=range(1),
+    )
+    place = tmp_path_factory.mktemp("operators") / "runs"
+    write_grid(place, grid)
+    return place
+
+
+@pytest.fixture(scope="module")
+def store(root: Path) -> Iterator[Store]:
+    with Store.open(root) as opened:
+        yield opened
+
+
+Show = Callable[..., Shown]
+
+
+@pytest.fixture
+def show(store: Store) -> Show:
+    """What a slot shows for fields of the address."""
+
+    def make(slot: str, **fields: object) -> Shown:
+        return shown_of(SLOTS[slot], _view(store, **fields))
+
+    return make
+
+
+def _view(store: Store, **fields: object) -> View:
+    address = OperatorsAddress.model_validate(fields)
+    return View("runs", store, address, campaign_styles(store), None, OperatorMaths())
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_named_operator_opens(name: str, show: Show, store: Store) -> None:
+    for slot in SLOTS:
+        shown = show(slot, operator=name)
+        assert shown.figure is not None or shown.parts or shown.columns or shown.message == "It has no numbers."
+    weights = show("weights", operator=name)
+    assert "eys sum to " in weights.caption
+    assert weights.data["weight"].is_finite().all()
+    text = str(show("formula", operator=name).parts[0])
+    assert all(part.formula.splitlines()[0] in text or "'" in part.formula for part in _parts(name))
+    sliders = [each for each in OPERATORS.controls(_view(store, operator=name)) if each.kind == "slider"]
+    shown_numbers = show("numbers", operator=name).data
+    assert len(sliders) == (
+        shown_numbers.filter(shown_numbers["here"] != "no slider").height if shown_numbers.width else 0
+    )
+
+
+def _parts(name: str) -> list[Mapping[str, str]]:
+    return list(OperatorMaths().described(name, {}).parts)  # type: ignore[arg-type]
+
+
+def test_bars_are_the_weights_and_dashes_softmax(show: Show) -> None:
+    shown = show("weights", operator="ssa", numbers=("score.n=2", "score.b=0.5"))
+    score = [(1 + 0.5 * abs(z)) ** (2 if z >= 0 else -2) for z in ROW]
+    assert shown.data["weight"].to_list() == pytest.approx([each / sum(score) for each in score], abs=1e-9)
+    assert shown.figure is not None
+    bars, dashes = shown.figure.data
+    assert list(bars.y) == shown.data["weight"].to_list()
+    assert list(dashes.y) == shown.data["softmax"].to_list()
+    assert shown.data["logit"].to_list() == ROW
+
+
+def test_what_does_not_sum_to_one_is_said(show: Show) -> None:
+    assert "Keys sum to 1." in show("weights").caption
+    shown = show("weights", operator="principled_ground", numbers=("normaliser.threshold=1",))
+    assert "not to 1; the ground state has " in shown.caption
+    assert shown.data.filter(shown.data["key"].is_null())["name"].to_list() == ["ground state"]
+    assert "; the learned key has " in show("weights", operator="key_bias", numbers=("extra.learned_key=1",)).caption
+    assert "Head 1 of 4: keys sum to" in show("weights", operator="four_scores").caption
+
+
+def test_an_operator_whose_weights_are_those_of_softmax_says_so(show: Show) -> None:
+    shown = show("weights", operator="value_bias")
+    assert "Here its weights are softmax's." in shown.message
+    assert "readout, which comes after the weights" in shown.message
+    assert show("weights").message == ""
+
+
+def test_the_row_is_the_readers(show: Show) -> None:
+    assert show("weights", logits="1  2.5", operator="identity").data["weight"].to_list() == pytest.approx([1.0, 2.5])
+
+
+@pytest.mark.parametrize("logits", ["1", "a, b", "1, nan", "1, inf", ",".join(["1"] * 65), "<script>"])
+def test_a_row_that_is_none_is_a_sentence(logits: str, show: Show) -> None:
+    assert show("weights", logits=logits).message.startswith("A row of logits is 2 to 64 finite numbers")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"operator": "<script>"}, "There is no operator '<script>'"),
+        ({"operator": "grid:none"}, "No grid of this campaign has the operator 'none'; there are grid:"),
+        ({"operator": "ssa", "numbers": ("score.n",)}, "takes name=value"),
+        ({"operator": "ssa", "numbers": ("score.n=x",)}, "numbers=score.n=x, which is no finite number"),
+        ({"operator": "ssa", "numbers": ("score.n=nan",)}, "no finite number"),
+        ({"operator": "ssa", "numbers": ("score.n=0",)}, "is in [1, inf]; got 0"),
+        ({"operator": "ssa", "numbers": ("beta=1",)}, "has no number 'beta'; it has score.n, score.b"),
+        ({"operator": "ssa", "arguments": ("q=1",)}, "sa has no argument 'q'"),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_a_sentence(fields: dict[str, object], words: str, show: Show) -> None:
+    for slot in ("weights", "score"):
+        assert words in show(slot, **fields).message
+
+
+def test_operators_of_the_grids_are_there_each_once(store: Store, show: Show) -> None:
+    chosen, *_ = OPERATORS.controls(_view(store))
+    own = [option.value for option in chosen.options if option.value.startswith("grid:")]
+    assert len(own) == 4
+    assert len(set(own)) == 4
+    assert [option.value for option in chosen.options[4:]] == list(catalogue())
+    two = next(name for name in own if name.startswith("grid:SSA"))
+    assert show("weights", operator=two).data["weight"].is_finite().all()
+    assert show("numbers", operator=two).data["number"].to_list() == ["score.n", "score.b"]
+    assert chosen.resets == ("arguments", "numbers")
+
+
+def test_an_operator_of_a_grid_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    write_campaign(tmp_path / "runs", operators=("softmax", "Mine"), seeds=range(1), steps=2)
+    with Store.open(tmp_path / "runs") as opened:
+        view = _view(opened, operator="grid:Mine")
+        shown = shown_of(SLOTS["weights"], view)
+        assert shown.message.startswith("No grid") or "`ablate dash --spec FILE`" in shown.message
+
+
+def test_without_maths_the_page_says_so(store: Store) -> None:
+    view = _view(store)._replace(maths=None)
+    for slot in SLOTS.values():
+        assert "`ablate operators NAME`" in shown_of(slot, view).message
+    assert OPERATORS.controls(view) == ()
+
+
+def test_another_operator_leaves_the_numbers_of_the_last_behind() -> None:
+    address = OperatorsAddress(operator="ssa", numbers=("score.n=2",), logits="1, 2")
+    assert changed(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
+        operator="sigmoid", logits="1, 2"
+    )
+    assert changed(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
+    assert read(OperatorsAddress, written(address)) == address
+
+
+def test_a_slider_reaches_the_value_that_the_address_says(store: Store) -> None:
+    view = _view(store, operator="ssa", numbers=("score.n=50",))
+    slider = next(each for each in OPERATORS.controls(view) if each.field == "numbers:score.n")
+    assert slider.span is not None
+    assert slider.span[1] == 50.0
+    assert slider.usual == 1.5
+
+
+def test_a_setting_that_is_linked_to_is_answered(show: Show) -> None:
+    text = json.dumps(str(show("formula", operator="principled").parts[0]))
+    assert "operators?operator=principled&numbers=" in text
+
+
+def test_the_data_of_a_figure_can_be_had(root: Path) -> None:
+    engine = Engine(Campaigns([root]), [OPERATORS], OperatorMaths())
+    found = download(engine, "runs", "operators", "weights", "csv", "?operator=identity&logits=1,3").get_data(
+        as_text=True
+    )
+    header, *lines = (line.split(",") for line in found.splitlines())
+    assert header == ["heads", "key", "name", "logit", "weight", "softmax"]
+    assert [float(line[4]) for line in lines] == pytest.approx([1.0, 3.0])
+    assert float(lines[1][5]) == pytest.approx(1 / (1 + math.exp(-2)))
+
+
+def test_the_default_row_has_a_winner_and_a_near_tie(store: Store) -> None:
+    first, second, third, *_ = sorted(logits_of(_view(store)), reverse=True)
+    assert first - second > 1 > second - third > 0
+    assert tried(lambda: logits_of(_view(store, logits=""))) == (ROW, None)
+    with pytest.raises(Unknown):
+        logits_of(_view(store, logits="1"))

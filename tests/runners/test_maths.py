@@ -1,0 +1,239 @@
+"""What the dashboard is told about operators: weights as by hand, words of every operator, sentences for nonsense."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.app.maths import Maths
+from grid.errors import AblateError, NotFoundError, SpecError
+from runners.explaining.operator_maths import OperatorMaths
+from variants import Operator, principled, ssa
+from variants.papers.named import catalogue
+
+LOGITS = (0.2, 4.0, 1.9, 2.0, -0.5, 0.1, -1.5, -3.0)
+MATHS: Maths = OperatorMaths()
+
+
+def ratios(score: Callable[[float], float]) -> list[float]:
+    total = sum(score(z) for z in LOGITS)
+    return [score(z) / total for z in LOGITS]
+
+
+def sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z))
+
+
+def power(z: float, n: float, b: float) -> float:
+    return math.pow(1 + b * abs(z), n if z >= 0 else -n)
+
+
+def softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
+
+
+def ground(threshold: float) -> tuple[list[float], float]:
+    """Weights of keys and of the ground state."""
+    total = sum(max(math.exp(threshold), math.exp(z)) for z in LOGITS)
+    short = sum(max(0.0, math.exp(threshold) - math.exp(z)) for z in LOGITS)
+    return [math.exp(z) / total for z in LOGITS], short / total
+
+
+def sparsemax() -> list[float]:
+    rising = sorted(LOGITS, reverse=True)
+    support = max(k for k in range(1, len(rising) + 1) if 1 + k * rising[k - 1] > sum(rising[:k]))
+    tau = (sum(rising[:support]) - 1) / support
+    return [max(z - tau, 0.0) for z in LOGITS]
+
+
+BY_HAND: dict[str, tuple[str, dict[str, float], Callable[[], Sequence[float]]]] = {
+    "softmax": ("softmax", {}, lambda: ratios(math.exp)),
+    "ssa at its start": ("ssa", {}, lambda: ratios(lambda z: power(z, 1.5, 1.0))),
+    "ssa elsewhere": ("ssa", {"score.n": 3.0, "score.b": 0.25}, lambda: ratios(lambda z: power(z, 3.0, 0.25))),
+    "sigmoid": ("sigmoid", {}, lambda: [sigmoid(z) for z in LOGITS]),
+    "sigmoid, shifted": ("sigmoid", {"score.shift": -2.0}, lambda: [sigmoid(z - 2) for z in LOGITS]),
+    "sigmoid_normalised": ("sigmoid_normalised", {}, lambda: ratios(sigmoid)),
+    "identity": ("identity", {}, lambda: LOGITS),
+    "temperature": (
+        "temperature",
+        {"transform.tau": 5.0},
+        lambda: ratios(lambda z: math.exp(z / 5)),
+    ),
+    "integral": ("integral", {}, lambda: ratios(lambda z: math.exp(z / math.sqrt(8)))),
+    "cog": (
+        "cog",
+        {},
+        lambda: [math.copysign(math.exp(abs(z)), z) / sum(math.exp(abs(y)) for y in LOGITS) for z in LOGITS],
+    ),
+    "sparsemax": ("sparsemax", {}, sparsemax),
+    "off_by_one": ("off_by_one", {}, lambda: [math.exp(z) / (1 + sum(map(math.exp, LOGITS))) for z in LOGITS]),
+    "principled_ground": ("principled_ground", {"normaliser.threshold": 1.5}, lambda: ground(1.5)[0]),
+    "principled_margin": (
+        "principled_margin",
+        {"margin.amplification": 0.5},
+        lambda: ratios(lambda z: math.exp((1 + softplus(0.5) * math.log(len(LOGITS))) * z)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_weights_are_those_computed_by_hand(case: str) -> None:
+    name, numbers, expected = BY_HAND[case]
+    (row,) = MATHS.weights(name, {}, numbers, LOGITS)
+    assert row.keys == pytest.approx(list(expected()), abs=1e-9)
+    assert row.total == pytest.approx(sum(expected()), abs=1e-9)
+
+
+def test_what_is_left_to_the_ground_state_is_told_apart() -> None:
+    (row,) = MATHS.weights("principled_ground", {}, {"normaliser.threshold": 1.5}, LOGITS)
+    assert row.ground == pytest.approx(ground(1.5)[1], abs=1e-9)
+    assert row.total + row.ground == pytest.approx(1.0, abs=1e-9)
+    assert MATHS.described("principled_ground", {}).apart == "ground state"
+
+
+def test_a_sink_and_a_learned_key_have_weights_of_their_own() -> None:
+    (sink,) = MATHS.weights("learned_sink", {}, {"normaliser.logit": 2.0}, LOGITS)
+    total = sum(map(math.exp, LOGITS))
+    assert sink.ground == pytest.approx(math.exp(2) / (math.exp(2) + total), abs=1e-9)
+    (key,) = MATHS.weights("key_bias", {}, {"extra.learned_key": 1.0}, LOGITS)
+    assert key.extra == pytest.approx(math.exp(1) / (math.exp(1) + total), abs=1e-9)
+
+
+@pytest.mark.parametrize("per", ["constant", "layer", "head", "query"])
+def test_a_number_of_any_granularity_has_a_slider_that_does_the_same(per: str) -> None:
+    found = MATHS.described("ssa", {"per": per})
+    n = next(each for each in found.numbers if each.name == "score.n")
+    assert n.span is not None
+    assert n.varies.startswith("constant" if per == "constant" else f"per {per}")
+    (row,) = MATHS.weights("ssa", {"per": per}, {"score.n": 2.0}, LOGITS)
+    assert row.keys == pytest.approx(ratios(lambda z: power(z, 2.0, 1.0)), abs=1e-9)
+
+
+def test_scores_are_those_of_the_formula_for_every_group_of_heads() -> None:
+    points = (-3.0, -0.5, 0.0, 0.5, 3.0)
+    (curve,) = MATHS.scores("ssa", {}, {"score.n": 2.0}, points)
+    assert curve.values == pytest.approx([power(a, 2.0, 1.0) for a in points])
+    groups = MATHS.scores("four_scores", {}, {}, points)
+    assert [curve.heads for curve in groups] == [f"head {i} of 4" for i in range(1, 5)]
+    assert groups[0].values == pytest.approx([math.tanh(a) for a in points])
+    assert groups[1].values == (1.0,) * 5
+    assert groups[2].values == (0.0, 0.0, 0.0, 0.5, 3.0)
+    assert groups[3].values == pytest.approx([a * a for a in points])
+    assert MATHS.scores("softmax", {}, {}, (1e3,))[0].values == (None,)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
+    found = MATHS.described(name, {})
+    assert found.line
+    assert found.paper
+    assert all(part.formula for part in found.parts)
+    numbers: dict[str, float] = {}
+    for each in found.numbers:
+        if each.span is not None:
+            low, high, step = each.span
+            assert low <= each.init <= high
+            assert 0 < step <= high - low
+            numbers[each.name] = each.init
+    usual = MATHS.weights(name, {}, {}, LOGITS)
+    assert all(len(row.keys) == len(LOGITS) for row in usual)
+    for row, other in zip(MATHS.weights(name, {}, numbers, LOGITS), usual, strict=True):
+        assert row.keys == pytest.approx(other.keys, abs=1e-6)  # a start is kept in single precision
+    assert MATHS.scores(name, {}, numbers, (-1.0, 1.0))
+    for setting in found.settings:
+        assert MATHS.weights(name, setting.arguments, setting.numbers, LOGITS)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_both_ends_of_every_slider_are_answered(name: str) -> None:
+    for each in MATHS.described(name, {}).numbers:
+        for value in each.span[:2] if each.span else ():
+            assert MATHS.weights(name, {}, {each.name: value}, LOGITS)
+
+
+def test_arguments_make_another_operator() -> None:
+    (row,) = MATHS.weights("sliding_window", {"size": "2"}, {}, LOGITS)
+    assert row.keys[:-2] == (0.0,) * 6
+    assert sum(row.keys) == pytest.approx(1.0)
+
+
+def test_the_spec_of_a_grid_is_an_operator() -> None:
+    data = ssa(n=2.0, per="query").data()
+    assert MATHS.weights(data, {}, {}, LOGITS)[0].keys == pytest.approx(ratios(lambda z: power(z, 2.0, 1.0)), abs=1e-9)
+    assert MATHS.described(data, {}).label == "SSA"
+    assert MATHS.described(principled().data(), {}).paper == ""
+
+
+NONSENSE: dict[str, tuple[Any, dict[str, str], dict[str, float], Sequence[float]]] = {
+    "there is no operator 'ssaa'; `ablate operators` lists them all; did you mean 'ssa'": ("ssaa", {}, {}, LOGITS),
+    "SSA has no number 'score.m'; it has score.n, score.b": ("ssa", {}, {"score.m": 1.0}, LOGITS),
+    "softmax has no number 'score.n'; it has none": ("softmax", {}, {"score.n": 1.0}, LOGITS),
+    "score.n of SSA is in [1, inf]; got 0.5": ("ssa", {}, {"score.n": 0.5}, LOGITS),
+    "is no single number that acts on the weights": ("value_bias", {}, {"readout.value_bias": 1.0}, LOGITS),
+    "a row has 2 to 64 logits; got 1": ("ssa", {}, {}, (1.0,)),
+    "a logit is a number from -10000 to 10000; got inf": ("ssa", {}, {}, (1.0, math.inf)),
+    "got nan": ("ssa", {}, {}, (1.0, math.nan)),
+    "integral has no argument 'signal'; it has signals, rotary": ("integral", {"signal": "4"}, {}, LOGITS),
+    "signals of integral is a whole number up to 4,096; got 'four'": ("integral", {"signals": "four"}, {}, LOGITS),
+    "rotary of integral is one of 'per_signal', 'before_split'; got 'no'": ("integral", {"rotary": "no"}, {}, LOGITS),
+    "open the dashboard with `ablate dash --spec FILE`": ({"score": {"kind": "mine"}}, {}, {}, LOGITS),
+    "takes no arguments; leave 'n' out": ({}, {"n": "1"}, {}, LOGITS),
+}
+
+
+@pytest.mark.parametrize("words", NONSENSE)
+def test_nonsense_is_one_sentence(words: str) -> None:
+    operator, arguments, numbers, logits = NONSENSE[words]
+    with pytest.raises((SpecError, NotFoundError)) as caught:
+        MATHS.weights(operator, arguments, numbers, logits)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("signals", ["3", "1024", "0", "-1", "1000000000000", "1e3"])
+def test_an_argument_that_does_not_fit_is_one_sentence(signals: str) -> None:
+    with pytest.raises(AblateError) as caught:
+        MATHS.weights("integral_weights", {"signals": signals}, {}, LOGITS)
+    assert "\n" not in str(caught.value)
+
+
+def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
+    spec = tmp_path / "mine.py"
+    spec.write_text(
+        '"""Mine."""\nfrom typing import ClassVar, Literal\n\nfrom torch import Tensor\n\n'
+        "from variants import Operator\nfrom variants.papers.named import named\n"
+        "from variants.stages import PlainScore\n\n\n"
+        'class Cube(PlainScore):\n    """The cube: f(a) = a^3."""\n\n    source: ClassVar[str] = "here"\n'
+        '    range: ClassVar = "any"\n    kind: Literal["dash_cube"] = "dash_cube"\n\n'
+        "    def score(self, a: Tensor) -> Tensor:\n        return a**3\n\n"
+        "    def oracle(self, a: float) -> float:\n        return a**3\n\n\n"
+        '@named("beyond")\ndef dash_cube(name: str = "Dash cube") -> Operator:\n    """Cubes as weights."""\n'
+        '    return Operator(name=name, score=Cube(), normaliser={"kind": "none"})\n'
+    )
+    script = (
+        "from pathlib import Path; from runners.explaining.operator_maths import OperatorMaths; "
+        f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.named()][-1]); "
+        "print(m.weights('dash_cube', {}, {}, (1.0, 2.0))[0].keys); "
+        "print(m.weights({'score': {'kind': 'dash_cube'}, 'normaliser': {'kind': 'none'}}, {}, {}, (3.0, 1.0))[0].keys)"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    last, first, second = answer.stdout.splitlines()
+    assert last == "dash_cube"
+    assert eval(first) == pytest.approx((1.0, 8.0))
+    assert eval(second) == pytest.approx((27.0, 1.0))
+
+
+def test_torch_comes_with_the_first_question() -> None:
+    script = (
+        "import sys; from runners.explaining.operator_maths import OperatorMaths; m = OperatorMaths(); "
+        "assert 'torch' not in sys.modules; m.named(); assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_default_operator_is_softmax() -> None:
+    assert MATHS.weights(Operator().data(), {}, {}, LOGITS)[0].keys == MATHS.weights("softmax", {}, {}, LOGITS)[0].keys
