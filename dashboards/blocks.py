@@ -75,17 +75,18 @@ def cell_name(cell: str, label: str, look: Look) -> str:
 
 def cell_legend(cells: Sequence[str], look: Look) -> str:
     """Buttons that show and hide cells."""
+    return key_legend([(cell, look.names[cell], look.styles[cell]) for cell in cells])
+
+
+def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:
+    """Buttons that show and hide groups of traces: `legendgroup`, name, style; without a group only the name."""
     buttons = [
-        tag(
-            "button",
-            swatch(look.styles[cell]) + text(look.names[cell]),
-            type="button",
-            aria_pressed="true",
-            data_key=cell,
-        )
-        for cell in cells
+        tag("button", swatch(style) + text(name), type="button", aria_pressed="true", data_key=key)
+        if key
+        else tag("span", swatch(style) + text(name), class_="key")
+        for key, name, style in entries
     ]
-    return tag("div", "".join(buttons), class_="legend", role="group", aria_label="Show or hide")
+    return tag("div", "".join(buttons), class_="legend", role="group", aria_label="Show or hide") if buttons else ""
 
 
 def color_legend(words: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from dashboards.sections.charts import charts
 from dashboards.sections.failed import failed
 from dashboards.sections.guard import state
 from dashboards.sections.overview import overview, progress_picture
+from dashboards.sections.pages import pages
 from dashboards.sections.verdict_table import summary, verdict_table
 from dashboards.subject import Subject, in_order, subject
 from dashboards.theme import REST, Style, operator_styles
@@ -55,7 +56,7 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
     body = _header(store, title, subjects) + quarantine(store)
     body += "".join(
-        _guarded(about, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
+        _guarded(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
         for i, about in enumerate(subjects, 1)
     )
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
@@ -87,13 +88,13 @@ def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
     return tag("header", top, class_="page")
 
 
-def _guarded(about: Subject, key: str, *, alone: bool) -> str:
+def _guarded(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
-    html, problem = tried(lambda: _section(about, key, alone=alone))
+    html, problem = tried(lambda: _section(about, operators, key, alone=alone))
     return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
 
 
-def _section(about: Subject, key: str, *, alone: bool) -> str:
+def _section(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     cells = [cell.cell for cell in about.cells]
     found = in_order(progress(about.store, about.grid), cells)
     judged, problem = _judged(about, found)
@@ -110,7 +111,7 @@ def _section(about: Subject, key: str, *, alone: bool) -> str:
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    inner += charts(usable, judged, key) + failed(usable, key) + definition(about)
+    inner += charts(usable, judged, key) + pages(usable, operators, key) + failed(usable, key) + definition(about)
     return tag("section", inner, id=key)
 
 

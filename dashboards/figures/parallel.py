@@ -17,6 +17,8 @@ from dashboards.theme import AXIS, INK, MUTED, PAPER, REST
 from dashboards.words import number
 
 _LONGEST: Final = 18
+_LETTER: Final = 7
+"""Pixels."""
 _MOST_TICKS: Final = 12
 _FAINT: Final = "59"
 
@@ -71,7 +73,11 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[Scale], look: Look) -> go.
         _mark(figure, place, 1.08, plain(cut(axis.name, _LONGEST)), {"color": INK, "size": 13}, "center")
         for height, text in axis.ticks:
             _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
-    figure.update_xaxes(range=[-0.5, len(axes) - 0.7], visible=False)
+    longest = max(
+        (len(text) for axis in axes[:1] for _, text in (*axis.ticks, (0, cut(axis.name, _LONGEST)))), default=0
+    )
+    figure.update_layout(margin={**figure.layout.margin.to_plotly_json(), "l": 16 + _LETTER * longest, "r": 36})
+    figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
     figure.update_yaxes(range=[-0.05, 1.14], visible=False)
     return figure
 
