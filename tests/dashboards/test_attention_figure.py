@@ -1,0 +1,290 @@
+"""Attention maps: every weight in its place, tokens as one sees them, and sentences where files cannot be read."""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+from probed_campaign import HEADS, LAYERS, NAMES, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, View
+from dashboards.app.pages.attention import ATTENTION
+from dashboards.figures.attention import MOST_TOKENS, Maps, draw_map, draw_mosaic, one_map, sum_words, summary
+from dashboards.figures.png import png, shrunk
+from dashboards.tokens import byte_names, token_names
+from grid.errors import NotFoundError, StoreError
+from store import Store
+from store.artefacts import LARGEST, Artefact, arrays, artefacts, with_artefacts
+
+Look = Callable[..., Shown]
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[Callable[[str], View]]:
+    engine = Engine(Campaigns([root]), [ATTENTION])
+    with engine.campaigns.reading(root.name) as store:
+        yield lambda search: engine.view(store, root.name, ATTENTION, read(ATTENTION.address, search))
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], View]]:
+    root = tmp_path_factory.mktemp("mapped") / "mapped"
+    write_probed(root)
+    with opened(root) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def look(at: Callable[[str], View]) -> Look:
+    slots = {slot.name: slot for slot in ATTENTION.slots}
+    return lambda name, search="": shown_of(slots[name], at(search))
+
+
+def figure(shown: Shown) -> go.Figure:
+    assert shown.figure is not None, shown.message
+    json.loads(shown.figure.to_json())
+    return shown.figure
+
+
+def heat(shown: go.Figure) -> go.Heatmap:
+    (found,) = (trace for trace in shown.data if isinstance(trace, go.Heatmap))
+    return found
+
+
+def picture(shown: go.Figure) -> tuple[npt.NDArray[np.uint8], bytes, bytes]:
+    """Places in the palette, its colours and their opacities, of the picture of a figure."""
+    (image,) = (trace for trace in shown.data if isinstance(trace, go.Image))
+    return unpacked(base64.b64decode(image.source.removeprefix("data:image/png;base64,")))
+
+
+def unpacked(data: bytes) -> tuple[npt.NDArray[np.uint8], bytes, bytes]:
+    parts, at = {}, 8
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size]) == (zlib.crc32(name + body),)
+        parts[name] = body
+        at += 12 + size
+    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
+    rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width + 1)
+    assert not rows[:, 0].any()
+    return rows[:, 1:], parts[b"PLTE"], parts[b"tRNS"]
+
+
+def maps_of(found: npt.NDArray[np.float64]) -> Maps:
+    """[layers, heads, tokens, tokens] of tokens that are numbered."""
+    names = [str(i) for i in range(found.shape[-2])]
+    return Maps(list(range(len(found))), found.astype(np.float32), names, names, 1)
+
+
+def test_a_png_holds_what_it_was_given() -> None:
+    given = np.arange(12, dtype=np.uint8).reshape(3, 4) % 3
+    places, colors, opacities = unpacked(png(given, [(1, 2, 3, 0), (4, 5, 6, 128), (7, 8, 9, 255)]))
+    assert (places == given).all()
+    assert (list(colors), list(opacities)) == (list(range(1, 10)), [0, 128, 255])
+
+
+@pytest.mark.parametrize(("n", "size"), [(6, 6), (6, 3), (7, 3), (5, 2), (1, 1), (100, 48)])
+def test_shrinking_takes_means_of_blocks(n: int, size: int) -> None:
+    found = np.random.default_rng(0).normal(size=(2, n, n))
+    small = shrunk(found, size)
+    width = -(-n // size)
+    assert small.shape == (2, -(-n // width), -(-n // width))
+    assert small.shape[-1] <= size
+    for i in range(small.shape[-1]):
+        for j in range(small.shape[-1]):
+            block = found[:, i * width : (i + 1) * width, j * width : (j + 1) * width]
+            assert small[:, i, j] == pytest.approx(block.mean((1, 2)))
+
+
+def test_the_mosaic_is_one_picture_with_each_head_in_its_place() -> None:
+    found = np.zeros((2, 3, 4, 4))
+    found[1, 2, 3, 0] = -1.0
+    found[0, 1, 0, 0] = 0.25
+    shown = draw_mosaic(maps_of(found), (1, 2))
+    places, colors, opacities = picture(shown)
+    side = 4 + 2
+    assert places.shape == (2 * side, 3 * side)
+    marked = {(int(row), int(column)) for row, column in np.argwhere(places != 127)}
+    assert marked == {(1 * side + 1 + 3, 2 * side + 1), (1, 1 * side + 1)}
+    low, high = int(places[side + 4, 2 * side + 1]), int(places[1, side + 1])
+    assert (opacities[low], opacities[high], opacities[127]) == (255, round(64 / 127 * 255), 0)  # sqrt(0.25) is a half
+    assert colors[3 * low : 3 * low + 3] != colors[3 * high : 3 * high + 3]
+    (image,) = (trace for trace in shown.data if isinstance(trace, go.Image))
+    assert image.x0 - image.dx / 2 == pytest.approx(-0.5)
+    assert image.x0 + image.dx * (3 * side - 0.5) == pytest.approx(2.5)
+    assert heat(shown).customdata[1][2] == "1.2"
+    (box,) = shown.layout.shapes
+    assert (box.x0, box.x1, box.y0, box.y1) == (1.5, 2.5, 0.5, 1.5)
+
+
+def test_a_mosaic_of_many_large_heads_stays_small() -> None:
+    found = np.random.default_rng(0).random((22, 32, 64, 64))
+    assert len(draw_mosaic(maps_of(found), (0, 0)).to_json()) < 3_000_000
+
+
+def test_a_map_has_its_tokens_at_both_axes_and_every_weight(look: Look) -> None:
+    shown = look("map", "?cell=SSA&seed=1&head=1.2")
+    drawn = figure(shown)
+    assert np.array(heat(drawn).z) == pytest.approx(weights(1, 1)[0, 2].astype(float))
+    assert drawn.layout.xaxis.ticktext == ("a", "␣", "&lt;", "b", "&gt;", "↵")
+    assert drawn.layout.yaxis.ticktext == drawn.layout.xaxis.ticktext
+    assert heat(drawn).x[2] == "3 &lt;"
+    assert heat(drawn).zmin == -heat(drawn).zmax < 0  # signed weights have zero in the middle
+    row = shown.data.row(by_predicate=(pl.col("query") == 4) & (pl.col("key") == 2), named=True)
+    assert row["weight"] == pytest.approx(float(weights(1, 1)[0, 2, 3, 1]))
+    assert (row["query_token"], row["key_token"]) == ("b", "␣")
+
+
+def test_another_sequence_has_its_own_tokens(look: Look) -> None:
+    assert figure(look("map", "?sequence=2")).layout.xaxis.ticktext == ("↵", "&gt;", "b", "&lt;", "␣", "a")
+
+
+def test_rows_that_do_not_sum_to_1_are_told(look: Look) -> None:
+    assert "The weights of each query sum to 1." in look("map", "?cell=softmax").caption
+    assert "do not sum to 1: 0 to 1.1." in look("map", "?cell=SSA&seed=1").caption
+    assert sum_words(0.9999, 1.001) == "The weights of each query sum to 1."
+    assert sum_words(0.5, 0.5) == "Weights of a query do not sum to 1: 0.5."
+
+
+def test_a_ground_state_is_a_column_of_its_own_and_in_the_sums(tmp_path: Path) -> None:
+    layout = write_probed(tmp_path / "g")
+    with Store.open(tmp_path / "g") as store:
+        trial = with_artefacts(store, "probed", "attention_maps").filter(seed=0)["trial"][0]
+    half = (weights(0, 0) / 2).astype(np.float16)
+    write_maps(layout, trial, half, ground=np.full(half.shape[:3], 0.5, np.float16))
+    with opened(tmp_path / "g") as at:
+        shown = shown_of(ATTENTION.slots[1], at("?seed=0"))
+        mosaic = shown_of(ATTENTION.slots[0], at("?seed=0"))
+    assert figure(shown).layout.xaxis.ticktext[:2] == ("ground", "a")
+    assert np.array(heat(figure(shown)).z)[:, 0] == pytest.approx([0.5] * TOKENS)
+    assert "sum to 1. Sums are with ground." in shown.caption
+    assert "Without the weight of ground." in mosaic.caption
+
+
+def test_a_head_is_summed_up_by_first_token_and_entropy() -> None:
+    found = np.zeros((1, 2, 2, 2))
+    found[0, 0] = np.array([[1, 0], [0.5, 0.5]])
+    found[0, 1] = np.array([[0, 0], [-1, 1]])
+    rows = summary(maps_of(found)).rows(named=True)
+    assert rows[0]["first"] == pytest.approx(0.75)
+    assert rows[0]["entropy"] == pytest.approx(np.log(2) / 2)
+    assert (rows[1]["sum_low"], rows[1]["sum_high"]) == (0, 0)
+    assert rows[1]["entropy"] == pytest.approx(np.log(2) / 2)
+
+
+def test_a_long_map_is_shown_in_blocks_that_keep_the_mean() -> None:
+    n = 2 * MOST_TOKENS + 1
+    found = np.tril(np.random.default_rng(0).random((1, 1, n, n)))
+    maps = maps_of(found)
+    z = np.array(heat(draw_map(maps, 0, 0)).z)
+    assert max(z.shape) <= MOST_TOKENS
+    assert z[0, 0] == pytest.approx(found[0, 0, :3, :3].mean(), rel=1e-5)
+    listed = one_map(maps, 0, 0)
+    assert listed.height == z.size
+    assert listed["query"].unique().sort().to_list()[:2] == [1, 4]
+
+
+def test_bytes_are_letters_and_what_is_no_letter_is_a_number() -> None:
+    assert byte_names(list("a é\n".encode())) == ["a", "␣", "é", "…", "↵"]
+    assert byte_names([0xFF, 0x41, 0xE2, 0x82, 0x00, 0x1A]) == ["\\xff", "A", "\\xe2", "\\x82", "␀", "␚"]
+    assert byte_names([*"€".encode(), 0x7F]) == ["€", "…", "…", "\\u007f"]
+
+
+def test_tokens_that_are_no_bytes_are_numbers_and_those_of_the_model_come_first() -> None:
+    assert token_names(np.array([3, 300]), {}, 4) == ["sink 1", "sink 2", "3", "300"]
+    assert token_names(np.array([[0.5], [-1.25]]), {}, 3) == ["sink", "0.5", "−1.2"]
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("?cell=nobody", "has cell 'nobody'; there are softmax, SSA"),
+        ("?seed=9", "has seed 9; there are 0, 1 and 2"),
+        ("?step=11", f"at steps {STEPS[-1]}; got 11"),
+        ("?sequence=3", f"got [2, {HEADS}, {TOKENS}, {TOKENS}] and sequence 3"),
+        (f"?head={LAYERS}.0", f"got '{LAYERS}.0'"),
+        ("?head=<script>", "got '<script>'"),
+    ],
+)
+def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, search: str, said: str) -> None:
+    for slot in ("mosaic", "map"):
+        assert said in look(slot, search).message
+
+
+def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], View]) -> None:
+    controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
+    assert [option.value for option in controls["cell"].options] == list(NAMES)
+    assert [option.value for option in controls["head"].options] == [f"{i}.{j}" for i in range(2) for j in range(3)]
+    assert (controls["seed"].usual, controls["step"].usual) == ("0", str(STEPS[-1]))
+
+
+def test_a_grid_without_maps_says_how_to_have_them(tmp_path: Path) -> None:
+    write_probed(tmp_path / "none", maps=False)
+    with opened(tmp_path / "none") as at:
+        assert ATTENTION.controls(at("")) == ()
+        assert "AttentionMaps(sequences=2)" in shown_of(ATTENTION.slots[0], at("")).message
+
+
+class TestFiles:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        write_probed(tmp_path / "c")
+        with Store.open(tmp_path / "c") as found:
+            yield found
+
+    def first(self, store: Store) -> Artefact:
+        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
+        return artefacts(store, trial)[0]
+
+    def test_those_of_a_run_are_listed_by_step_and_name(self, store: Store) -> None:
+        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
+        found = artefacts(store, trial)
+        assert [each.name for each in found] == ["attention-00", "attention-01", "attention-inputs"]
+        assert {(each.step, each.attempt) for each in found} == {(STEPS[-1], 1)}
+        assert arrays(store, found[0])["weights"].shape == (2, HEADS, TOKENS, TOKENS)
+
+    def test_other_files_are_none_of_them(self, store: Store) -> None:
+        first = self.first(store)
+        folder = store.layout.artefact(first.trial, 1, first.step, first.name).parent
+        for name in ("attention-00.npz", "x_y-000000020.npz", "Attention-000000020.npz", ".tmp-000000020.npz"):
+            (folder / name).write_bytes(b"")
+        assert len(artefacts(store, first.trial)) == 3
+
+    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 torn", b"no arrays at all"])
+    def test_a_torn_one_is_a_sentence(self, store: Store, data: bytes) -> None:
+        first = self.first(store)
+        store.layout.artefact(first.trial, 1, first.step, first.name).write_bytes(data)
+        with pytest.raises(StoreError, match="is no file of arrays"):
+            arrays(store, first)
+
+    def test_one_that_is_gone_is_a_sentence(self, store: Store) -> None:
+        first = self.first(store)
+        store.layout.artefact(first.trial, 1, first.step, first.name).unlink()
+        with pytest.raises(NotFoundError, match="any more"):
+            arrays(store, first)
+
+    def test_one_that_would_take_all_memory_is_refused_before_it_is_unpacked(self, store: Store) -> None:
+        first = self.first(store)
+        write_arrays(store.layout, first.trial, first.name, weights=np.zeros(LARGEST // 4 + 1, np.float32))
+        with pytest.raises(StoreError, match="bytes of arrays; at most"):
+            arrays(store, first)
+
+    def test_one_with_objects_is_not_executed(self, store: Store) -> None:
+        first = self.first(store)
+        path = store.layout.artefact(first.trial, 1, first.step, first.name)
+        with path.open("wb") as file:
+            np.savez(file, weights=np.array([{"a": 1}], dtype=object))
+        with pytest.raises(StoreError, match="is no file of arrays"):
+            arrays(store, first)

@@ -1,0 +1,239 @@
+"""The page Mechanism shows what probes recorded: averages that are right, and a sentence where there is nothing."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_probed
+from synthetic import write_campaign
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Page, Shown, View
+from dashboards.app.pages.mechanism import MECHANISM
+from dashboards.figures import probed
+from dashboards.figures.against import rank_correlation
+from dashboards.html import plain
+from dashboards.probe_words import PROBES, told
+from dashboards.problems import Unknown
+from runners.explaining.measure_words import PROBED
+
+Look = Callable[..., Shown]
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("probed") / "probed"
+    write_probed(root)
+    return root
+
+
+@contextmanager
+def opened(root: Path, page: Page) -> Iterator[Callable[[str], View]]:
+    """Views of a page by what its address says."""
+    engine = Engine(Campaigns([root]), [page])
+    with engine.campaigns.reading(root.name) as store:
+        yield lambda search: engine.view(store, root.name, page, read(page.address, search))
+
+
+@pytest.fixture(scope="module")
+def at(campaign: Path) -> Iterator[Callable[[str], View]]:
+    with opened(campaign, MECHANISM) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def look(at: Callable[[str], View]) -> Look:
+    slots = {slot.name: slot for slot in MECHANISM.slots}
+    return lambda name, search="": shown_of(slots[name], at(search))
+
+
+def figure(shown: Shown) -> go.Figure:
+    assert shown.figure is not None, shown.message
+    return shown.figure
+
+
+def values(shown: Shown, variant: str, **where: Any) -> list[float]:
+    found = shown.data.filter(pl.col("variant") == variant, **where)
+    return [float(value) for value in found["value"]]
+
+
+FIRST = "?probe=first_token_weight"
+
+
+def test_over_training_is_the_mean_over_layers_and_heads_then_seeds_without_failed_trials(look: Look) -> None:
+    shown = look("training", FIRST)
+    for place, seeds in ((0, SEEDS), (1, SEEDS), (2, (0,))):
+        expected = [
+            mean(first(place, s, step, layer, h) for s in seeds for layer in range(LAYERS) for h in range(HEADS))
+            for step in STEPS
+        ]
+        assert values(shown, NAMES[place]) == pytest.approx(expected)
+    assert shown.data["n"].to_list() == [3, 3, 3, 3, 1, 1]
+    assert "n = 1 to 3" in shown.caption
+    assert "Failed trials are left out" in shown.caption
+
+
+def test_by_layer_has_a_t_interval_over_seeds_or_the_spread_of_heads(look: Look) -> None:
+    seeds, heads = look("layers", FIRST), look("layers", f"{FIRST}&band=heads")
+    of_seed = [mean(first(1, s, STEPS[-1], 1, h) for h in range(HEADS)) for s in SEEDS]
+    of_head = [mean(first(1, s, STEPS[-1], 1, h) for s in SEEDS) for h in range(HEADS)]
+    for shown, low, n in (
+        (seeds, mean(of_seed) - 4.302653 * stdev(of_seed) / math.sqrt(3), 3),
+        (heads, mean(of_head) - stdev(of_head), HEADS),
+    ):
+        row = shown.data.row(by_predicate=(pl.col("variant") == "SSA") & (pl.col("layer") == 1), named=True)
+        assert (row["value"], row["low"], row["n"]) == (
+            pytest.approx(mean(of_seed)),
+            pytest.approx(low, rel=1e-5),
+            n,
+        )
+    assert "t interval over seeds" in seeds.caption
+    assert "standard deviation over heads" in heads.caption
+
+
+def test_every_head_has_its_place_in_the_heat_map_of_its_cell(look: Look) -> None:
+    shown = look("heads", FIRST)
+    maps = [trace for trace in figure(shown).data if isinstance(trace, go.Heatmap)]
+    assert len(maps) == 3
+    expected = [[mean(first(1, s, STEPS[-1], y, x) for s in SEEDS) for x in range(HEADS)] for y in range(LAYERS)]
+    assert [list(row) for row in maps[1].z] == [pytest.approx(row) for row in expected]
+    assert {(trace.zmin, trace.zmax) for trace in maps} == {(maps[0].zmin, maps[0].zmax)}
+
+
+def test_the_histogram_counts_every_head_of_every_seed_once(look: Look) -> None:
+    shown = look("histogram", FIRST)
+    counts = dict(shown.data.group_by("variant").agg(pl.col("count").sum()).iter_rows())
+    assert counts == {NAMES[0]: 18, NAMES[1]: 18, NAMES[2]: 6}
+    one = look("histogram", f"{FIRST}&layer=1")
+    assert int(one.data["count"].sum()) == 21
+
+
+def test_along_a_coordinate_rows_without_it_do_not_count(look: Look) -> None:
+    shown = look("along", FIRST)
+    whole = [first(0, s, STEPS[-1], layer, h) for s in SEEDS for layer in range(LAYERS) for h in range(HEADS)]
+    assert values(shown, "softmax") == pytest.approx([mean(whole) / query for query in (2, 3, 4)])
+
+
+def test_a_place_of_the_probe_can_be_chosen(look: Look) -> None:
+    assert values(look("layers", "?probe=sink_share"), "SSA") == pytest.approx([0.2, 0.4])
+    assert values(look("layers", "?probe=sink_share&at=eps=0.3"), "SSA") == pytest.approx([0.3, 0.6])
+    assert "(eps 0.3, position 1)" in figure(look("layers", "?probe=sink_share&at=eps=0.3")).layout.yaxis.title.text
+
+
+def test_a_step_on_the_way_can_be_chosen(look: Look) -> None:
+    now, then = (values(look("layers", FIRST + more), "SSA") for more in ("", f"&step={STEPS[0]}"))
+    assert [a - b for a, b in zip(now, then, strict=True)] == pytest.approx([5, 5])
+
+
+def test_counts_by_bins_are_a_histogram_with_mean_and_median_and_nothing_else(look: Look) -> None:
+    shown = look("along", "?probe=weight_sum_count")
+    bars = [trace for trace in figure(shown).data if isinstance(trace, go.Bar)]
+    assert bars[0].x == pytest.approx([0.9, 1.0, 1.1])
+    assert bars[0].y == pytest.approx([1, 6, 3])
+    rules = {trace.text[0].split()[0]: trace.x[0] for trace in figure(shown).data if isinstance(trace, go.Scatter)}
+    assert rules == {"mean": pytest.approx((0.9 + 6 + 3.3) / 10), "median": pytest.approx(1.0)}
+    for name in ("training", "layers", "against"):
+        assert "counts by bins" in look(name, "?probe=weight_sum_count").message
+
+
+def test_against_the_measure_has_a_point_per_run_that_is_done_and_their_rank_correlation(look: Look) -> None:
+    shown = look("against", FIRST)
+    assert shown.data.height == 7
+    row = shown.data.row(by_predicate=(pl.col("variant") == "SSA") & (pl.col("seed") == 2), named=True)
+    assert row["y"] == pytest.approx(math.exp(-1))
+    assert row["x"] == pytest.approx(mean(first(1, 2, 20, la, h) for la in range(LAYERS) for h in range(HEADS)))
+    assert "over 3 cells: −1" in shown.caption
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "rho"),
+    [
+        ([1, 2, 3], [10, 20, 15], 0.5),
+        ([1, 2, 2, 3], [1, 2, 2, 3], 1.0),
+        ([1, 2], [1, 2], None),
+        ([1, 1, 1], [1, 2, 3], None),
+    ],
+)
+def test_rank_correlation_is_spearmans(x: list[float], y: list[float], rho: float | None) -> None:
+    assert rank_correlation(pl.Series(x), pl.Series(y)) == (None if rho is None else pytest.approx(rho))
+
+
+def test_what_is_of_whole_models_says_that_it_has_no_layers(look: Look) -> None:
+    assert values(look("training", "?probe=gradient_norm_cv"), "SSA") == [2, 2]
+    assert "has no layers" in look("layers", "?probe=gradient_norm_cv").message
+    assert "does not tell heads apart" in look("heads", "?probe=gradient_norm_cv").message
+
+
+def test_values_that_are_no_number_are_left_out_of_averages(look: Look) -> None:
+    shown = look("layers", "?probe=holes")
+    assert values(shown, "SSA") == [2]
+    assert shown.data.filter(pl.col("variant") == "SSA")["n"].to_list() == [2]
+    assert "Not recorded: <script>" in shown.caption  # its only run that is done has none
+
+
+def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> None:
+    shown = look("training", f"{FIRST}&cells=%3Cscript%3E%25%7Bx%7D%3C/script%3E")
+    assert set(shown.data["variant"]) == {NAMES[2]}
+    assert {trace.name for trace in figure(shown).data if trace.name} == {plain(NAMES[2])}
+    assert "as chosen, of 3 cells" in shown.caption
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("?probe=nothing", "o run of 'probed' has recorded 'nothing'; there are first_token_weight"),
+        (f"{FIRST}&layer=7", "has no layer 7; it has 0 and 1"),
+        (f"{FIRST}&step=11", "has no step 11; it has 10 and 20"),
+        ("?probe=sink_share&at=eps=0.5", "ps is one of 0.2, 0.3; got '0.5'"),
+        ("?probe=sink_share&at=queer=1", "no coordinate 'queer'; it has eps and position"),
+        (f"{FIRST}&cells=nobody", "has no cell 'nobody'; it has softmax, SSA"),
+    ],
+)
+def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, search: str, said: str) -> None:
+    assert said in look("training", search).message
+    assert said in look("against", search).message
+
+
+def test_a_reading_of_one_layer_is_of_that_layer(at: Callable[[str], View]) -> None:
+    reading = probed.Reading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
+    assert probed.of_trials(at("").store, reading)["value"].to_list() == pytest.approx([0.6] * 7)
+
+
+def test_controls_offer_what_there_is(at: Callable[[str], View]) -> None:
+    controls = {control.field: control for control in MECHANISM.controls(at("?probe=sink_share"))}
+    assert [option.value for option in controls["at:eps"].options] == ["0.2", "0.3"]
+    assert controls["at:eps"].usual == "0.2"
+    assert "at:position" not in controls
+    assert [option.value for option in controls["step"].options] == ["", "10", "20"]
+    assert "first_token_weight" in {option.value for option in controls["probe"].options}
+
+
+def test_a_campaign_without_probes_says_which_there_are(tmp_path: Path) -> None:
+    write_campaign(tmp_path / "none", operators=("softmax",), seeds=range(1), steps=2)
+    with opened(tmp_path / "none", MECHANISM) as empty:
+        assert MECHANISM.controls(empty("")) == ()
+        for slot in MECHANISM.slots:
+            said = shown_of(slot, empty("")).message
+            assert "has recorded a probe yet" in said
+            assert "SinkShare" in said
+
+
+def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
+    for name, (rest, unit) in PROBED.items():
+        assert told(name + rest.lower()).unit == unit, name
+        assert told(name).probe in PROBES
+        assert told(name).title != name
+    assert told("someone.elses") == ("someone.elses", "", "")
+
+
+def test_places_of_a_probe_that_is_not_there_are_refused(at: Callable[[str], View]) -> None:
+    with pytest.raises(Unknown, match="has recorded 'x'"):
+        probed.places(at("").store, "probed", "x")
