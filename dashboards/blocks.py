@@ -23,6 +23,7 @@ _STROKES: Final = {
     "longdashdot": "9 3 2 3",
 }
 _SHAPES: Final = {
+    "line-ew": "",  # a line without a marker
     "circle": '<circle cx="17" cy="7" r="4"{paint}/>',
     "square": '<rect x="13.4" y="3.4" width="7.2" height="7.2"{paint}/>',
     "diamond": '<path d="M17 2l5 5-5 5-5-5z"{paint}/>',
