@@ -11,7 +11,7 @@ from dashboards.figures.canvas import canvas, finite, one_line, value_axis
 from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.subject import Look, in_order
-from dashboards.theme import MUTED, ROPE
+from dashboards.theme import MUTED, REST, ROPE
 from dashboards.words import number
 from store import Store
 from store.pareto import Quantity, compared
@@ -27,6 +27,7 @@ WORDS: Final = {
     "dominated": "dominated: another cell is shown to be better in both",
 }
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
+Row = Mapping[str, Any]
 _FAINT: Final = "66"
 _BAR: Final = "73"
 _MOST_NAMES: Final = 12
@@ -102,9 +103,9 @@ def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: 
     frame = found.frame
     figure.add_trace(_steps(frame, found))
     names = _named(frame, look)
-    for row in frame.iter_rows(named=True):
-        if row["x"] is not None and row["value"] is not None:
-            figure.add_trace(_point(row, look, names.get(row["cell"], "")))
+    rows = [row for row in frame.iter_rows(named=True) if row["x"] is not None and row["value"] is not None]
+    for group in _alike(rows, look):
+        figure.add_trace(_points(group, look, names))
     across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
     figure.update_xaxes(**_axis(across, log=log[0]), zeroline=False)
     figure.update_yaxes(**_axis(frame, log=log[1]))
@@ -142,52 +143,68 @@ def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
     )
 
 
-def _point(row: Mapping[str, Any], look: Look, name: str) -> go.Scatter:
-    style = look.styles[row["cell"]]
-    faint = _FAINT if row["standing"] == "dominated" else ""
+def _alike(rows: Sequence[Row], look: Look) -> list[list[Row]]:
+    """Cells with a style of their own one by one; the others together, so that a thousand of them stay quick."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        alone = look.styles[row["cell"]] != REST
+        groups.setdefault(row["cell"] if alone else f"rest: {row['standing']}", []).append(row)
+    return list(groups.values())
+
+
+def _points(rows: Sequence[Row], look: Look, names: Mapping[str, str]) -> go.Scatter:
+    """Cells of one style and standing."""
+    first = rows[0]
+    style = look.styles[first["cell"]]
+    color = style.color + (_FAINT if first["standing"] == "dominated" else "")
     bars = {
-        f"error_{axis}": _bar(row, mean, ends, style.color + _BAR)
+        f"error_{axis}": _bars(rows, mean, ends, style.color + _BAR)
         for axis, mean, ends in (("x", "x", ("x_low", "x_high")), ("y", "value", ("low", "high")))
     }
+    return go.Scatter(
+        x=[row["x"] for row in rows],
+        y=[row["value"] for row in rows],
+        **bars,
+        mode="markers+text",
+        text=[names.get(row["cell"], "") for row in rows],
+        textposition="top right",
+        textfont={"color": MUTED, "size": 12},
+        legendgroup=first["cell"] if style != REST else "rest",
+        marker={
+            "symbol": style.marker,
+            "size": _SIZES[first["standing"]],
+            "color": color,
+            "line": {"color": color, "width": 1.5},
+        },
+        customdata=[_told(row, look) for row in rows],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+
+
+def _told(row: Row, look: Look) -> str:
     by = f"<br>worse than {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
-    told = (
+    return (
         f"{plain(look.names[row['cell']])}<br>{_span(row, 'value', ('low', 'high'))}"
         f"<br>{_span(row, 'x', ('x_low', 'x_high'))}<br>n {row['n']}, {row['standing']}{by}"
     )
-    return go.Scatter(
-        x=[row["x"]],
-        y=[row["value"]],
-        **bars,
-        mode="markers+text",
-        text=[name],
-        textposition="top right",
-        textfont={"color": MUTED, "size": 12},
-        legendgroup=row["cell"],
-        marker={
-            "symbol": style.marker,
-            "size": _SIZES[row["standing"]],
-            "color": style.color + faint,
-            "line": {"color": style.color + faint, "width": 1.5},
-        },
-        customdata=[[row["label"]]],
-        hovertemplate=f"{told}<extra></extra>",
-    )
 
 
-def _bar(row: Mapping[str, Any], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any] | None:
-    if row[ends[0]] is None or row[ends[1]] is None:
-        return None
+def _bars(rows: Sequence[Row], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any]:
+    """Intervals, none where an end is missing."""
+    known = [len(finite([row[end] for end in ends])) == len(ends) for row in rows]
+    both = list(zip(rows, known, strict=True))
     return {
         "type": "data",
         "symmetric": False,
         "thickness": 1.2,
         "width": 3,
         "color": color,
-        "array": [row[ends[1]] - row[mean]],
-        "arrayminus": [row[mean] - row[ends[0]]],
+        "array": [row[ends[1]] - row[mean] if sure else 0.0 for row, sure in both],
+        "arrayminus": [row[mean] - row[ends[0]] if sure else 0.0 for row, sure in both],
+        "visible": any(known),
     }
 
 
-def _span(row: Mapping[str, Any], mean: str, ends: tuple[str, str]) -> str:
+def _span(row: Row, mean: str, ends: tuple[str, str]) -> str:
     known = len(finite([row[end] for end in ends])) == len(ends)
     return number(row[mean]) + (f" ({number(row[ends[0]])} to {number(row[ends[1]])})" if known else "")

@@ -1,0 +1,215 @@
+"""Compare: differences, pairs, items and wins equal plain Python's; any measure, any baseline; a table for papers."""
+
+import math
+from pathlib import Path
+from statistics import fmean
+
+import polars as pl
+import pytest
+from planted import Line, Planted, Seen, plant, seen
+from playwright.sync_api import Page
+from served import ServeSite
+
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.downloads import download
+from dashboards.app.engine import Engine
+from dashboards.app.pages.compare import COMPARE
+from dashboards.problems import tried
+from store import Store
+from store.verdicts import verdicts
+from store.why import why
+
+HOSTILE = "<script>%{x}"
+OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
+SEEDS = range(5)
+MSE = {"softmax": 1.0, "zeta": 0.5, "alpha": 1.1, HOSTILE: 0.98}
+
+
+def value(line: Line) -> float:
+    noise = 0.02 * ((line["seed"] * 7 + 3 * len(line["operator"])) % 5)
+    return float(MSE[line["operator"]] * (1 + 0.3 * line["seed"]) * (1 + noise))
+
+
+def state(line: Line) -> str:
+    return "diverged" if (line["operator"], line["seed"]) == ("alpha", 1) else "ok"
+
+
+def items(line: Line) -> dict[str, float]:
+    """Item "b<i>" differs from softmax's by i - 1 and a bit of the seed; "only" is not in softmax."""
+    shift = OPERATORS.index(line["operator"])
+    found = {f"<b>{i}": 1.0 + shift * (i - 1 + 0.1 * line["seed"]) for i in range(3)}
+    return found | ({"only": 1.0} if shift else {})
+
+
+def accuracy(line: Line) -> dict[str, float]:
+    return {
+        "accuracy": 0.9
+        - 0.1 * OPERATORS.index(line["operator"])
+        + 0.01 * (3 * line["seed"] * (1 + len(line["operator"])) % 4)
+    }
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = Planted(value, state, items=items, more=accuracy)
+    return plant(tmp_path_factory.mktemp("compare") / "runs", OPERATORS, SEEDS, planted)
+
+
+@pytest.fixture(scope="module")
+def usual(root: Path) -> Seen:
+    return seen(root, COMPARE)
+
+
+def mse(operator: str, seed: int) -> float:
+    return value({"operator": operator, "seed": seed})
+
+
+def test_differences_and_verdicts_are_the_store_s(root: Path, usual: Seen) -> None:
+    with Store.open(root) as store:
+        found = verdicts(store, "grid")
+    assert usual.frame("differences")["difference"].to_list() == found["difference"].to_list()
+    assert [each.partition(" ")[2] for each in usual.frame("verdicts")["verdict"]] == found["verdict"].to_list()
+    assert usual.frame("verdicts")["reason"].to_list() == found["reason"].to_list()
+    zeta = usual.frame("differences").filter(pl.col("variant") == "zeta")["difference"][0]
+    assert zeta == pytest.approx(fmean(math.log(mse("zeta", seed) / mse("softmax", seed)) for seed in SEEDS))
+
+
+def test_another_measure_has_its_own_direction_and_no_margin(root: Path) -> None:
+    lower = seen(root, COMPARE, "?measure=accuracy")
+    higher = seen(root, COMPARE, "?measure=accuracy&better=higher")
+    assert "lower is better" in lower.slots["differences"].caption
+    assert "No margin counts as equal" in higher.slots["differences"].caption
+    assert set(lower.frame("verdicts")["verdict"]) - {"– no verdict"} == {"▲ better"}
+    assert set(higher.frame("verdicts")["verdict"]) - {"– no verdict"} == {"▼ worse"}
+    row = higher.frame("differences").filter(pl.col("variant") == "zeta").row(0, named=True)
+    own, base = (
+        [accuracy({"operator": operator, "seed": seed})["accuracy"] for seed in SEEDS]
+        for operator in ("zeta", "softmax")
+    )
+    assert row["difference"] == pytest.approx(fmean(own) - fmean(base))  # plain, not a ratio
+
+
+def test_any_cell_can_be_the_baseline_by_its_label(root: Path) -> None:
+    found = seen(root, COMPARE, "?baseline=zeta")
+    frame = found.frame("differences")
+    assert frame["variant"].to_list() == ["softmax", "alpha", HOSTILE]
+    soft = frame.filter(pl.col("variant") == "softmax")["difference"][0]
+    assert soft == pytest.approx(-fmean(math.log(mse("zeta", seed) / mse("softmax", seed)) for seed in SEEDS))
+    assert "against zeta" in found.slots["differences"].caption
+
+
+def test_why_says_what_the_store_says(root: Path) -> None:
+    shown = seen(root, COMPARE, "?cell=alpha").slots["why"]
+    topics = dict(shown.data.iter_rows())
+    with Store.open(root) as store:
+        row = why(store, "grid", "alpha")
+    assert row["reason"] in topics["verdict"]
+    assert topics["failures"].startswith("1 only here")
+    assert topics["method"] == "paired t, 4 pairs of 5 planned"
+    assert {"family", "assumptions", "code", "error bars"} <= topics.keys()
+
+
+def test_seeds_are_joined_where_both_have_a_value(root: Path) -> None:
+    shown = seen(root, COMPARE, "?cell=alpha").slots["paired"]
+    rows = {row["seed"]: row for row in shown.data.iter_rows(named=True)}
+    assert rows[1]["value"] is None
+    assert rows[1]["difference"] is None
+    assert rows[2]["difference"] == pytest.approx(math.log(mse("alpha", 2) / mse("softmax", 2)))
+    assert shown.figure is not None
+    lines = [trace for trace in shown.figure.data if trace.mode == "lines"]
+    assert len(lines) == 4
+    assert {trace.legendgroup for trace in lines} <= {"gain", "loss"}
+    worse = [seed for seed in SEEDS if seed != 1 and mse("alpha", seed) >= mse("softmax", seed)]
+    assert sum(trace.legendgroup == "loss" for trace in lines) == len(worse)
+    assert "1 seed with one of the two only" in shown.caption
+
+
+def test_items_that_both_recorded_are_compared(root: Path) -> None:
+    shown = seen(root, COMPARE, "?cell=zeta").slots["items"]
+    assert shown.data["item"].to_list() == ["<b>0", "<b>1", "<b>2"]
+    assert shown.data["difference"].to_list() == pytest.approx([i - 1 + 0.2 for i in range(3)])
+    assert "5 seeds" in shown.caption
+    assert shown.figure is not None
+    assert "<b>0" not in shown.figure.to_json()
+    none = seen(root, COMPARE, "?cell=zeta&measure=accuracy").slots["items"]
+    assert "No values of single items" in none.message
+
+
+def test_wins_are_shares_of_shared_seeds(usual: Seen) -> None:
+    frame = usual.frame("wins")
+    assert frame.height == 16
+    for one in OPERATORS:
+        for other in OPERATORS:
+            row = frame.filter(pl.col("cell") == one, pl.col("against") == other).row(0, named=True)
+            shared = [seed for seed in SEEDS if seed != 1 or "alpha" not in (one, other)]
+            if one == other:
+                assert (row["won"], row["n"]) == (None, 0)
+            else:
+                share = fmean(float(mse(one, seed) < mse(other, seed)) for seed in shared)
+                assert (row["won"], row["n"]) == (pytest.approx(share), len(shared))
+
+
+def test_the_table_for_papers_is_bold_within_noise_of_the_best(root: Path) -> None:
+    engine = Engine(Campaigns([root]), [COMPARE])
+    text = download(engine, "runs", "compare", "cells", "tex", "").get_data(as_text=True)
+    assert r"\toprule" in text
+    assert text.count(r"\textbf") == 1  # zeta
+    assert "zeta & \\textbf" in text
+    assert "**" in download(engine, "runs", "compare", "cells", "md", "").get_data(as_text=True)
+    frame = seen(root, COMPARE).frame("cells")
+    assert frame.filter(pl.col("best") != "")["cell"].to_list() == ["zeta"]
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("?cell=softmax", "softmax is the baseline, which has no verdict; choose another cell"),
+        ("?cell=nobody", "grid 'grid' has no cell 'nobody'; it has"),
+        ("?baseline=nobody", "grid 'grid' has no cell 'nobody'; it has"),
+        (
+            "?measure=mse%40sigma_f%3D9",
+            "no finished run of 'grid' has 'mse@sigma_f=9'; they have mse@sigma_f=5,sigma_x=1",
+        ),
+        ("?better=sideways", "better='sideways'"),
+        ("?rows=7", "rows='7'"),
+    ],
+)
+def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:
+    found, problem = tried(lambda: seen(root, COMPARE, search))
+    words = problem or "; ".join(shown.message for shown in (found.slots.values() if found else ()))
+    assert said.lower() in words.lower()
+
+
+def test_one_seed_and_none_are_said(tmp_path: Path) -> None:
+    one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), COMPARE)
+    assert set(one.frame("verdicts")["verdict"]) == {"– no verdict"}
+    assert one.slots["paired"].figure is not None
+    none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), COMPARE)
+    assert "can be computed yet" in none.slots["differences"].message
+    assert "has finished with a value" in none.slots["paired"].message
+    assert "No two cells" in none.slots["wins"].message
+
+
+def test_more_rows_than_usual_are_shown_when_asked_for(tmp_path: Path) -> None:
+    def planted(line: Line) -> float:
+        return 1.0 + 0.01 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
+
+    root = plant(tmp_path / "runs", ["softmax"], range(3), Planted(planted), factors={"n": list(range(60))})
+    usual = seen(root, COMPARE)
+    assert usual.frame("differences").height == 32
+    assert "Shown: the 32 of 59" in usual.slots["differences"].caption
+    assert usual.frame("verdicts").height == 59
+    assert seen(root, COMPARE, "?rows=100").frame("differences").height == 59
+
+
+@pytest.mark.browser
+def test_a_click_on_a_difference_shows_why(page: Page, root: Path, serve_site: ServeSite) -> None:
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/compare")
+        page.wait_for_selector("#slot-differences .scatterlayer .point")
+        assert "alpha" not in page.locator("#slot-why .caption").inner_text()
+        page.locator("#slot-differences .scatterlayer .trace").nth(1).locator(".point").click(force=True)
+        page.wait_for_function(
+            "() => document.querySelector('#slot-why .caption').innerText.startsWith('alpha against')"
+        )
+        assert "cell=" in page.url

@@ -1,0 +1,240 @@
+"""Trade-offs: points, intervals and steps equal plain Python's; what the seeds show is the store's word."""
+
+from collections.abc import Mapping
+from itertools import permutations
+from pathlib import Path
+from statistics import fmean, geometric_mean, stdev
+
+import polars as pl
+import pytest
+from planted import Line, Planted, Seen, plant, seen
+from scipy import stats
+
+from dashboards.app.page import Shown
+from dashboards.app.pages.trade_offs import COST_WORDS, TRADE_OFFS
+from dashboards.figures import parallel
+from dashboards.figures.pareto import on_steps
+from dashboards.problems import Unknown
+from store import Store
+from store.pareto import COSTS, compared, pareto
+from store.statistics import Objective
+from store.statistics.arms import arms, pair
+from store.verdicts import measure_of, runs
+
+OPERATORS = ("softmax", "zeta", "alpha", "<script>%{x}")
+SEEDS = range(5)
+MSE = {"softmax": 1.0, "zeta": 0.5, "alpha": 0.4, "<script>%{x}": 1.2}
+SECONDS = {"softmax": 10.0, "zeta": 20.0, "alpha": 60.0, "<script>%{x}": 70.0}
+"""The last is worse in both than every other."""
+
+
+def value(line: Line) -> float:
+    return float(MSE[line["operator"]] * (1 + 0.02 * ((line["seed"] * 7 + len(line["operator"])) % 5)))
+
+
+def seconds(operator: str, seed: int) -> float:
+    return SECONDS[operator] * (1 + 0.01 * ((seed * 3 + len(operator)) % 4))
+
+
+def cost(line: Line) -> Mapping[str, float]:
+    operator, seed = line["operator"], line["seed"]
+    return {"train_s": seconds(operator, seed), "flops": 1e9, "parameters": 1000 if operator == "zeta" else 2000}
+
+
+def probes(line: Line) -> list[tuple[str, int, int, Mapping[str, float], float]]:
+    share = 0.1 * OPERATORS.index(line["operator"]) + 0.01 * line["seed"]
+    return [("sink", layer, head, {"eps": eps}, share + layer + 10 * head + 100 * eps)
+            for layer in (0, 1) for head in (0, 1) for eps in (0.2, 0.3)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = Planted(value, cost=cost, probes=probes, more=lambda line: {"signed": line["seed"] - 2.0})
+    return plant(tmp_path_factory.mktemp("trade") / "runs", OPERATORS, SEEDS, planted)
+
+
+@pytest.fixture(scope="module")
+def usual(root: Path) -> Seen:
+    return seen(root, TRADE_OFFS)
+
+
+def scatter(root: Path, search: str) -> Shown:
+    return seen(root, TRADE_OFFS, search).slots["scatter"]
+
+
+def test_points_are_means_over_seeds_with_t_intervals_of_both(usual: Seen) -> None:
+    frame = usual.frame("scatter")
+    assert frame["variant"].to_list() == list(OPERATORS)
+    for operator in OPERATORS:
+        row = frame.filter(pl.col("variant") == operator).row(0, named=True)
+        took = [seconds(operator, seed) for seed in SEEDS]
+        assert row["x"] == pytest.approx(geometric_mean(took))
+        assert row["value"] == pytest.approx(
+            geometric_mean(value({"operator": operator, "seed": seed}) for seed in SEEDS)
+        )
+        logs = pl.Series(took).log().to_list()
+        half = float(stats.t.ppf(0.975, 4)) * stdev(logs) / 5**0.5
+        assert pl.Series([row["x_high"] / row["x"], row["x"] / row["x_low"]]).log().to_list() == pytest.approx(
+            [half] * 2
+        )
+
+
+def test_the_standing_of_a_cell_is_the_store_s(root: Path, usual: Seen) -> None:
+    with Store.open(root) as store:
+        words = pareto(store, "grid", ("train_s",))
+    frame = usual.frame("scatter")
+    assert frame["standing"].to_list() == words["standing"].to_list()
+    assert frame["standing"].to_list()[-1] == "dominated"
+    assert set(usual.frame("standings")["standing"]) == set(words["standing"])
+
+
+def test_the_line_steps_through_the_cells_that_none_beats_in_both(usual: Seen) -> None:
+    frame = usual.frame("scatter")
+    assert frame.filter("step")["variant"].to_list() == ["softmax", "zeta", "alpha"]
+    figure = usual.slots["scatter"].figure
+    assert figure is not None
+    line = next(trace for trace in figure.data if trace.legendgroup == "steps")
+    assert list(line.x) == sorted(line.x)
+    assert list(line.y) == sorted(line.y, reverse=True)
+    assert line.line.shape == "hv"
+
+
+@pytest.mark.parametrize("better", [("lower", "lower"), ("lower", "higher"), ("higher", "lower"), ("higher", "higher")])
+def test_steps_equal_the_definition(better: tuple[str, str]) -> None:
+    points = [(1.0, 5.0), (2.0, 3.0), (2.0, 4.0), (3.0, 3.0), (4.0, 1.0), (0.5, 6.0), (4.0, 1.0)]
+    x, y = Objective("x", better[0]), Objective("y", better[1])  # type: ignore[arg-type]
+    signs = [1 if way == "lower" else -1 for way in better]
+
+    def beaten(point: tuple[float, float]) -> bool:
+        own = [sign * part for sign, part in zip(signs, point, strict=True)]
+        others = [[sign * part for sign, part in zip(signs, other, strict=True)] for other in points]
+        return any(all(a <= b for a, b in zip(o, own, strict=True)) and o != own for o in others)
+
+    found = on_steps([point[0] for point in points] + [None], [point[1] for point in points] + [1.0], x, y)
+    assert found == [not beaten(point) for point in points] + [False]
+
+
+def test_a_probe_is_averaged_over_layers_and_heads_at_the_point_that_is_asked_for(root: Path) -> None:
+    shown = scatter(root, "?against=sink@eps%3D0.3")
+    row = shown.data.filter(pl.col("variant") == "alpha").row(0, named=True)
+    each = [0.2 + 0.01 * seed + layer + 10 * head + 30 for seed in SEEDS for layer in (0, 1) for head in (0, 1)]
+    assert row["x"] == pytest.approx(fmean(each))
+
+
+def test_parameters_are_exact_and_operations_are_those_of_training(root: Path) -> None:
+    frame = scatter(root, "?against=parameters").data
+    assert frame["x"].round(6).to_list() == [2000, 1000, 2000, 2000]
+    assert frame["x_low"].null_count() == frame.height  # no spread, so no interval
+    assert scatter(root, "?against=flops").data["x"].round(0).to_list() == [1e9] * 4
+
+
+def test_axes_say_which_way_is_better_and_a_log_axis_says_what_it_hides(root: Path) -> None:
+    shown = scatter(root, "?against=signed&x_scale=log&against_better=higher")
+    assert shown.figure is not None
+    assert shown.figure.layout.xaxis.title.text == "signed (better →)"
+    assert shown.figure.layout.yaxis.title.text == "mse, squared output units (↓ better)"
+    assert shown.figure.layout.xaxis.type == "log"
+    assert "4 values cannot be shown on a logarithmic axis" in shown.caption
+
+
+def test_words_that_look_like_markup_stay_words(usual: Seen) -> None:
+    figure = usual.slots["scatter"].figure
+    assert figure is not None
+    assert "<script>" not in figure.to_json()
+    assert "%{x}" not in figure.to_json()
+
+
+def test_every_cost_of_the_store_has_words() -> None:
+    assert COST_WORDS.keys() == set(COSTS)
+
+
+def test_parallel_axes_keep_the_order_of_the_grid(usual: Seen) -> None:
+    figure = usual.slots["parallel"].figure
+    assert figure is not None
+    ticks = [note.text for note in figure.layout.annotations if note.x == 0 and note.y <= 1]
+    assert ticks == ["softmax", "zeta", "alpha", "&lt;script&gt;%&#123;x}"]
+    line = next(trace for trace in figure.data if trace.name == "zeta")
+    assert line.y[0] == pytest.approx(1 / 3)
+
+
+def test_parallel_numbers_stand_where_their_scale_says() -> None:
+    found = pl.DataFrame(
+        {"cell": ["a", "b", "c", "d"], "cost": [1.0, 10.0, 100.0, -1.0], "loss": [0.0, 1.0, None, 2.0]}
+    )
+    kept = parallel.drawn(found, [("cost", True), ("loss", False)])
+    assert kept["cell"].to_list() == ["a", "b"]
+    (scale,) = parallel.scales(found.head(3), {}, [("cost", True)])
+    low, middle, high = (scale.height(value) for value in (1.0, 10.0, 100.0))
+    assert middle == pytest.approx((low + high) / 2)
+    assert 0 < low < high < 1
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("?against=nothing", "Nothing is called 'nothing' here; there are train_s, memory_bytes"),
+        ("?against=joules", "no finished run of grid 'grid' has 'joules'; they have ['train_s'"),
+        ("?against=mse%40sigma_f%3D5%2Csigma_x%3D1&measure=signed&x_scale=cubic", "x_scale='cubic'"),
+    ],
+)
+def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:
+    try:
+        found = scatter(root, search).message
+    except Unknown as error:
+        found = str(error)
+    assert said.lower() in found.lower()
+
+
+def test_failed_and_lonely_cells_are_left_out_and_counted(tmp_path: Path) -> None:
+    def state(line: Line) -> str:
+        if line["operator"] == "alpha":
+            return "diverged"
+        return "ok" if line["operator"] != "zeta" or line["seed"] == 0 else "pending"
+
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(value, state, cost)), TRADE_OFFS)
+    frame = found.frame("scatter")
+    assert "1 cell without both values" in found.slots["scatter"].message
+    assert "alpha" not in frame["variant"].to_list()
+    one = frame.filter(pl.col("variant") == "zeta").row(0, named=True)
+    assert (one["n"], one["low"], one["x_low"]) == (1, None, None)
+
+
+def test_two_hundred_cells_are_drawn(tmp_path: Path) -> None:
+    def planted(line: Line) -> float:
+        return 1.0 + 0.001 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
+
+    def costs(line: Line) -> Mapping[str, float]:
+        return {"train_s": 1.0 + (line["axes"]["n"] * 53 + line["seed"]) % 97}
+
+    factors = {"n": list(range(200))}
+    root = plant(tmp_path / "runs", ["softmax"], range(2), Planted(planted, cost=costs), factors=factors)
+    found = seen(root, TRADE_OFFS)
+    assert found.frame("scatter").height == 200
+    figure = found.slots["parallel"].figure
+    assert figure is not None
+    assert len(figure.data) <= 10
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp_path: Path, seeds: int) -> None:
+    def state(line: Line) -> str:
+        return "diverged" if (line["operator"], line["seed"]) == ("alpha", 1) else "ok"
+
+    def planted(line: Line) -> float:
+        if line["operator"] in ("zeta", "constant"):
+            return 1.0 + 0.1 * line["seed"]
+        return 1.0 + (line["seed"] * len(line["operator"])) % 3
+
+    def costs(line: Line) -> Mapping[str, float]:
+        return {"train_s": 1.0 + line["seed"]}
+
+    operators = (*OPERATORS, "constant")
+    root = plant(tmp_path / "runs", operators, range(seeds), Planted(planted, state, costs))
+    with Store.open(root) as store:
+        rules = measure_of(store, "grid", None)
+        values = runs(store, "grid", rules)
+        found = compared(store, "grid", ["train_s"]).forbidden
+    cells = arms(values)
+    expected = {(a, b): pair(cells[a], cells[b], rules.scale).problem for a, b in permutations(cells, 2)}
+    assert found == {both: problem for both, problem in expected.items() if problem is not None}
+    assert found
