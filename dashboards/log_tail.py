@@ -73,9 +73,4 @@ def visible(line: str) -> str:
 def _sign(letter: str) -> str:
     if letter == "\t" or letter.isprintable():
         return letter
-    code = ord(letter)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\N{SYMBOL FOR DELETE}"
-    return " " if unicodedata.category(letter) == "Zs" else f"<U+{code:04X}>"
+    return " " if unicodedata.category(letter) == "Zs" else f"<U+{ord(letter):04X}>"

@@ -64,6 +64,13 @@ def test_what_it_is_and_how_to_do_it_again(view: View, campaign: Campaign) -> No
     assert shlex.split(command) == ["ablate", "repro", line["trial"][:8], "--campaign", str(campaign.root)]
 
 
+def test_links_lead_to_its_cell_and_to_the_baselines_run_of_its_seed(view: View, campaign: Campaign) -> None:
+    keys = {who: campaign.line(*who)["trial"][:8] for who in (("SSA", 0), ("SSA", 1), ("softmax", 0))}
+    told = words(shown(view, "what", keys["SSA", 0]))
+    assert f"/it%27s%20here/curves?grid=quickstart&run={keys['SSA', 0]}&run={keys['SSA', 1]}'" in told
+    assert f"/it%27s%20here/diff?grid=quickstart&run={keys['SSA', 0]}&run={keys['softmax', 0]}'" in told
+
+
 def test_its_curves_are_its_own_values(view: View, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     found = shown(view, "curves", key, "&metric=loss")
@@ -154,7 +161,7 @@ def test_the_end_of_a_log_is_shown(view: View, campaign: Campaign) -> None:
 
 def test_characters_that_act_are_seen_instead() -> None:
     assert visible("\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x7f\u202eab\t\xa0é<b>") == (
-        "red ␛]0;title␇ ␀␡<U+202E>ab\t é<b>"
+        "red <U+001B>]0;title<U+0007> <U+0000><U+007F><U+202E>ab\t é<b>"
     )
 
 

@@ -156,7 +156,7 @@ def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups)
     if address.band == "seeds":
         words += f" Thin lines: single {noun}s."
     elif address.band != "none":
-        words += f" Band: {band_words(address.band, scale)}, n up to {most}."
+        words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
     if width > 1 and not address.quiet and address.band not in ("seeds", "none"):
         words += " Outlined: the least and the greatest single value of each."
     if address.smooth != "none":

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import polars as pl
 
@@ -22,6 +23,8 @@ from dashboards.theme import REST
 from dashboards.words import count, duration, listed, point
 
 _MOST_PANELS: Final = 4
+_MOST_LINKED: Final = 20
+"""Runs that a link names."""
 _MOST_ROWS: Final = 5000
 """Of a table on the page."""
 
@@ -74,13 +77,36 @@ def _what(view: View) -> Shown:
         ("Key", key),
     ]
     rows = [html.Tr([html.Th(name, scope="row"), html.Td(str(value))]) for name, value in facts]
-    parts: list[Component] = [html.Table(html.Tbody(rows))]
+    parts: list[Component] = [html.Table(html.Tbody(rows)), *_ways_on(view, key)]
     if last and last[0]["traceback"]:
         parts.append(html.Details([html.Summary("Traceback"), html.Pre(last[0]["traceback"])], open=True))
     begins = shortened(view.store, [key])[0]
     command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
     parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
     return Shown(parts=parts)
+
+
+def _ways_on(view: View, key: str) -> list[Component]:
+    """Links to what this run can be seen beside: the other seeds of its cell, and the baseline's run of its seed."""
+    beside = view.store.sql(
+        """
+        SELECT g.grid, o.trial, o.cell = g.cell AS same FROM grid_trial g JOIN grid h USING (grid)
+        JOIN grid_trial o ON o.grid = g.grid AND (o.cell = g.cell OR (o.cell = h.baseline AND o.seed = g.seed))
+        WHERE g.trial = $key AND o.trial <> g.trial ORDER BY g.grid, o.position
+        """,
+        {"key": key},
+    )
+    links = []
+    for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
+        runs = shortened(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
+        given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
+        page, words = (
+            ("curves", "Curves of all seeds of this cell")
+            if same
+            else ("diff", "What differs from the baseline's run of this seed")
+        )
+        links.append(html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"))
+    return [html.P([part for link in links for part in (link, html.Br())])] if links else []
 
 
 def _axes(planned: pl.DataFrame) -> dict[str, Any]:
@@ -155,7 +181,7 @@ def _clock(seconds: float) -> str:
 
 def _measured(view: View, table: str, keys: Sequence[str]) -> pl.DataFrame:
     """What a table of measurements holds of the run, at the last step that each name was taken at."""
-    order = [f"{name}::VARCHAR" if name == "point" else name for name in keys]
+    order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
         f"QUALIFY step = max(step) OVER (PARTITION BY name) ORDER BY name, {', '.join(order)}",
