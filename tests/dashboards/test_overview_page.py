@@ -1,0 +1,183 @@
+"""Overview: every trial is counted once, the noise floor is the store's, and what is left to do is said."""
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from planted import Line, Planted, plant, seen
+from synthetic import write_campaign
+
+from dashboards.app.pages.overview import OVERVIEW
+from dashboards.figures.states import MOST_CELLS, STATES, shares, states
+from dashboards.words import change
+from store import Store
+from store.noise import noise_floor
+from store.statistics import power
+from store.verdicts import verdicts
+
+HOSTILE = "<script>%{x}"
+OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
+SEEDS = range(5)
+STATES_OF = {("alpha", 0): "diverged", ("alpha", 1): "diverged", (HOSTILE, 4): "pending", ("zeta", 2): "killed"}
+
+
+def value(line: Line) -> float:
+    noise = 0.2 * random.Random(f"{line['operator']} {line['seed']}").random()
+    return float((0.97 if line["operator"] == HOSTILE else 1.0) * (1 + 0.3 * line["seed"]) * (1 + noise))
+
+
+def state(line: Line) -> str:
+    return STATES_OF.get((line["operator"], line["seed"]), "ok")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plant(tmp_path_factory.mktemp("overview") / "runs", OPERATORS, SEEDS, Planted(value, state))
+
+
+def test_every_trial_has_its_square_with_a_sign_and_its_reason(root: Path) -> None:
+    shown = seen(root, OVERVIEW).slots["progress"]
+    assert shown.data.height == 20
+    assert shown.data["state"].value_counts().sort("state").rows() == [("failed", 3), ("ok", 16), ("pending", 1)]
+    assert shown.figure is not None
+    drawn = {trace.legendgroup: trace for trace in shown.figure.data}
+    assert {name: len(trace.x) for name, trace in drawn.items()} == {"ok": 16, "failed": 3, "pending": 1}
+    assert set(drawn["failed"].text) == {STATES["failed"].sign}
+    cells = list(OPERATORS)
+    places = set(zip(drawn["failed"].x, drawn["failed"].y, strict=True))
+    assert places == {(seed, cells.index(operator)) for (operator, seed), how in STATES_OF.items() if how != "pending"}
+    assert any("failed: killed" in told for told in drawn["failed"].customdata)
+    assert "16 of 20 trials done, 3 failed; verdicts are preliminary." in shown.caption
+    assert "<script>" not in shown.figure.to_json()
+    assert [key.name for key in shown.legend] == ["✓ done", "✗ failed", "· to do"]
+
+
+def test_verdicts_are_the_store_s_those_that_claim_something_first(root: Path) -> None:
+    frame = seen(root, OVERVIEW).frame("verdicts")
+    with Store.open(root) as store:
+        found = verdicts(store, "grid")
+    assert sorted(frame["reason"]) == sorted(found["reason"])
+    words = [each.partition(" ")[2] for each in frame["verdict"]]
+    assert words == sorted(
+        words, key=["better", "worse", "tiny but real", "undecided", "equivalent", "no verdict"].index
+    )
+
+
+def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> None:
+    with Store.open(root) as store:
+        found = noise_floor(store, "grid")
+    # of three comparisons the spread of each is known; the level is that of the hardest Holm step
+    assert (found.planned, found.family, found.comparisons) == (5, 3, 3)
+    logs = {
+        op: {s: math.log(value({"operator": op, "seed": s})) for s in SEEDS if (op, s) not in STATES_OF}
+        for op in OPERATORS
+    }
+    spreads = []
+    for operator in OPERATORS[1:]:
+        shared = sorted(logs[operator].keys() & logs["softmax"].keys())
+        spreads.append(float(np.std([logs[operator][s] - logs["softmax"][s] for s in shared], ddof=1)))
+    row = found.frame.filter(pl.col("seeds") == 5).row(0, named=True)
+    for smallest, sd in (
+        (row["low"], min(spreads)),
+        (row["smallest"], sorted(spreads)[1]),
+        (row["high"], max(spreads)),
+    ):
+        reached = power(np.array(smallest), np.array(sd), np.array(5.0), alpha=0.05 / 3)
+        assert float(reached) == pytest.approx(0.8, abs=1e-6)
+    assert found.frame["smallest"].to_list() == sorted(found.frame["smallest"].to_list(), reverse=True)
+    shown = seen(root, OVERVIEW).slots["noise"]
+    assert change(row["smallest"], "log").removeprefix("+") in shown.caption
+    assert "5, planned" in shown.data["paired seeds"].to_list()
+
+
+def test_what_to_do_next_names_commands_for_failures_and_seeds_for_the_undecided(root: Path) -> None:
+    frame = seen(root, OVERVIEW).frame("next")
+    commands = [how for how in frame["how"] if how.startswith("ablate retry")]
+    assert commands == [
+        f"ablate retry --failed grid=grid reason=diverged --campaign {root}",
+        f"ablate retry --failed grid=grid reason=killed --campaign {root}",
+    ]
+    assert "train 1 outstanding trial" in frame["what"].to_list()
+    undecided = frame.filter(pl.col("what").str.starts_with("more seeds for"))
+    with Store.open(root) as store:
+        found = verdicts(store, "grid").filter(pl.col("verdict") == "undecided")
+    assert undecided.height == found.height == 1
+    assert undecided["why"][0] in found["reason"][0]
+    assert "seeds" in undecided["why"][0]
+    without = frame.filter(pl.col("what").str.contains("without a verdict"))
+    assert without.height == 2
+
+
+def test_failures_are_counted_by_reason(root: Path) -> None:
+    shown = seen(root, OVERVIEW).slots["failures"]
+    assert "3 failed trials of 2 kinds (diverged 2, killed 1)" in shown.caption
+    assert shown.data.filter(pl.col("reason") == "diverged")["cells"].to_list() == ["alpha"]
+
+
+def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) -> None:
+    widths = list(range(MOST_CELLS))
+    lines = {("softmax", 0): "diverged"}
+
+    def planted_state(line: Line) -> str:
+        if line["axes"]["width"] == 3 and (line["operator"], line["seed"]) in lines:
+            return "diverged"
+        return "pending" if line["seed"] == 1 and line["axes"]["width"] < 4 else "ok"
+
+    factors = {"width": widths}
+    root = plant(tmp_path / "runs", ["softmax", "zeta"], [0, 1], Planted(value, planted_state), factors=factors)
+    shown = seen(root, OVERVIEW).slots["progress"]
+    assert shown.data.height == 2 * len(widths) * 2
+    with Store.open(root) as store:
+        cells = store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"].to_list()
+        grouped = shares(store, "grid", states(store, "grid", cells))
+    assert grouped.by == "operator"
+    rows = {(row["y"], row["x"]): row for row in grouped.frame.iter_rows(named=True)}
+    assert rows["softmax", 0]["text"] == f"✓ {len(widths) - 1} ✗ 1"
+    assert rows["zeta", 1]["note"] == f"{len(widths) - 4} done, 4 to do"
+    assert rows["zeta", 1]["value"] == pytest.approx(1 - 4 / len(widths))
+
+
+def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path) -> None:
+    factors = {"rate": list(range(40)), "depth": [4, 2]}
+    root = plant(tmp_path / "runs", ["softmax"], [0], Planted(value), factors=factors)
+    with Store.open(root) as store:
+        cells = store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"].to_list()
+        grouped = shares(store, "grid", states(store, "grid", cells))
+    assert grouped.by == "depth"
+    assert grouped.frame["y"].cast(pl.String).to_list() == ["4", "2"]
+    assert grouped.frame["text"].to_list() == ["✓ 40", "✓ 40"]
+
+
+def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_f=(5,), sigma_x=(1,))
+    assert seen(root, OVERVIEW).slots["left-out"].message == "No file is in quarantine."
+    broken = next((root / "spool").glob("*-item.*.parquet"))
+    broken.write_bytes(b"torn" + broken.read_bytes()[4:])
+    (root / "store" / "live.duckdb").unlink(missing_ok=True)
+    for snapshot in (root / "store").glob("*.duckdb*"):
+        snapshot.unlink()
+    shown = seen(root, OVERVIEW).slots["left-out"]
+    assert shown.message.startswith("1 file could not be read and is not served")
+    assert shown.data["file"].to_list() == [broken.name]
+
+
+def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:
+    def planted(line: Line) -> float:
+        return 0.5 * value(line) if line["operator"] == "zeta" else value(line)
+
+    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(planted)), OVERVIEW)
+    assert "Nothing is left to do" in found.slots["next"].message
+    assert found.slots["failures"].message == "No trial has failed."
+
+
+def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:
+    one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), OVERVIEW)
+    assert "Nothing is known of the noise yet" in one.slots["noise"].message
+    assert one.frame("next")["what"].to_list() == ["see to 3 variants without a verdict"]
+    none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), OVERVIEW)
+    assert "None of 20 trials has run yet." in none.slots["progress"].caption
+    assert "train 20 outstanding trials" in none.frame("next")["what"].to_list()
