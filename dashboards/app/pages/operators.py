@@ -251,7 +251,7 @@ def _slider(each: Quantity, given: Mapping[str, float]) -> Control:
 OPERATORS: Final = Page(
     name="operators",
     title="Operators",
-    letter="p",
+    letter="e",
     about="What is each operator, and what does it do to a row of logits?",
     address=OperatorsAddress,
     controls=_controls,

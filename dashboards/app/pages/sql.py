@@ -195,7 +195,7 @@ def _choices(named: Mapping[str, str]) -> list[Option]:
 SQL = Page(
     name="sql",
     title="SQL",
-    letter="q",
+    letter="s",
     about="Any other question: one statement that reads, over tables and views that are described beside it.",
     address=SqlAddress,
     controls=_controls,

@@ -216,7 +216,7 @@ def _controls(view: View) -> Sequence[Control]:
 TRADE_OFFS = Page(
     name="trade-offs",
     title="Trade-offs",
-    letter="d",
+    letter="t",
     about="What does a better result cost, and which cells are worse in everything?",
     address=TradeOffsAddress,
     controls=_controls,
