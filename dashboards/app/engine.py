@@ -7,7 +7,7 @@ slots. A figure that is refreshed keeps the reader's zoom as long as its axes me
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, Patch, State, callback_context, no_update
 from dash.exceptions import PreventUpdate
@@ -75,7 +75,8 @@ class Engine:
             Output("top", "children"),
             Output("seen", "data"),
             Output("problem", "children"),
-            Input("url", "href"),
+            Input("url", "pathname"),
+            Input("url", "search"),
             Input("theme", "data"),
             State("seen", "data"),
         )(self.navigate)
@@ -138,17 +139,18 @@ class Engine:
         _, problem = tried(lambda: save(root, name or "", page.name, written(address)))
         return shell.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
-    def navigate(self, href: str, theme: str | None, seen: Mapping[str, Any]) -> tuple[Any, Any, Any, str]:
+    def navigate(
+        self, path: str, search: str | None, theme: str | None, seen: Mapping[str, Any]
+    ) -> tuple[Any, Any, Any, str]:
         """The page of an address, made anew unless it is what the reader sees already."""
         if theme is None:
             raise PreventUpdate  # the browser says it in a moment
-        url = urlsplit(href)
-        search = f"?{url.query}" if url.query else ""
-        if (url.path, search, theme) == (seen.get("path"), seen.get("search"), seen.get("theme")):
+        search = search or ""
+        if (path, search, theme) == (seen.get("path"), seen.get("search"), seen.get("theme")):
             raise PreventUpdate
         campaign, page, kept, moment, views = None, None, dict[str, Any](), "", list[tuple[str, str]]()
         try:
-            campaign, found = self.place(url.path)
+            campaign, found = self.place(path)
             moment = self.campaigns.moment(campaign)
             page = found.name
             views = tried(lambda: saved_views(self.campaigns.root(campaign or "")))[0] or []
@@ -156,7 +158,7 @@ class Engine:
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
             content = frame.sentence(str(error))
-        now = {"path": url.path, "search": search, "theme": theme, "moment": moment, **kept}
+        now = {"path": path, "search": search, "theme": theme, "moment": moment, **kept}
         top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, views)
         return content, top, now, ""
 

@@ -49,7 +49,7 @@ def texts(component: Any) -> list[str]:
 
 def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
     engine = Engine(campaigns or Campaigns(roots), PAGES)
-    content, *_ = engine.navigate(f"http://127.0.0.1{address}", "light", {})
+    content, *_ = engine.navigate(*address.partition("?")[::2], "light", {})
     return " | ".join(texts(content))
 
 
@@ -171,3 +171,16 @@ def test_one_value_of_a_list_and_a_list_of_one_fit_their_fields() -> None:
     assert changed(Numbered(), {"by": ("seed",)}).by == "seed"
     with pytest.raises(Unknown, match="name=value"):
         changed(Numbered(numbers=("beta",)), {"numbers:alpha": 1.0})
+
+
+def test_names_and_keys_of_pages_are_their_own() -> None:
+    assert len({page.name for page in PAGES}) == len(PAGES)
+    letters = [page.letter for page in PAGES if page.listed]
+    assert len(set(letters)) == len(letters)
+
+
+def test_the_page_on_the_dashboard_lists_every_page_with_its_key() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        if page.listed:
+            assert f"| {page.title} | `g {page.letter}` |" in text, page.title

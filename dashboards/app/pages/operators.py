@@ -36,7 +36,7 @@ _NOTHING_KNOWN: Final = (
     "This dashboard was started without anything that knows the operators, so their formulas and weights are not here; "
     "`ablate dash` shows them, and `ablate operators NAME` in a terminal."
 )
-_NEUTRAL: Final = Style(INK, "#e8ebee", "dash", "line-ew")
+_NEUTRAL: Final = Style(INK, "#e8ebee", "dash", "circle")
 
 
 class OperatorsAddress(Address):
