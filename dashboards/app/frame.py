@@ -64,6 +64,10 @@ def _control(control: Control, value: Any) -> Component:
     if control.kind in ("choice", "choices"):
         many = control.kind == "choices"
         shown = list(value or ()) if many else value
+        known = {option.value for option in control.options}
+        said = shown if many else [shown] if shown else []
+        # the browser forgets a value that is no option, and with it the sentence that says so
+        options += [{"label": each, "value": each} for each in said if isinstance(each, str) and each not in known]
         inner = dcc.Dropdown(
             options=options, value=shown, multi=many, clearable=many, id=key, searchable=len(options) > 8
         )
