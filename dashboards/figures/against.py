@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures import probed
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import broken, canvas, value_axis
 from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.subject import Look, in_order
@@ -66,5 +66,6 @@ def draw_against(found: pl.DataFrame, look: Look, *, x: str, y: str, scale: Scal
                 **shared,
             )
         )
-    figure.update_yaxes(type="log" if scale == "log" else "linear")
+    ends = found.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
+    figure.update_yaxes(**value_axis(ends, scale))
     return figure
