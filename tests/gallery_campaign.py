@@ -22,7 +22,7 @@ from store.published.reading import Cell, cells, operators
 from store.shards import ShardBuffer
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
-STEPS = tuple(range(0, 100, 10))
+STEPS = tuple(range(0, 60, 6))
 Row = tuple[str, str, Mapping[str, float], int | None, int | None]
 """Table (metric, evaluation or probe), name, point, layer, head."""
 
@@ -93,8 +93,12 @@ def write_gallery(root: Path, grids: Mapping[str, Sequence[Made]], harm: Harm = 
     return root
 
 
+_OF_OPERATOR = ("operator", "layers")
+"""Axes that the operator and its placement are said by already."""
+
+
 def _line(grid: str, cell: Made, seed: int) -> dict[str, Any]:
-    spec = {**cell.spec, "axes": dict(cell.axes), "of": cell.label}
+    spec = {**cell.spec, "axes": {name: level for name, level in cell.axes.items() if name not in _OF_OPERATOR}}
     return {
         "trial": content_key(canonical_json({**spec, "grid": grid, "seed": seed})),
         "cell": content_key(canonical_json({**spec, "grid": grid})),
@@ -181,18 +185,29 @@ def table_grids() -> dict[str, list[Made]]:
     return found
 
 
+def setups_of(printed: Sequence[Cell]) -> list[str]:
+    """The facts of a table that its grid has axes for."""
+    return sorted({name for cell in printed for name in cell.setup} - {"shots", "layer from the end", "biases"})
+
+
+def axes_of(cell: Cell, names: Sequence[str]) -> dict[str, str]:
+    """The axes of the cell that stands for a printed one; joined they are its label."""
+    given = cell.arguments if cell.operator else {}
+    arguments = "".join(f" {name}={value}" for name, value in given.items())
+    axes = {"operator": f"{cell.operator or 'softmax'}{arguments}", "model": cell.model}
+    return axes | {name: cell.setup.get(name, "usual") for name in names} | {"layers": cell.placement or "all layers"}
+
+
 def _cells_of(printed: Sequence[Cell]) -> Iterator[Made]:
     """Softmax comes first: the ranks of 002, table 5, are against it."""
-    names = sorted({name for cell in printed for name in cell.setup} - {"shots", "layer from the end", "biases"})
+    names = setups_of(printed)
     made: dict[str, dict[str, str]] = {}
     specs: dict[str, dict[str, Any]] = {}
     rows = [row for cell in printed for row in rows_of(cell)]
     plain = any(cell.operator != "softmax" for cell in printed)
     for cell in sorted(printed, key=lambda cell: cell.operator != "softmax" if plain else False):
         operator, given = cell.operator or "softmax", cell.arguments if cell.operator else {}
-        arguments = "".join(f" {name}={value}" for name, value in given.items())
-        axes = {"operator": f"{operator}{arguments}", "model": cell.model}
-        axes |= {name: cell.setup.get(name, "usual") for name in names} | {"layers": cell.placement or "all layers"}
+        axes = axes_of(cell, names)
         label = " · ".join(axes.values())
         side, _, share = (cell.placement or "all layers").partition(" ")
         placed = {} if side == "all" else {"placement": {"side": side, "share": float(share.removesuffix(" %")) / 100}}
@@ -363,3 +378,18 @@ def _rows_004() -> list[Row]:
     for name in ("activation_ratio", "unnormed_activation_ratio", "activation_first", "activation_others"):
         found += [("probe", name, point, int(point["depth"]), None) for point in depths]
     return found
+
+
+def many_levels(count: int = 200) -> list[Made]:
+    """A grid of so many cells that records a little of everything."""
+    names = ("softmax", "ssa", "learned_sink", "cog")
+    rows = [*_rows_000(), *_rows_002(), *_rows_003()[:8], *_rows_004()]
+    few = [row for row in rows if row[0] != "artefact" and (row[3] or 0) == 0 and (row[4] or 0) == 0]
+    made = []
+    for place in range(count):
+        operator = names[place % len(names)]
+        arguments = next(each for each in operators() if each.operator == operator).arguments
+        axes = {"operator": operator, "model": f"{place}B", "length": str(place + 1), "domain": f"<b>{place}%{{x}}</b>"}
+        spec = {"operator": spec_of(operator, arguments), "task": {"kind": "text"}}
+        made.append(Made(" · ".join(axes.values()), spec, axes, few))
+    return made

@@ -39,14 +39,15 @@ class Placed(NamedTuple):
 
 
 def levels(about: Subject) -> Levels:
-    """The level of every axis, by cell."""
+    """The level of every axis, by cell; axes in the order of the grid."""
     found = about.store.sql(
-        "SELECT DISTINCT g.cell, a.name, g.axes->>('$.\"' || replace(a.name, '\"', '\\\"') || '\"') AS level "
-        "FROM grid_trial g JOIN axis a USING (grid) WHERE g.grid = $grid",
+        "SELECT DISTINCT g.cell, a.position, a.name, "
+        "g.axes->>('$.\"' || replace(a.name, '\"', '\\\"') || '\"') AS level "
+        "FROM grid_trial g JOIN axis a USING (grid) WHERE g.grid = $grid ORDER BY g.cell, a.position",
         {"grid": about.grid},
     )
     by_cell: dict[str, dict[str, str]] = {}
-    for cell, name, level in found.iter_rows():
+    for cell, _, name, level in found.iter_rows():
         if level is not None:
             by_cell.setdefault(cell, {})[name] = level
     return by_cell

@@ -66,7 +66,7 @@ def _most(view: View) -> list[tuple[str, str]]:
     """Tables that have values of the grid beside them, those with most first."""
     found = view.store.sql(
         "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
-        "ORDER BY count(DISTINCT id) DESC, paper, paper_table",
+        "ORDER BY count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
         {"grid": grid_of(view).grid},
     )
     return [(str(paper), str(table)) for paper, table in found.iter_rows()]
@@ -191,7 +191,7 @@ def _entry(each: Text, below: str) -> list[Component]:
 def _claims(view: View) -> Shown:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
-        return Shown(message="Only tables make claims that can be compared: an operator against their baseline.")
+        return Shown(message="It prints no table of values, and makes no claim of an operator against a baseline.")
     halves = {cell.paper_table for cell in printed_table(chosen_.paper, chosen_.number)}
     if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
         return Shown(message="This table compares no operator with a baseline, so it makes no claim of that kind.")
@@ -244,8 +244,8 @@ def _doubts(view: View) -> Shown:
     captions = dict.fromkeys(cell.caption for cell in _cells_of(chosen_))
     words = [title, *(html.P(text, className="note") for text in captions)]
     if not found:
-        known = "Nothing is known against the printed values."
-        return Shown(parts=[*words, html.P(f"{known} No paper says how many seeds they are of.")])
+        known = "Nothing is known against the printed values. No paper says how many seeds they are of."
+        return Shown(parts=[*words, html.P(known if captions else "It prints no values.")])
     told = [html.Li(f"{each.place}: {each.text}" + (_UNUSABLE if each.unusable else "")) for each in found]
     return Shown(parts=[*words, html.Ul(told)])
 

@@ -1,0 +1,395 @@
+"""The gallery draws every figure and table of the papers with a campaign's own values, whatever is amiss."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import polars as pl
+import pytest
+from gallery_campaign import (
+    CLASSES,
+    HEADS,
+    LAYERS,
+    STEPS,
+    Harm,
+    axes_of,
+    figure_grids,
+    grid_of,
+    known,
+    many_levels,
+    rows_of,
+    setups_of,
+    table_grids,
+    weights,
+    write_gallery,
+)
+
+from dashboards.gallery import affine_scaled, integral, signed_averaging, sink_emergence
+from dashboards.gallery.item import Drawn, Item
+from dashboards.gallery.items import ITEMS, item
+from dashboards.gallery.page import gallery, gallery_html, gallery_markdown
+from dashboards.gallery.printed import printed_table
+from dashboards.problems import Unknown
+from dashboards.report import campaign_styles
+from dashboards.subject import subject
+from store import Store
+from store.published.reading import Cell, cells
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+REMEDY = "run `python -m benchmarks.gallery` and commit docs/gallery.md and docs/gallery"
+GRIDS = {each.key: grid_of(each.key) for each in ITEMS}
+TABLES = [each for each in ITEMS if each.kind == "table" and each.number is not None]
+SEEDS = (0, 1, 2)
+HARMS: Mapping[str, Harm] = {
+    "missing": Harm(seeds=(0, 1), pending=lambda cell, seed: cell == 1 or (cell + seed) % 5 == 3),
+    "one seed": Harm(seeds=(0,)),
+    "nan": Harm(seeds=(0, 1), nan=lambda cell, seed: cell == 1 or seed == 1),
+    "failed": Harm(seeds=(0, 1), failed=lambda cell, seed: cell == 1 or seed == 1),
+}
+
+
+def opened(root: Path, harm: Harm) -> Store:
+    return Store.open(write_gallery(root, figure_grids() | table_grids(), harm))
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with opened(tmp_path_factory.mktemp("gallery") / "full", Harm()) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def drawn(full: Store) -> Mapping[str, Drawn]:
+    return {each.key: shown for each, shown in gallery(full, GRIDS).drawn}
+
+
+@pytest.fixture(scope="session", params=HARMS)
+def harmed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store]]:
+    with opened(tmp_path_factory.mktemp("harmed") / "runs", HARMS[request.param]) as store:
+        yield request.param, store
+
+
+def test_there_are_35_figures_and_38_tables_and_each_published_table_is_one() -> None:
+    assert Counter(each.kind for each in ITEMS) == {"figure": 35, "table": 38}
+    assert len({each.key for each in ITEMS}) == 73
+    of_values = {(cell.paper, int(cell.paper_table.partition("-")[0][1:])) for cell in cells()}
+    assert {(each.paper, each.number) for each in TABLES} == of_values
+    assert len(of_values) == 37  # and the design table of 001, which has no number
+    figures = {paper: sorted(e.number for e in ITEMS if e.paper == paper and e.kind == "figure") for paper in ALL}
+    assert figures == {paper: list(range(1, last + 1)) for paper, last in ALL.items()}
+
+
+ALL = {"000": 11, "001": 0, "002": 5, "003": 11, "004": 8}
+"""The last figure of every paper."""
+
+
+def test_an_item_that_is_not_there_is_a_sentence_that_says_what_is() -> None:
+    assert item("004", "figure", 8).title
+    with pytest.raises(Unknown, match="no such item; it has design table"):
+        item("001", "figure", 1)
+
+
+@pytest.mark.parametrize("key", GRIDS)
+def test_every_item_is_drawn(drawn: Mapping[str, Drawn], key: str) -> None:
+    shown = drawn[key]
+    assert not shown.message
+    assert (shown.figure is None) != (shown.sheet is None)
+    assert shown.data.height
+    assert shown.caption.endswith(".")
+    if shown.figure is not None:
+        groups = {trace.legendgroup for trace in shown.figure.data}
+        assert {each.group or name for name, each in shown.legend.items()} <= groups
+
+
+def expected(cell: Cell, label: str, seeds: Sequence[int]) -> float | None:
+    """The mean over seeds of what was planted for a printed cell, in the printed unit; None for what is derived."""
+    rows = list(rows_of(cell))
+    derived = cell.measurement is None and ("rank" in cell.metric or "gain" in cell.metric)
+    if not rows or derived:
+        return None
+    factor = cell.factor if cell.measurement else 0.01
+    by_seed = [fmean(_planted(label, row, seed) for row in rows) / factor for seed in seeds]
+    return fmean(by_seed)
+
+
+def _planted(label: str, row: Any, seed: int) -> float:
+    table, name, point, layer, head = row
+    where = tuple(float(at) for at in (layer, head) if at is not None)
+    over_steps = table == "metric" or name in ("qk_logit_mean", "sink_share")
+    return known(label, name, point, seed, (*where, 0.0) if over_steps else where)
+
+
+def check_table(each: Item, data: pl.DataFrame, seeds: Sequence[int], lost: Callable[[str], bool]) -> int:
+    """Every value of a table is that which was planted; how many there are."""
+    assert each.number is not None
+    printed = printed_table(each.paper, each.number)
+    names, found = setups_of(printed), 0
+    for cell, row in zip(printed, data.iter_rows(named=True), strict=True):
+        label = " · ".join(axes_of(cell, names).values())
+        wanted = expected(cell, label, seeds)
+        if row["cell"] is not None and cell.operator is not None:
+            assert row["cell"] == label
+        if wanted is None or lost(label):
+            continue
+        assert row["mean"] == pytest.approx(wanted), (cell.row_label, cell.column_label)
+        assert (row["n"], row["printed"]) == (len(seeds), cell.printed)
+        found += 1
+    return found
+
+
+@pytest.mark.parametrize("each", TABLES, ids=lambda each: each.key)
+def test_a_table_has_the_planted_values_in_its_places(drawn: Mapping[str, Drawn], each: Item) -> None:
+    found = check_table(each, drawn[each.key].data, SEEDS, lambda _: False)
+    assert found or each.key == "002-table-5"
+
+
+def test_gains_are_relative_to_softmax_seed_by_seed(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["003-table-2"].data
+    at = {(row["row"], row["column"]): row for row in data.iter_rows(named=True)}
+    labels = {name: at["LM-Eval · ARC-Easy", f"Zero-shot · {name}"]["cell"] for name in ("Softmax", "SSA")}
+    name = "lm_eval.arc_easy.acc"
+    values = [[known(labels[who], name, {"fewshot": 0.0}, seed) for seed in SEEDS] for who in ("SSA", "Softmax")]
+    gain = fmean(100 * (one / other - 1) for one, other in zip(*values, strict=True))
+    assert at["LM-Eval · ARC-Easy", "Zero-shot · SSA, gain"]["mean"] == pytest.approx(gain)
+
+
+def test_ranks_are_shares_of_sequences_above_softmax_at_a_layer_from_the_end(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["002-table-5"].data
+    name, checked = "effective_rank_median", 0
+    for cell, row in zip(printed_table("002", 5), data.iter_rows(named=True), strict=True):
+        layer = float(LAYERS[-1] + 1 - int(cell.setup["layer from the end"]))
+        plain = " · ".join(["softmax", cell.model, "all layers"])
+        higher = [
+            known(row["cell"], name, {"sequence": s}, seed, (layer,))
+            > known(plain, name, {"sequence": s}, seed, (layer,))
+            for seed in SEEDS
+            for s in (1.0, 2.0, 3.0, 4.0)
+        ]
+        if row["mean"] is not None:
+            checked += 1
+            assert row["mean"] == pytest.approx(100 * fmean(higher))
+    assert checked >= 12
+
+
+def probe(label: str, name: str, point: Mapping[str, float], layers: Sequence[int], last: float | None = None) -> float:
+    """The planted mean over layers, heads and seeds."""
+    end = () if last is None else (last,)
+    places = [(layer, head, seed) for layer in layers for head in HEADS for seed in SEEDS]
+    return fmean(known(label, name, point, seed, (float(la), float(he), *end)) for la, he, seed in places)
+
+
+def points(shown: Drawn, series: str, panel: str | None = None) -> dict[Any, float]:
+    rows = shown.data.filter(pl.col("series") == series)
+    rows = rows if panel is None else rows.filter(pl.col("panel").str.ends_with(panel))
+    return dict(rows.select("x", "value").iter_rows())
+
+
+def test_lines_over_layers_and_steps_are_means_over_heads_and_seeds(drawn: Mapping[str, Drawn]) -> None:
+    label = "learned_sink · 1B"
+    for key, name in (("000-figure-4", "first_token_weight"), ("000-figure-6", "entropy")):
+        wanted = {float(layer): probe(label, name, {}, [layer]) for layer in LAYERS}
+        assert points(drawn[key], "learned_sink", ", 1B") == pytest.approx(wanted)
+    steps = {float(step): probe(label, "qk_logit_mean", {}, LAYERS, float(STEPS[-1] - step)) for step in STEPS}
+    assert points(drawn["000-figure-2"], "learned_sink", ", 1B") == pytest.approx(steps)
+
+
+def test_losses_are_geometric_means_and_the_late_figure_is_their_end(drawn: Mapping[str, Drawn]) -> None:
+    wanted = {
+        step: math.exp(fmean(math.log(known("softmax · 3B", "loss", {}, seed, (STEPS[-1] - step,))) for seed in SEEDS))
+        for step in STEPS
+    }
+    assert points(drawn["000-figure-7"], "softmax", ", 3B") == pytest.approx(wanted)
+    late = points(drawn["000-figure-10"], "softmax", ", 3B")
+    assert late == pytest.approx({step: value for step, value in wanted.items() if step >= STEPS[-1] * 7 / 9})
+    assert 0 < len(late) < len(wanted)
+
+
+def test_maps_of_heads_and_of_attention_are_the_planted_ones(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["000-figure-5"].data.filter(pl.col("panel") == "softmax · 1B")
+    for row in data.iter_rows(named=True):
+        wanted = fmean(known("softmax · 1B", "weight_sum", {}, s, (float(row["y"]), float(row["x"]))) for s in SEEDS)
+        assert row["value"] == pytest.approx(wanted)
+    assert data.height == len(LAYERS) * len(HEADS)
+    for key, label, layer in (("000-figure-9", "softmax · 1B", 1), ("003-figure-2", "ssa", LAYERS[-1])):
+        maps = drawn[key].data.filter(pl.col("panel") == label)
+        planted = weights(label, 0, layer)[0].mean(0)
+        found = {(int(row["y"]), row["x"]): row["value"] for row in maps.iter_rows(named=True)}
+        assert found[5, 1] == pytest.approx(planted[4, 0], rel=1e-3)
+        assert found[5, 3] == pytest.approx(planted[4, 2], rel=1e-3)
+        assert (3, 5) not in found  # a key that the query cannot see
+
+
+def test_bands_over_heads_are_one_standard_deviation(drawn: Mapping[str, Drawn]) -> None:
+    rows = drawn["002-figure-5"].data.filter(pl.col("series") == "cog").sort("x")
+    for row, layer in zip(rows.iter_rows(named=True), LAYERS, strict=True):
+        heads = [
+            fmean(known("cog", "first_token_negative", {}, seed, (float(layer), float(head))) for seed in SEEDS)
+            for head in HEADS
+        ]
+        centre = fmean(heads)
+        half = math.sqrt(sum((each - centre) ** 2 for each in heads) / (len(heads) - 1))
+        assert (row["value"], row["low"]) == pytest.approx((100 * centre, 100 * (centre - half)))
+    first = points(drawn["002-figure-1"], "integral")
+    assert first == pytest.approx(
+        {float(q): probe("integral", "first_token_weight", {"query": float(q)}, LAYERS[-1:]) for q in range(2, 10)}
+    )
+    for name in CLASSES:
+        shares = points(drawn["002-figure-3"], "softmax", name)
+        assert shares == pytest.approx({la: probe("softmax", f"token_class.task.{name}", {}, [la]) for la in LAYERS})
+
+
+def test_entropy_of_the_last_token_has_the_recorded_spread(drawn: Mapping[str, Drawn]) -> None:
+    row = drawn["002-figure-4"].data.filter((pl.col("series") == "softmax") & (pl.col("x") == 1)).row(0, named=True)
+    spread = fmean(known("softmax", "entropy_last_sd", {}, seed, (1.0,)) for seed in SEEDS)
+    assert row["high"] - row["value"] == pytest.approx(spread)
+
+
+def test_errors_over_shifts_are_geometric_means(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["003-figure-3"].data
+    for at in (1.0, 10.0):
+        point = {"sigma_f": at, "sigma_x": 1.0}
+        wanted = math.exp(fmean(math.log(known("ssa", "mse", point, seed)) for seed in SEEDS))
+        line = data.filter((pl.col("part") == "line") & (pl.col("series") == "ssa") & (pl.col("x") == at))
+        heat = data.filter((pl.col("panel") == "ssa") & (pl.col("x") == at) & (pl.col("y") == 1))
+        assert line["value"].to_list() == pytest.approx([wanted])
+        assert heat["value"].to_list() == pytest.approx([wanted])
+    errors = drawn["003-figure-4"].data.filter((pl.col("x") == 40) & (pl.col("y") == 10) & (pl.col("panel") == "ssa"))
+    wanted = fmean(known("ssa", "error_rate", {"length": 40.0, "sigma": 10.0}, seed) for seed in SEEDS)
+    assert errors["value"].to_list() == pytest.approx([wanted])
+
+
+def test_boundary_values_stand_beside_their_target(drawn: Mapping[str, Drawn]) -> None:
+    shown = drawn["003-figure-1"]
+    assert points(shown, "target", "of 10 x")[-50.0] == -500
+    wanted = fmean(known("softmax", "boundary_prediction", {"a": 10.0, "x": -50.0}, seed) for seed in SEEDS)
+    assert points(shown, "softmax", "of 10 x")[-50.0] == pytest.approx(wanted)
+
+
+def test_sinks_by_length_by_domain_and_by_position_are_shares_of_heads(drawn: Mapping[str, Drawn]) -> None:
+    def share(label: str, eps: float = 0.3, position: int = 1) -> float:
+        return probe(label, "sink_share", {"eps": eps, "position": float(position)}, LAYERS, 0.0)
+
+    lengths = points(drawn["004-figure-1"], "eps = 0.2", "GPT2-XL")
+    assert lengths == pytest.approx({float(t): share(f"softmax · GPT2-XL · {t}", 0.2) for t in (16, 64, 256)})
+    bars = drawn["004-figure-7"].data.filter((pl.col("group") == "github") & pl.col("series").str.contains("LLaMA"))
+    assert bars["value"].to_list() == pytest.approx([share("softmax · LLaMA2-7B · github")])
+    positions = points(drawn["004-figure-3"].__class__(data=drawn["004-figure-3"].data), "sigmoid")
+    assert positions == pytest.approx({float(k): share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)})
+
+
+def test_two_axes_have_loss_and_sinks_over_what_varies(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["004-figure-2"].data
+    label = "softmax · 0.0004 · 5000 · 8"
+    at = data.filter((pl.col("part") == "Window") & (pl.col("x") == 8))
+    loss = fmean(known(label, "loss", {}, seed, (0.0,)) for seed in SEEDS)
+    sink = probe(label, "sink_share", {"eps": 0.3, "position": 1.0}, LAYERS, 0.0)
+    assert dict(at.select("of", "value").iter_rows()) == pytest.approx({"loss": loss, "sink share": sink})
+    assert set(data["part"]) == {"Over training", "Learning rate", "Data", "Window"}
+
+
+def test_norms_are_those_of_the_first_token_and_of_the_others(drawn: Mapping[str, Drawn]) -> None:
+    shown = drawn["004-figure-6"]
+    for name, series in (("first_key_norm", "token 1"), ("other_key_norm", "others")):
+        wanted = {float(layer): probe("softmax", name, {}, [layer]) for layer in LAYERS}
+        assert points(shown, series, "norm of keys") == pytest.approx(wanted)
+    ratios = points(drawn["004-figure-4"], "sigmoid", "token 1 over the others")
+    planted = {
+        depth: fmean(known("sigmoid", "activation_ratio", {"depth": depth}, seed, (depth,)) for seed in SEEDS)
+        for depth in (0.0, 1.0, 2.0, 3.0)
+    }
+    assert ratios == pytest.approx(planted)
+
+
+def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[str, Drawn]) -> None:
+    data = drawn["000-figure-3"].data.filter(pl.col("series") == "softmax · 1B")
+    row = data.filter(((pl.col("low") + pl.col("high")) / 2 - 0.75).abs() < 1e-9).row(0, named=True)
+    places = [(seed, float(layer)) for seed in SEEDS for layer in LAYERS]
+    count = fmean(known("softmax · 1B", "weight_sum_count", {"sum": 0.75}, seed, (layer,)) for seed, layer in places)
+    median = fmean(known("softmax · 1B", "weight_sum_median", {}, seed, (layer,)) for seed, layer in places)
+    assert (row["count"], row["median"]) == pytest.approx((count, median))
+
+
+def test_formulas_are_what_the_papers_write() -> None:
+    clipped = {x: value for name, x, value in affine_scaled.activations().iter_rows() if name == "linear clipping"}
+    assert (clipped[-10.0], clipped[0.0], clipped[2.0], clipped[10.0]) == (0.0, 0.5, 0.7, 1.0)
+    sums = affine_scaled.profile().group_by("series").agg(pl.col("value").sum())
+    totals = {name.partition(",")[0]: total for name, total in sums.iter_rows()}
+    assert totals["softmax"] == pytest.approx(1)
+    assert totals["affine-scaled"] == pytest.approx(affine_scaled.MEAN)
+    assert 0 < totals["attention sink"] < 1
+    heads = dict(integral.heads().group_by("series").agg(pl.col("value").sum()).iter_rows())
+    assert heads["softmax of their mean"] == pytest.approx(1)
+    assert heads["difference of two"] == pytest.approx(1 - integral.LAMBDA)
+    powers = {(name, x): value for name, x, value in signed_averaging.base_functions().iter_rows()}
+    assert powers["SSA, n = 2", 3.0] == pytest.approx(16)
+    assert powers["SSA, n = 2", -3.0] == pytest.approx(1 / 16)
+    sees = {(panel, q, k): value for panel, k, q, value in sink_emergence.masks().iter_rows()}
+    assert [sees["prefix", 1, k] for k in (4, 5)] == [1, 0]
+    assert [sees["shifted window", 5, k] for k in (2, 3, 5, 6)] == [0, 1, 1, 0]
+    packed = sink_emergence.packing()
+    assert packed["value"].value_counts().sort("value")["count"].to_list() == list(sink_emergence.DOCUMENTS)
+
+
+def test_every_item_survives_what_is_amiss(harmed: tuple[str, Store]) -> None:
+    name, store = harmed
+    shown = {each.key: drawing for each, drawing in gallery(store, GRIDS).drawn}
+    assert set(shown) == set(GRIDS)
+    empty = {key for key, drawing in shown.items() if drawing.figure is None and drawing.sheet is None}
+    assert all(shown[key].message for key in empty)
+    for drawing in shown.values():
+        if drawing.figure is not None:
+            assert drawing.figure.to_json()
+    checked = 0
+    for each in TABLES:
+        if each.key not in empty and name != "missing":
+            grid = store.sql(
+                "SELECT label FROM grid_trial WHERE grid = $g GROUP BY 1 ORDER BY min(position)", {"g": each.key}
+            )
+            lost = {grid["label"][1]} if name in ("failed", "nan") and grid.height > 1 else set()
+            checked += check_table(each, shown[each.key].data, (0,), lambda label, lost=lost: label in lost)
+    assert checked > 500 or name == "missing"
+
+
+def test_every_item_survives_200_levels(tmp_path: Path) -> None:
+    root = write_gallery(tmp_path / "many", {"many": many_levels()}, Harm(seeds=(0,)))
+    with Store.open(root) as store:
+        about = subject(store, "many", campaign_styles(store))
+        shown = {each.key: each.make(about) for each in ITEMS}
+    assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
+    lines = shown["000-figure-4"]
+    assert lines.figure is not None
+    assert len(lines.figure.data) < 100  # of single cells only those that can be told apart
+    assert len(shown["004-figure-7"].data) > 100
+
+
+def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:
+    root = write_gallery(tmp_path / "none", {"none": many_levels(2)}, Harm(pending=lambda *_: True))
+    with Store.open(root) as store:
+        about = subject(store, "none", campaign_styles(store))
+        for each in ITEMS:
+            found = each.make(about)
+            assert found.message or not each.needs or each.key == "004-figure-3", each.key
+
+
+def test_the_page_of_the_documentation_is_current(full: Store) -> None:
+    text = gallery_markdown(gallery(full, GRIDS))
+    assert (DOCS / "gallery.md").read_text(encoding="utf-8") == text, REMEDY
+    pictures = {path.stem: path.stat().st_size for path in (DOCS / "gallery").glob("*.png")}
+    assert set(pictures) == set(GRIDS), REMEDY
+    assert sum(pictures.values()) <= 3_000_000
+    assert text.count("Synthetic") >= 1
+    assert text.count("synthetic data](") == len(pictures)
+
+
+@pytest.mark.browser
+def test_the_gallery_is_drawn_in_a_browser(full: Store, look: Callable[..., Any], tmp_path: Path) -> None:
+    page = tmp_path / "gallery.html"
+    page.write_text(gallery_html(gallery(full, GRIDS)), encoding="utf-8")
+    seen = look(page)
+    assert seen.complaints == []
+    assert seen.page.locator("figure").count() == len(ITEMS)
+    assert seen.page.locator(".js-plotly-plot .main-svg").count() >= 35
+    seen.page.screenshot(path=tmp_path / "gallery.png", full_page=True)

@@ -1,0 +1,182 @@
+"""The page Published: printed values beside one's own, a band and no equality, and what is lacking."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+
+import polars as pl
+import pytest
+from published_campaign import mse, planted
+from synthetic import write_campaign
+
+from dashboards.app.address import read
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine, shown_of
+from dashboards.app.page import Shown, Slot, View
+from dashboards.app.pages.published import PUBLISHED, chosen_item
+from dashboards.gallery.items import ITEMS
+from dashboards.problems import Unknown
+from store.published.comparing import compare_published
+from store.published.reading import cells, papers
+from variants import softmax, ssa
+
+ROOT = Path(__file__).parent.parent.parent
+EFFECTS = dict.fromkeys(range(1, 11), 0.0)
+SLOTS: Mapping[str, Slot] = {slot.name: slot for slot in PUBLISHED.slots}
+
+
+def ssa_effects(seed: int) -> dict[int, float]:
+    """Half the error, a little other by seed."""
+    return {f: -0.7 + 0.02 * ((3 * seed + f) % 4) for f in range(1, 11)}
+
+
+At = Callable[[str], View]
+
+
+def views(root: Path) -> Iterator[At]:
+    engine = Engine(Campaigns([root]), [PUBLISHED])
+    with engine.campaigns.reading(root.name) as store:
+        yield lambda search: engine.view(store, root.name, PUBLISHED, read(PUBLISHED.address, search))
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[At]:
+    root = tmp_path_factory.mktemp("published") / "runs"
+    values = {
+        "softmax": [mse(seed, EFFECTS) for seed in range(4)],
+        "ssa": [mse(seed, ssa_effects(seed)) for seed in range(4)],
+    }
+    planted(root, {"softmax": softmax(), "ssa": ssa()}, values).close()
+    yield from views(root)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[At]:
+    """A campaign of operators that no paper has, with a hostile name."""
+    root = tmp_path_factory.mktemp("published") / "foreign"
+    write_campaign(root, operators=("mine", "<script>%{x}"), seeds=range(2), steps=4)
+    yield from views(root)
+
+
+def shown(view: View, name: str) -> Shown:
+    return shown_of(SLOTS[name], view)
+
+
+def words(found: Shown) -> str:
+    parts = json.dumps([part.to_plotly_json() for part in found.parts], default=lambda part: part.to_plotly_json())
+    return f"{found.caption} {found.message} {parts} {found.data.rows()}"
+
+
+def printed(row: str, column: str) -> float:
+    place = ("003", "T1", row, column)
+    (value,) = (c.value for c in cells() if (c.paper, c.paper_table, c.row_label, c.column_label) == place)
+    assert value is not None
+    return value
+
+
+def test_without_a_choice_it_shows_the_table_that_the_grid_has_most_of(at: At) -> None:
+    assert chosen_item(at("")).key == "003-table-1"
+    assert chosen_item(at("?paper=002")).key == "002-table-1"
+    assert chosen_item(at("?paper=003&item=figure 4")).key == "003-figure-4"
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        ("?paper=7", "there is no paper '7'; there are 000 Affine-Scaled Attention; 001 "),
+        ("?paper=002&item=figure 9", "paper 002 has no 'figure 9'; it has figure 1, figure 2"),
+        ("?paper=<script>", "there is no paper '<script>'"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence_that_says_what_is(at: At, search: str, sentence: str) -> None:
+    with pytest.raises(Unknown) as caught:
+        chosen_item(at(search))
+    assert sentence in str(caught.value)
+
+
+def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
+    found = shown(at(""), "item")
+    row = found.data.filter((pl.col("row") == "SSA") & (pl.col("column") == "5")).row(0, named=True)
+    values = [mse(seed, ssa_effects(seed))[4][3] for seed in range(4)]
+    assert row["mean"] == pytest.approx(fmean(values))
+    assert row["difference"] == pytest.approx(math.log(fmean(values) / printed("SSA", "5")))
+    assert (row["n"], row["planned"], row["band"]) == (4, 4, "below")
+    assert "printed below" in words(found)
+    empty = found.data.filter(pl.col("row") == "Sparsemax").row(0, named=True)
+    assert (empty["mean"], empty["missing"], empty["why"]) == (None, "unmeasured", "no cell of the grid is sparsemax")
+
+
+def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> None:
+    value = printed("Softmax", "4")
+    rows = [[("evaluation", "mse", {"sigma_f": 4, "sigma_x": 1}, value * (1 + each))] for each in (-0.1, 0.0, 0.2)]
+    planted(tmp_path / "runs", {"softmax": softmax(), "ssa": ssa()}, {"softmax": rows, "ssa": rows}).close()
+    for at in views(tmp_path / "runs"):
+        data = shown(at("?paper=003&item=table 1"), "item").data
+        row = data.filter((pl.col("row") == "Softmax") & (pl.col("column") == "4")).row(0, named=True)
+        assert row["band"] == "inside"
+        assert row["low"] < value < row["high"]
+
+
+def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> None:
+    view = at("?claims=all")
+    found = shown(view, "claims").data
+    wanted = compare_published(view.store, "planted", paper="003", table="T1")
+    assert found.select("word", "claim").rows() == wanted.select("word", "claim").rows()
+    compared = shown(at(""), "claims").data
+    assert set(compared["word"]) <= {"same direction", "within noise", "differs"}
+    assert 0 < compared.height < found.height
+
+
+def test_printed_values_are_hollow_marks_on_a_figure(at: At) -> None:
+    found = shown(at("?paper=003&item=figure 3"), "item")
+    assert found.figure is not None
+    marks = [
+        trace
+        for trace in found.figure.data
+        if trace.type == "scatter" and trace.marker.symbol == "circle-open" and trace.text is not None
+    ]
+    by_group = {trace.legendgroup: dict(zip(trace.x, trace.y, strict=True)) for trace in marks}
+    names = {key.key: key.name for key in found.legend}
+    assert {names[group] for group in by_group} == {"softmax", "ssa"}
+    for group, points in by_group.items():
+        row = {"softmax": "Softmax", "ssa": "SSA"}[names[group]]
+        assert points == {float(f): printed(row, str(f)) for f in range(1, 11)}
+    assert "Hollow: printed in table 1." in found.caption
+    low, high = found.figure.layout.yaxis.range
+    assert 10**low <= min(min(points.values()) for points in by_group.values())
+    assert 10**high >= max(max(points.values()) for points in by_group.values())
+
+
+def test_doubts_and_what_is_lacking_are_said(at: At) -> None:
+    assert "tables 1 and 6" in words(shown(at(""), "doubts"))
+    lacks = words(shown(at(""), "lacks"))
+    assert "20 of 140 printed cells have a value" in lacks
+    assert "ablate run specs/out_of_distribution.py" in lacks
+    assert "the grid has no axis for weight decay" in words(shown(at("?paper=004&item=table 1"), "lacks"))
+
+
+def test_specs_that_are_named_are_there() -> None:
+    named = {each.spec for each in ITEMS if each.spec}
+    assert named
+    assert all((ROOT / spec).is_file() for spec in named)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At, paper: str) -> None:
+    for each in (e for e in ITEMS if e.paper == paper):
+        view = foreign(f"?paper={paper}&item={each.name}")
+        for slot in SLOTS:
+            found = shown(view, slot)
+            assert found.figure is not None or found.message or found.parts or found.data.height
+            assert "reproduced" not in words(found).lower()
+        assert "<script>%{x}" not in json.dumps(
+            shown(view, "item").figure and shown(view, "item").figure.to_dict(), default=str
+        )
+
+
+def test_latex_of_a_table_has_the_own_values(at: At) -> None:
+    text = shown(at(""), "item").files["tex"]()
+    assert text.count(r"\\") >= 14
+    assert "Sparsemax" in text
