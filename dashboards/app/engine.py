@@ -28,6 +28,9 @@ from store.campaign import only
 MOVED: Final = ("annotations", "shapes", "height")
 """Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
 
+FOLLOWING: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
+"""Parts of an axis that are refreshed, too: they say what it shows while the reader has not zoomed."""
+
 _LEGEND: Final = Control("hide", "", "hidden")
 """What the entries of legends set."""
 
@@ -301,4 +304,7 @@ def _refreshed(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
     for name in MOVED:
         if name in drawn["layout"]:
             patch["layout"][name] = drawn["layout"][name]
+    for name, axis in frame.axes_of(drawn["layout"]).items():
+        for part in FOLLOWING & axis.keys():
+            patch["layout"][name][part] = axis[part]
     return patch

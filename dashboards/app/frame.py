@@ -94,7 +94,7 @@ def _slider(control: Control, key: Mapping[str, str], value: Any) -> Component:
         value=low if value is None else float(value),
         marks={low: f"{low:g}", high: f"{high:g}"},
         updatemode="mouseup",
-        tooltip={"always_visible": True, "placement": "top"},
+        tooltip={"always_visible": True, "placement": "bottom"},
         id=key,
     )
 
@@ -185,7 +185,27 @@ def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
     off = {each.key for each in shown.legend if each.name in look.hide}
     for trace in found["data"]:
         trace["visible"] = trace.get("legendgroup") not in off
+    for axis in axes_of(found["layout"]).values():
+        _let_follow(axis)
     return found
+
+
+def axes_of(layout: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The axes of a layout, by name."""
+    return {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
+
+
+def _let_follow(axis: dict[str, Any]) -> None:
+    """An axis with a range shows it until the reader zooms, and the one of newer results after them.
+
+    plotly takes another `range` for the reader's own zoom; other ends of an automatic one leave a zoom as it is.
+    """
+    low, high = axis.get("range") or (None, None)
+    if axis.get("type") not in ("linear", "log") or low is None or high is None or low >= high:
+        return
+    ends = (10**low, 10**high) if axis["type"] == "log" else (low, high)
+    del axis["range"]
+    axis |= {"autorange": True, "autorangeoptions": {"include": ends, "clipmin": ends[0], "clipmax": ends[1]}}
 
 
 def _graph(given: Slot, shown: Shown, look: Looks) -> Component:

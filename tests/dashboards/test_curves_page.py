@@ -8,6 +8,8 @@ from statistics import fmean, geometric_mean, stdev
 import numpy as np
 import polars as pl
 import pytest
+from playwright.sync_api import Page as Tab
+from served import ServeSite
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.address import read
@@ -240,6 +242,48 @@ def test_of_many_cells_the_baseline_and_the_best_are_shown_or_as_many_as_fit(tmp
     assert len(many.legend) == 40
     assert "the 39 cells of 60 with the best mse so far" in many.caption
     assert {key.key for key in many.legend} == {campaign.header["baseline"], *best[:39]}
+
+
+AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
+
+
+@pytest.mark.browser
+def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: ServeSite, tmp_path: Path) -> None:
+    root = tmp_path / "live"
+
+    def written(seeds: int, height: float, stored: str) -> None:
+        write_campaign(root, operators=("softmax",), seeds=range(seeds), steps=4, sigma_f=(5,), submission=stored)
+        layout = Layout(root)
+        buffer = ShardBuffer(layout, submission=stored, worker=7)
+        key = layout.trial_keys().__next__()
+        buffer.add("metric", (key, 1, seeds, "height", height, 0.0))
+        buffer.add("metric", (key, 1, seeds + 10, "height", 2 * height, 0.0))
+        buffer.flush()
+
+    written(1, 1.0, "20260921T141320-0a1b2c")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/live/curves?metric=height&linear=1")
+        page.wait_for_selector(".js-plotly-plot .scatterlayer")
+        low, high = page.evaluate(AXIS)
+        assert high == pytest.approx(2.05)
+        written(2, 50.0, "20260921T141320-0a1b2d")
+        site.campaigns.look()
+        page.wait_for_function(f"() => ({AXIS})()[1] > 90", timeout=20000)
+        box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 50, box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 300, box["y"] + 200, steps=5)
+        page.mouse.up()
+        zoomed = page.evaluate(AXIS)
+        assert zoomed != pytest.approx([low, high])
+        written(3, 500.0, "20260921T141320-0a1b2e")
+        site.campaigns.look()
+        page.wait_for_function(
+            "() => Math.max(...document.querySelector('.js-plotly-plot').calcdata.flat().map((at) => at.y || 0)) > 900",
+            timeout=20000,
+        )
+        assert page.evaluate(AXIS) == zoomed
 
 
 def _best(store: Store) -> list[str]:
