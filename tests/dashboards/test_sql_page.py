@@ -7,6 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from playwright.sync_api import Page
+from served import ServeSite
 from synthetic import write_campaign
 
 from dashboards import cells
@@ -444,3 +446,20 @@ def test_the_page_has_no_grid_and_refuses_fields_it_does_not_know() -> None:
         read(SqlAddress, "?chart=pie")
     assert issubclass(SqlAddress, Address)
     assert [type(slot) for slot in SQL.slots] == [Slot] * 3
+
+
+@pytest.mark.browser
+def test_keys_run_a_query_and_its_columns_can_be_chosen(page: Page, root: Path, serve_site: ServeSite) -> None:
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/sql")
+        text = page.locator("textarea.code-text")
+        text.fill("select label, seed\nfrom grid_trial")
+        text.press("Control+Enter")
+        page.wait_for_selector("#slot-result .ag-row")
+        assert page.url.endswith("?query=select+label,+seed%0Afrom+grid_trial")
+        page.wait_for_function("() => document.activeElement.tagName === 'TEXTAREA'")
+        assert "6 rows, 2 columns" in page.locator("#slot-result .caption").inner_text()
+        assert page.locator(".control").filter(has_text="Colour").count() == 1
+        page.goto(f"{site.url}/runs/sql?query=select+lable+from+grid_trial&chart=bars")
+        page.wait_for_selector("#slot-result .state")
+        assert '"lable" not found' in page.locator("#slot-result .state").inner_text()
