@@ -65,7 +65,7 @@ def _definition(name: str, kind: pl.DataType) -> dict[str, Any]:
         return {"field": name, "cellStyle": {"whiteSpace": "pre"}}
     found: dict[str, Any] = {"field": name, "filter": "agNumberColumnFilter", "type": "rightAligned"}
     if kind.is_float():
-        found["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.6~g')(params.value)"}
+        found["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
     return found
 
 
