@@ -121,6 +121,8 @@ def test_runs_can_stand_alone(view: View) -> None:
     trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
     found = shown(view, f"?run={trial[:8]}")
     assert [key.name for key in found.legend] == ["SSA · 1 · seed 2"]
+    assert found.caption.startswith("Line: a single run in means over 3 steps.")
+    assert "Band" not in found.caption
     assert found.data["value"][0] == pytest.approx(fmean(value("SSA", 1, 2, t) for t in range(3)))
 
 

@@ -152,11 +152,14 @@ def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups)
     means = "" if width <= 1 else f" of means over {number(width)} {unit}s"
     means = f" of means over {len(set(each.frame['x']))} parts of the axis" if address.logx else means
     most = max(each.frame["n"].to_list(), default=0)
-    words = f"Line: {average_words(scale)} over {noun}s{means}."
-    if address.band == "seeds":
-        words += f" Thin lines: single {noun}s."
-    elif address.band != "none":
-        words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
+    if max(of.found["planned"].to_list(), default=0) == 1:
+        words = f"Line: a single run{means.replace('of means', 'in means', 1)}."
+    elif address.band == "seeds":
+        words = f"Line: {average_words(scale)} over {noun}s{means}. Thin lines: single {noun}s."
+    else:
+        words = f"Line: {average_words(scale)} over {noun}s{means}."
+        if address.band != "none":
+            words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
     if width > 1 and not address.quiet and address.band not in ("seeds", "none"):
         words += " Outlined: the least and the greatest single value of each."
     if address.smooth != "none":
