@@ -13,7 +13,9 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from playwright.sync_api import Page
 from probed_campaign import HEADS, LAYERS, NAMES, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
+from served import ServeSite
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
@@ -38,10 +40,15 @@ def opened(root: Path) -> Iterator[Callable[[str], View]]:
 
 
 @pytest.fixture(scope="module")
-def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], View]]:
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mapped") / "mapped"
     write_probed(root)
-    with opened(root) as found:
+    return root
+
+
+@pytest.fixture(scope="module")
+def at(campaign: Path) -> Iterator[Callable[[str], View]]:
+    with opened(campaign) as found:
         yield found
 
 
@@ -235,6 +242,28 @@ def test_a_grid_without_maps_says_how_to_have_them(tmp_path: Path) -> None:
     with opened(tmp_path / "none") as at:
         assert ATTENTION.controls(at("")) == ()
         assert "AttentionMaps(sequences=2)" in shown_of(ATTENTION.slots[0], at("")).message
+
+
+@pytest.mark.browser
+def test_a_click_on_a_head_shows_its_map_and_an_unknown_head_a_sentence(
+    page: Page, serve_site: ServeSite, campaign: Path
+) -> None:
+    caption = "() => document.querySelector('#slot-map .caption')?.textContent"
+    with serve_site([campaign]) as site:
+        page.goto(f"{site.url}/mapped/attention?sequence=2")
+        page.wait_for_selector("#slot-mosaic .imagelayer image")
+        assert "Layer 0, head 0. softmax, seed 0, sequence 2" in page.evaluate(caption)
+        box = page.locator("#slot-mosaic .nsewdrag").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
+        page.wait_for_selector("#slot-mosaic .hoverlayer text")
+        page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
+        page.wait_for_url("**/attention?sequence=2&head=1.1")
+        page.wait_for_function(f"() => ({caption})().startsWith('Layer 1, head 1.')")
+        page.goto(f"{site.url}/mapped/attention?head=9.9")
+        page.wait_for_selector("#slot-map .state")
+        page.wait_for_timeout(500)  # a browser that forgets the value does so a moment later
+        assert "got '9.9'" in page.locator("#slot-map .state").inner_text()
 
 
 class TestFiles:
