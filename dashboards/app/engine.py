@@ -108,21 +108,7 @@ class Engine:
             State("url", "search"),
             prevent_initial_call=True,
         )(self.save)
-        in_browser = (
-            ("clicked", "data", Input({"type": "figure", "slot": MATCH}, "clickData"), "clicked"),
-            ("picked", "children", Input({"type": "table", "slot": MATCH}, "selectedRows"), "picks"),
-        )
-        for name, part, told, given in in_browser:
-            app.clientside_callback(  # type: ignore[no-untyped-call]
-                ClientsideFunction("ablate", name),
-                Output({"type": name, "slot": MATCH}, part),
-                told,
-                State({"type": given, "slot": MATCH}, "data"),
-                prevent_initial_call=True,
-            )
-        app.clientside_callback(  # type: ignore[no-untyped-call]
-            ClientsideFunction("ablate", "reload"), Output("reloaded", "data"), Input("seen", "data")
-        )
+        _attach_in_browser(app)
 
     def live(self, ticks: int | None, path: str) -> Any:
         """How new what is shown is."""
@@ -227,6 +213,25 @@ class Engine:
         values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
         kept = {"axes": axes, "values": values_now, "bare": bare}
         return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}, ""
+
+
+def _attach_in_browser(app: Dash) -> None:
+    """Callbacks that the page's own script answers."""
+    in_browser = (
+        ("clicked", "data", Input({"type": "figure", "slot": MATCH}, "clickData"), "clicked"),
+        ("picked", "children", Input({"type": "table", "slot": MATCH}, "selectedRows"), "picks"),
+    )
+    for name, part, told, given in in_browser:
+        app.clientside_callback(  # type: ignore[no-untyped-call]
+            ClientsideFunction("ablate", name),
+            Output({"type": name, "slot": MATCH}, part),
+            told,
+            State({"type": given, "slot": MATCH}, "data"),
+            prevent_initial_call=True,
+        )
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("ablate", "reload"), Output("reloaded", "data"), Input("seen", "data")
+    )
 
 
 def shown_of(slot: Slot, view: View) -> Shown:
