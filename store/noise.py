@@ -52,7 +52,7 @@ def noise_floor(
     alpha = rules.alpha / max(len(pairings), 1)
     rows = []
     for n in sorted({*seeds, planned}):
-        ends = detectable(sd, np.full(sd.shape, float(n)), alpha=alpha)
+        ends = sd * detectable(np.ones(1), np.array([float(n)]), alpha=alpha)  # it grows with the spread
         usable = ends[np.isfinite(ends)]
         three = (np.median(usable), usable.min(), usable.max()) if usable.size else (np.nan,) * 3
         rows.append((n, *map(or_null, three)))

@@ -26,6 +26,7 @@ from store.why import why, why_text
 MOST_CELLS: Final = 32
 """Of a matrix of all pairs; of more cells those are compared that pictures of single cells show."""
 _ALL: Final = 400
+_MOST_PRINTED: Final = 300
 _WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "pairs": 78, "seeds": 90}
 
 
@@ -213,6 +214,10 @@ def _wins(view: View) -> Shown:
 def _cells(view: View) -> Shown:
     """The table for a paper: a row per cell, bold what is not shown to be worse than the best."""
     about, measure = grid_of(view), judged_by(view)
+    if len(about.cells) > _MOST_PRINTED:
+        return Shown(
+            message=f"A paper has no room for {len(about.cells):,} cells; verdicts are above, with all of them."
+        )
     word = f"{measure.name}:{measure.better}"
     found = cells(view.store, about.grid, [word], measure.point, "interval")
     data = _flat(found)

@@ -26,6 +26,7 @@ COST_WORDS: Final = {
     "flops_per_s": "operations per second",
     "tokens_per_s": "tokens per second",
 }
+_MOST_TESTED: Final = 500
 _MOST_AXES: Final = 8
 """More axes beside each other cannot be read."""
 
@@ -85,6 +86,11 @@ def _first_cost(view: View) -> str:
 def _compared(view: View) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     cells = [cell.cell for cell in about.cells]
+    if len(cells) > _MOST_TESTED:
+        raise Unknown(
+            f"the pairs of {len(cells):,} cells cannot be tested while one waits; `ablate pareto` tests them, and up to "
+            f"{_MOST_TESTED} cells are shown here"
+        )
     key = ("trade-offs", about.grid, str(measure), str(against))
     return once(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
 
