@@ -47,4 +47,5 @@ def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     edges = np.arange(0, n, -(-n // size))
     counts = np.diff(np.append(edges, n))
     summed = np.add.reduceat(np.add.reduceat(values, edges, axis=-2), edges, axis=-1)
-    return summed / (counts[:, None] * counts[None, :])
+    means: npt.NDArray[Any] = summed / (counts[:, None] * counts[None, :])
+    return means
