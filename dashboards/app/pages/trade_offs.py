@@ -88,8 +88,8 @@ def _compared(view: View) -> TradeOffs:
     cells = [cell.cell for cell in about.cells]
     if len(cells) > _MOST_TESTED:
         raise Unknown(
-            f"the pairs of {len(cells):,} cells cannot be tested while one waits; `ablate pareto` tests them, and up to "
-            f"{_MOST_TESTED} cells are shown here"
+            f"the pairs of {len(cells):,} cells cannot be tested while one waits; `ablate pareto` tests them, and here "
+            f"are shown up to {_MOST_TESTED} cells"
         )
     key = ("trade-offs", about.grid, str(measure), str(against))
     return once(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
