@@ -165,15 +165,13 @@ def test_specs_that_are_named_are_there() -> None:
 
 @pytest.mark.parametrize("paper", papers())
 def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At, paper: str) -> None:
-    for each in (e for e in ITEMS if e.paper == paper):
+    for place, each in enumerate(reversed([e for e in ITEMS if e.paper == paper])):
         view = foreign(f"?paper={paper}&item={each.name}")
-        for slot in SLOTS:
+        for slot in SLOTS if place == 0 else ("item",):
             found = shown(view, slot)
             assert found.figure is not None or found.message or found.parts or found.data.height
             assert "reproduced" not in words(found).lower()
-        assert "<script>%{x}" not in json.dumps(
-            shown(view, "item").figure and shown(view, "item").figure.to_dict(), default=str
-        )
+            assert found.figure is None or "<script>%{x}" not in json.dumps(json.loads(found.figure.to_json()))
 
 
 def test_latex_of_a_table_has_the_own_values(at: At) -> None:
