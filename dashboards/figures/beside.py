@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dashboards.figures.canvas import TEXT_SIZE, canvas, one_line
 from dashboards.theme import INK
 
-_ACROSS: Final = 0.15
+_ACROSS: Final = 0.19
 """Of the width, between two columns: room for the numbers and the title of an axis."""
 _ABOVE: Final = 34
 """Pixels above a panel, for its title."""

@@ -19,6 +19,7 @@ from dashboards.gallery.mapped import by_head
 from dashboards.gallery.measured import named_series, probed
 from dashboards.gallery.printed import printed_item
 from dashboards.subject import Subject
+from dashboards.words import count
 
 PAPER: Final = "000"
 LOGITS: Final = (3.0, 1.0, 0.5, 0.2, 0.0, -0.4)
@@ -135,7 +136,7 @@ def _training(about: Subject, name: str, y: str, begin: float = 0.0) -> Drawn:
     rows = rows.filter(pl.col("x") >= begin * last)
     panels, series = by_model(about, rows, y, "log")
     from_ = f" From step {math.ceil(begin * last):,}, where the last two ninths begin." if begin else ""
-    caption = f"Line: geometric mean over seeds. {OVER_SEEDS} Each point averages {found.width} steps.{from_}"
+    caption = f"Line: geometric mean over seeds. {OVER_SEEDS} Each point averages {count(found.width, 'step')}.{from_}"
     return drawn_lines(panels, series, x="training step", caption=caption, drawing=side_by_side(panels))
 
 

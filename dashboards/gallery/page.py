@@ -33,8 +33,9 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
         store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
     )
     drawn, styles = [], [REST, *operators.values()]
+    subjects = {grid: subject(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in ITEMS:
-        about = subject(store, grids[each.key], operators)
+        about = subjects[grids[each.key]]
         found, problem = tried(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
         shown = found if found is not None else Drawn(message=problem or "")
         drawn.append((each, shown))
@@ -83,7 +84,7 @@ def sheet_html(sheet: Sheet) -> str:
 def _entry(each: Text) -> str:
     mean, _, spread = each.words.partition(" ± ")
     shown = tag("strong", text(mean)) if each.best else text(mean)
-    shown += tag("br", "") + tag("small", text(f"± {spread}")) if spread else ""
+    shown += "<br>" + tag("small", text(f"± {spread}")) if spread else ""
     return tag("td", shown, title=each.hint or None)
 
 

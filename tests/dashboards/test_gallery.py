@@ -333,6 +333,7 @@ def test_formulas_are_what_the_papers_write() -> None:
     assert packed["value"].value_counts().sort("value")["count"].to_list() == list(sink_emergence.DOCUMENTS)
 
 
+@pytest.mark.slow
 def test_every_item_survives_what_is_amiss(harmed: tuple[str, Store]) -> None:
     name, store = harmed
     shown = {each.key: drawing for each, drawing in gallery(store, GRIDS).drawn}
