@@ -1,7 +1,8 @@
 """Grouped bars with error bars: a group of bars per level, a bar per series (paper 004, figure 7)."""
 
 import math
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
@@ -9,7 +10,7 @@ import polars as pl
 from dashboards.figures.canvas import broken, canvas
 from dashboards.html import plain
 from dashboards.subject import Look
-from dashboards.theme import PAPER
+from dashboards.theme import PAPER, Style
 from dashboards.words import number
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
@@ -28,42 +29,9 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
     figure = canvas(380, x=plain(x), y=plain(y))
     groups = list(dict.fromkeys(found["group"]))
     for place, series in enumerate(dict.fromkeys(found["series"])):
-        style = look.styles[series]
         rows = found.filter(pl.col("series") == series)
-        at = {group: i for i, group in enumerate(groups)}
-        values, lows, highs = (map(_drawn, rows[name]) for name in ("value", "low", "high"))
-        drawn = list(zip(values, lows, highs, rows["n"], strict=True))
-        figure.add_trace(
-            go.Bar(
-                x=[at[group] for group in rows["group"]],
-                y=[value for value, *_ in drawn],
-                name=broken(look.names[series]),
-                legendgroup=series,
-                marker={
-                    "color": style.color,
-                    "line": {"color": style.color, "width": 1},
-                    "pattern": {
-                        "shape": _PATTERNS[place % len(_PATTERNS)],
-                        "fillmode": "overlay",
-                        "fgcolor": PAPER,
-                        "size": 6,
-                        "solidity": 0.2,
-                    },
-                },
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [_less(high, value) for value, _, high, _ in drawn],
-                    "arrayminus": [_less(value, low) for value, low, _, _ in drawn],
-                    "thickness": 1.4,
-                    "width": 3,
-                },
-                text=[plain(str(group)) for group in rows["group"]],
-                textposition="none",
-                customdata=[_told(*each) for each in drawn],
-                hovertemplate="%{text}: %{customdata}",
-            )
-        )
+        bars = _bars(rows, {group: i for i, group in enumerate(groups)}, look.styles[series], place)
+        figure.add_trace(bars.update(name=broken(look.names[series]), legendgroup=series))
     figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.06)
     every = max(1, -(-len(groups) // _MOST_LABELS))
     figure.update_xaxes(
@@ -73,6 +41,33 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
         showgrid=False,
     )
     return figure
+
+
+def _bars(rows: pl.DataFrame, at: Mapping[Any, int], style: Style, place: int) -> go.Bar:
+    values, lows, highs = (map(_drawn, rows[name]) for name in ("value", "low", "high"))
+    drawn = list(zip(values, lows, highs, rows["n"], strict=True))
+    shape = _PATTERNS[place % len(_PATTERNS)]
+    return go.Bar(
+        x=[at[group] for group in rows["group"]],
+        y=[value for value, *_ in drawn],
+        marker={
+            "color": style.color,
+            "line": {"color": style.color, "width": 1},
+            "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": PAPER, "size": 6, "solidity": 0.2},
+        },
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [_less(high, value) for value, _, high, _ in drawn],
+            "arrayminus": [_less(value, low) for value, low, _, _ in drawn],
+            "thickness": 1.4,
+            "width": 3,
+        },
+        text=[plain(str(group)) for group in rows["group"]],
+        textposition="none",
+        customdata=[_told(*each) for each in drawn],
+        hovertemplate="%{text}: %{customdata}",
+    )
 
 
 def _told(value: float | None, low: float | None, high: float | None, n: int | None) -> str:
