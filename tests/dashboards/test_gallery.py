@@ -39,6 +39,7 @@ from store import Store
 from store.published.reading import Cell, cells
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
+PICTURES = DOCS.parent / "artefacts" / "dashboard"
 REMEDY = "run `python -m benchmarks.gallery` and commit docs/gallery.md and docs/gallery"
 GRIDS = {each.key: grid_of(each.key) for each in ITEMS}
 TABLES = [each for each in ITEMS if each.kind == "table" and each.number is not None]
@@ -393,4 +394,5 @@ def test_the_gallery_is_drawn_in_a_browser(full: Store, look: Callable[..., Any]
     assert seen.complaints == []
     assert seen.page.locator("figure").count() == len(ITEMS)
     assert seen.page.locator(".js-plotly-plot .main-svg").count() >= 35
-    seen.page.screenshot(path=tmp_path / "gallery.png", full_page=True)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    seen.page.screenshot(path=PICTURES / "gallery.png", full_page=True)
