@@ -60,10 +60,13 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
     page.wait_for_url("**/curves?hide=SSA")
     assert hidden(page) == 2  # a line and its band
     assert "n up to 3" in page.locator(".slot .caption").inner_text()
-    write_campaign(site.roots[0], operators=NAMES, seeds=range(4), steps=24)
-    site.campaigns.look()
-    page.wait_for_function(
-        "() => document.querySelector('.slot .caption').innerText.includes('n up to 4')", timeout=20000
-    )
-    assert hidden(page) == 2
-    assert ranges(page) == [zoomed, traces]
+    for seeds in (4, 5):
+        write_campaign(site.roots[0], operators=NAMES, seeds=range(seeds), steps=24)
+        site.campaigns.look()
+        page.wait_for_function(
+            "(n) => document.querySelector('.slot .caption').innerText.includes(`n up to ${n}`)",
+            arg=seeds,
+            timeout=20000,
+        )
+        assert hidden(page) == 2
+        assert ranges(page) == [zoomed, traces]
