@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from grid.errors import EnvironmentProblem
+from store import quoting
 from store.database import first_line, transaction, translated
 from store.layout import Layout
 from store.plans import file_signature
@@ -182,7 +183,7 @@ class Intake:
         with transaction(connection):
             first = self._number(batch)
             for table, schema in TABLES.items():
-                paths = [str(info.path) for info in batch if info.table == table]
+                paths = [quoting.pattern(str(info.path)) for info in batch if info.table == table]
                 if paths:
                     columns = ", ".join(schema.names)
                     connection.execute(

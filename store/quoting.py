@@ -1,6 +1,7 @@
 """Names, texts and other values as they are written inside SQL."""
 
 import math
+import re
 from typing import Any
 
 
@@ -12,6 +13,11 @@ def identifier(name: str) -> str:
 def text(value: str) -> str:
     """`value` as a text literal."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def pattern(path: str) -> str:
+    """`path` where the engine takes a pattern of paths, so that it means this one alone."""
+    return re.sub(r"([*?[])", r"[\1]", path)
 
 
 def literal(value: Any) -> str:

@@ -1,5 +1,6 @@
 """What a slot shows, as files: its data, the SQL behind it, the figure alone. The address says all."""
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,8 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     Raises:
         Unknown: there is no such page, slot or kind of file, or the state is refused; else as slots do.
     """
-    _, found = engine.place(f"/{campaign}/{page}")
+    engine.campaigns.root(campaign)
+    found = engine.page_named(page)
     slot = _slot(found, name)
     if end not in _DATA and end not in _MADE:
         raise Unknown(f"a slot is had as {', '.join([*_DATA, *_MADE])}; got {end!r}")
@@ -43,7 +45,8 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in IN_PAGE:
-        response.headers["Content-Disposition"] = f'attachment; filename="{campaign}-{name}.{end}"'
+        plain = re.sub(r"[^\w .,=+-]", "_", campaign)  # quotes, line breaks and the like have a meaning in a header
+        response.headers.set("Content-Disposition", "attachment", filename=f"{plain}-{name}.{end}")
     return response
 
 

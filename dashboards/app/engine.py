@@ -53,10 +53,13 @@ class Engine:
             raise Unknown("there is no campaign here; `ablate run` makes one")
         campaign = parts[0] if parts else self.campaigns.names[0]
         self.campaigns.root(campaign)
-        name = parts[1] if len(parts) > 1 else next(iter(self.pages))
+        return campaign, self.page_named(parts[1] if len(parts) > 1 else next(iter(self.pages)))
+
+    def page_named(self, name: str) -> Page:
+        """The page of that name. Raises Unknown."""
         if name not in self.pages:
             raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
-        return campaign, self.pages[name]
+        return self.pages[name]
 
     def address(self, campaign: str, page: Page, search: str) -> Address:
         """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""

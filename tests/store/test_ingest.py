@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_ingest_brings_everything_once(campaign: Campaign, opened: OpenStore) ->
         f"SELECT count(*) AS n FROM {table}" for table in ("metric", "evaluation", "item", "probe")
     )
     assert store.sql(f"SELECT sum(n) AS n FROM ({tables})")["n"].item() == first.rows
+
+
+def test_a_path_with_signs_of_patterns_means_itself(campaign: Campaign, tmp_path: Path, opened: OpenStore) -> None:
+    """The engine would take the files of `many` for those of `m*y`, too."""
+    hashes = []
+    for name in ("many", "m*y", "m[a]y"):
+        root = shutil.copytree(campaign.root, tmp_path / name)
+        ingest(root)
+        hashes.append(opened(root, refresh=False).content_hash())
+    assert len(set(hashes)) == 1
 
 
 def test_the_database_says_what_the_files_say(campaign: Campaign, opened: OpenStore) -> None:
