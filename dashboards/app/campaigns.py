@@ -1,11 +1,13 @@
 """The campaigns that the app shows: brought up to date in the background, read as they are at one moment."""
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -13,6 +15,8 @@ from dashboards.problems import Unknown, tried
 from dashboards.words import duration
 from store import Layout, Store
 from store.ingest import ingest
+
+_LOG: Final = logging.getLogger(__name__)
 
 EVERY_S: Final = 5.0
 """Seconds from the end of one look for new files to the next."""
@@ -83,7 +87,7 @@ class Campaigns:
     def look(self) -> None:
         """Bring in what is new in every campaign; what cannot be brought in is told by `told`."""
         for name, root in self._roots.items():
-            _, problem = tried(lambda root=root: _ingested(root))  # type: ignore[misc]
+            problem = _problem_of(root)
             self._looked[name] = time.monotonic()
             if problem is None:
                 self._stale.pop(name, None)
@@ -108,6 +112,17 @@ class Campaigns:
             self._follower.join()
 
 
+def _problem_of(root: Path) -> str | None:
+    """Bring in what is new; why that failed. No error ends the looking, since the next look may do."""
+    try:
+        return tried(lambda: _ingested(root))[1]
+    except Exception as error:  # noqa: BLE001  # told and logged
+        _LOG.exception("cannot bring in what is new in %s", root)
+        return (
+            f"The dashboard itself failed to bring in new results ({type(error).__name__}); its terminal shows where."
+        )
+
+
 def _ingested(root: Path) -> None:
     if not Layout(root).exists():  # ingesting would make its store anew
         raise Unknown(f"there is no campaign in {root} any more")
@@ -123,7 +138,7 @@ def _signature(path: Path) -> str:
 
 
 def _named(roots: Sequence[Path]) -> dict[str, Path]:
-    """By the last part of their paths; where two share it, by as many parts as tell them apart."""
+    """By the last part of their paths; where two share it, by as many as tell them apart; at last by a number, too."""
     found: dict[str, Path] = {}
     for root in dict.fromkeys(roots):
         parts = next(
@@ -131,5 +146,8 @@ def _named(roots: Sequence[Path]) -> dict[str, Path]:
             for n in range(1, len(root.parts) + 1)
             if all(other == root or other.parts[-n:] != root.parts[-n:] for other in roots)
         )
-        found["-".join(part.strip(os.sep) for part in root.parts[-parts:])] = root
+        whole = "-".join(part.strip(os.sep) for part in root.parts[-parts:])
+        name = os.fsencode(whole).decode("utf-8", "replace")  # it has to stand in addresses
+        numbered = (f"{name}-{n}" for n in count(2))  # a-b is a directory, and b of a
+        found[name if name not in found else next(each for each in numbered if each not in found)] = root
     return found

@@ -42,6 +42,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = 
     app = Dash(
         "ablate",
         assets_folder=str(_ASSETS),
+        assets_url_path="files/app/assets",  # no campaign and page are called so
         title="ablate",
         update_title="",
         suppress_callback_exceptions=True,
@@ -103,18 +104,29 @@ def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
 
 
 def refuse_other_hosts(server: Flask, allowed: Sequence[str]) -> None:
-    """Refuse requests under another host name: a web page elsewhere could point its own name at this machine.
+    """Refuse requests under another host name, and those that pages of other hosts or ports make.
 
-    Addresses in numbers are no names.
+    A web page elsewhere could point its own name at this machine, or ask it for heavy queries as pictures. Addresses
+    in numbers are no names; a link from elsewhere is followed.
     """
 
     @server.before_request
     def check() -> Response | None:
         host = urlsplit(f"//{request.host}").hostname or ""
-        if host in allowed or _is_number(host):
+        if host not in allowed and not _is_number(host):
+            refused = Unknown(f"this dashboard answers to {', '.join(allowed)} and was asked for {host!r}")
+        elif _is_of_another_page():
+            refused = Unknown("this dashboard answers to its own pages; one of another site asked it")
+        else:
             return None
-        refused = Unknown(f"this dashboard answers to {', '.join(allowed)} and was asked for {host!r}")
         return Response(sentence(refused), status=403, mimetype="text/plain")
+
+
+def _is_of_another_page() -> bool:
+    """Whether a page of another site or port makes this request, other than by a link to here."""
+    by = request.headers.get("Sec-Fetch-Site", "none")  # browsers say it; nobody else has to
+    is_link = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+    return by in ("cross-site", "same-site") and not is_link
 
 
 def _is_number(host: str) -> bool:

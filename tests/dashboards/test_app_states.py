@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,3 +185,22 @@ def test_the_page_on_the_dashboard_lists_every_page_with_its_key() -> None:
     for page in PAGES:
         if page.listed:
             assert f"| {page.title} | `g {page.letter}` |" in text, page.title
+
+
+def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    campaigns = Campaigns([runs])
+    with monkeypatch.context() as broken:
+        broken.setattr("dashboards.app.campaigns.ingest", lambda *_, **__: {}["a bug"])
+        campaigns.follow(every_s=0.01)
+        try:
+            while campaigns.told("runs").problem is None:
+                time.sleep(0.01)
+            assert "itself failed to bring in new results (KeyError)" in str(campaigns.told("runs").problem)
+            broken.undo()
+            while campaigns.told("runs").problem is not None:
+                time.sleep(0.01)
+        finally:
+            campaigns.close()
+    assert "cannot bring in what is new" in caplog.text

@@ -42,12 +42,12 @@ def dashboard(*arguments: str, **environment: str) -> Iterator[tuple["subprocess
         process.communicate()
 
 
-def answer(address: str, path: str, host: str | None = None) -> tuple[int, str, dict[str, str]]:
+def answer(address: str, path: str, host: str | None = None, **headers: str) -> tuple[int, str, dict[str, str]]:
     """Status, text and headers."""
     place = urlsplit(address)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
     try:
-        connection.request("GET", path, headers={"Host": host} if host else {})
+        connection.request("GET", path, headers=headers | ({"Host": host} if host else {}))
         found = connection.getresponse()
         return found.status, found.read().decode(), dict(found.getheaders())
     finally:
@@ -73,6 +73,15 @@ def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
         assert (status, "There is no campaign 'other'" in text) == (404, True)
         status, text, _ = answer(address, "/", host="attacker.example")
         assert (status, "answers to 127.0.0.1" in text) == (403, True)
+        for site, mode, expected in (
+            ("cross-site", "no-cors", 403),
+            ("same-site", "cors", 403),
+            ("cross-site", "navigate", 200),
+            ("same-origin", "cors", 200),
+        ):
+            asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+            status, text, _ = answer(address, "/_dash-layout", **asked)
+            assert (status, "answers to its own pages" in text) == (expected, expected == 403)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0

@@ -1,0 +1,53 @@
+"""Campaigns are told apart and reached, whatever their directories are called."""
+
+import shutil
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from synthetic import write_campaign
+from werkzeug.http import parse_options_header
+
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine
+from dashboards.app.pages import PAGES
+from dashboards.app.server import make_app
+
+ODD = ("100%, a#b", "a%20b", 'ünï "q" <i>', "pl+us&x=1;", "assets", "files", "_dash-layout")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("names") / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    return root
+
+
+def test_every_directory_has_a_name_of_its_own(tmp_path: Path) -> None:
+    roots = [tmp_path / path for path in ("a/b", "c/b", "a-b", "x/a/b-2", "a-b-2", "c/a-b", "c")]
+    campaigns = Campaigns(roots)
+    assert sorted(campaigns.root(name) for name in campaigns.names) == sorted(roots)
+    assert Campaigns([*roots, roots[0]]).names == campaigns.names
+
+
+def test_a_name_that_is_no_text_still_stands_in_an_address() -> None:
+    [name] = Campaigns([Path("/campaigns/x\udcff")]).names
+    assert quote(name) == "x%EF%BF%BD"
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_pages_and_files_of_an_odd_name_are_reached(runs: Path, tmp_path: Path, name: str) -> None:
+    root = shutil.copytree(runs, tmp_path / name)
+    campaigns = Campaigns([root])
+    path = f"/{quote(name)}/overview"
+    assert Engine(campaigns, PAGES).place(path)[0] == name
+    client = make_app(campaigns, PAGES).server.test_client()
+    assert b"<title>ablate</title>" in client.get(path).data
+    answer = client.get(f"/files{path}/progress.csv")
+    assert answer.status_code == 200
+    said = answer.headers["Content-Disposition"]
+    said.encode("latin-1")  # as headers travel
+    kind, options = parse_options_header(said)
+    assert (kind, options.keys()) == ("attachment", {"filename"})
+    assert options["filename"].endswith("-progress.csv")
+    assert not set('"\n<>?#%') & set(options["filename"])
