@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -19,8 +20,16 @@ _ROW: Final = (4.0, 26.0)
 """Least and most pixels of a row."""
 _TALLEST: Final = 900
 _BREAK: Final = "<br>"
-_WIDTH: Final = 860
-"""Pixels that all columns have together, about, in a window of usual width."""
+_WIDTH: Final = 930
+"""Pixels of a figure in a report; in a window of usual width it has more."""
+_ROOM: Final = (6, 7)
+"""Pixels that a cell has to have beyond the text in it, across and up."""
+_BAR: Final = (110, 320)
+"""Least and most pixels of the bar of colours."""
+_BESIDE: Final = (50, 80)
+"""Pixels beside all columns that take no name: the axis's title at the left; the bar of colours at the right."""
+_BAR_TITLE: Final = 16
+"""Letters in a line of a title above the bar."""
 
 
 def heat_ramp(
@@ -37,7 +46,9 @@ def heat_ramp(
     return Ramp(low, high, log=log, title=title)
 
 
-def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
+def draw_heat(
+    found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, width: int = _WIDTH
+) -> go.Figure:
     """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
 
     Numeric axes rise, from the left and from below. Other levels stand as they appear, or as their `pl.Enum` lists
@@ -52,14 +63,16 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
         x: title of the axis, as campaigns have it.
         y: the same.
         height: of the cells of one panel in pixels; by default their number decides.
+        width: of the whole figure in pixels, about; it decides which texts fit.
     """
     across, up = axis_of(found["x"]), axis_of(found["y"], falls=True)
     parts = _parts(found)
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     most = _ROW[1] + LINE * (_lines(found) - 1)
     row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), most)
-    each = height or max(round(row * len(up.names)), 48)
-    size = (_WIDTH / columns / max(len(across.names), 1), each / max(len(up.names), 1))
+    each = height or max(round(row * len(up.names)), _least(ramp, len(parts), columns))
+    beside = up.widest + _BESIDE[0] + (_BESIDE[1] if ramp.title else 0)
+    size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     below = across.overhang(size[0])
     figure, places = panels(list(parts), each, columns=columns, x=plain(x), y=plain(y), below=below)
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
@@ -67,10 +80,15 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
     for place, part in zip(places, parts.values(), strict=True):
         cells = heat_cells(part, across, up, ramp)
-        bar = _bar(ramp, each) if ramp.title and place == places[0] else None
+        bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
         figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
         figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size)])
     return figure
+
+
+def _least(ramp: Ramp, n: int, columns: int) -> int:
+    """Pixels of each of `n` panels beside which a bar of colours has room."""
+    return max(48, _BAR[0] + LINE * _bar_title(ramp.title).count(_BREAK) if ramp.title and n <= columns else 0)
 
 
 def _lines(found: pl.DataFrame) -> int:
@@ -108,11 +126,12 @@ def _map(
 
 
 def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
-    """The bar of colours, as tall as a panel at most; beside the map, so that it follows new data as the map does."""
-    length = min(max(height, 110), 320)
-    side = "right" if len(ramp.title) * LETTER < length - 40 else "top"
+    """The bar of colours, as tall as all panels at most; it belongs to a map, so that it follows new data."""
+    length = min(max(height, _BAR[0]), _BAR[1])
+    is_short = len(ramp.title) * LETTER < length - 40
+    title = plain(ramp.title) if is_short else _bar_title(ramp.title)
     found: dict[str, Any] = {
-        "title": {"text": plain(ramp.title), "side": side, "font": {"size": TEXT_SIZE}},
+        "title": {"text": title, "side": "right" if is_short else "top", "font": {"size": TEXT_SIZE}},
         "thickness": 12,
         "outlinewidth": 0,
         "lenmode": "pixels",
@@ -124,6 +143,11 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
         values = log_ticks(ramp.low, ramp.high)
         found |= {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
     return found
+
+
+def _bar_title(title: str) -> str:
+    """A title in lines as narrow as a bar's."""
+    return _BREAK.join(plain(line) for line in wrap(title, _BAR_TITLE))
 
 
 def _marks(
@@ -143,7 +167,7 @@ def _marks(
     kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
     lines = [cell.words.split(_BREAK) for _, _, cell in kept]
     longest = max((len(line) for each in lines for line in each), default=0)
-    if longest * LETTER + 6 > size[0] or max(map(len, lines), default=1) * LINE > size[1]:
+    if longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]:
         return
     low, high = ramp.ends
     colors = [on_fill(ramp.colors, ((cell.shade or 0.0) - low) / (high - low)) for _, _, cell in kept]

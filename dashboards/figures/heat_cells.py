@@ -67,10 +67,14 @@ class Axis(NamedTuple):
         """The names as plotly takes them."""
         return [plain(name) for name in self.names]
 
+    @property
+    def widest(self) -> int:
+        """Pixels of the longest name."""
+        return round(min(max(map(len, self.names), default=0), _LONGEST_TICK) * LETTER)
+
     def overhang(self, pixels: float) -> int:
         """Pixels that names take beyond a line where they have to be turned, levels being `pixels` apart."""
-        longest = min(max(map(len, self.names), default=0), _LONGEST_TICK) * LETTER
-        return round(longest) - LINE if longest > pixels else 0
+        return self.widest - LINE if self.widest > pixels else 0
 
     def layout(self, pixels: float, *, turns: bool) -> dict[str, Any]:
         """plotly's axis, with as many names as there is room for; names that turn may be longer than a level."""

@@ -61,7 +61,7 @@ def panels(
         last = i + across >= n
         axes = [dict(axis) for axis in usual]
         axes[0] |= {"domain": [left, left + width], "anchor": place.y, "showticklabels": last}
-        axes[1] |= {"domain": [top - each / (each + above) / rows, top - above / (each + above) / rows]}
+        axes[1] |= {"domain": [top - 1 / rows, top - above / (each + above) / rows]}
         axes[1] |= {"anchor": place.x, "showticklabels": column == 0}
         axes[0] |= {} if last else {"title": {"text": None}}
         axes[1] |= {} if column == 0 else {"title": {"text": None}}

@@ -6,6 +6,7 @@ grid asks about and what the measure's own wide range would hide.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import plotly.graph_objects as go
 import polars as pl
@@ -46,6 +47,8 @@ def shift_map(store: Store, grid: str, measure: Measure, axes: tuple[str, str], 
     return in_order(found, cells, "y", "x")
 
 
+PANEL: Final = 280
+"""Pixels of a panel where several stand side by side, at least."""
 _KEYS = ["cell", "x", "y"]
 
 
@@ -62,12 +65,13 @@ def ends(found: pl.DataFrame, column: str, *, log: bool) -> tuple[float, float]:
 def draw_shift_map(
     found: pl.DataFrame, measure: Measure, axes: tuple[str, str], span: tuple[float, float], column: str
 ) -> go.Figure:
-    """The map of one cell; `column` is "value" or "change", and `span` the range of colours from `ends`."""
+    """The map of one cell, legible in a panel; `column` is "value" or "change", and `span` the colours' from `ends`."""
     log = column == "value" and measure.scale == "log"
     low, high = (10**end for end in span) if log else span
     ramp = Ramp(low, high, diverging=column == "change", log=log, words=lambda v: _words(v, column, measure.scale))
     tall = min(26 * found["y"].n_unique(), 234)
-    return draw_heat(found.select("x", "y", pl.col(column).alias("value")), ramp, x=axes[0], y=axes[1], height=tall)
+    cells = found.select("x", "y", pl.col(column).alias("value"))
+    return draw_heat(cells, ramp, x=axes[0], y=axes[1], height=tall, width=PANEL)
 
 
 def _words(value: float | None, column: str, scale: str) -> str:

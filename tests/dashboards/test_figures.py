@@ -107,6 +107,14 @@ def test_a_map_with_a_missing_corner_has_a_hole_there(about: Subject) -> None:
     assert [list(row) for row in figure.data[0].z] == [[0, 1], [2, None]]
 
 
+@pytest.mark.parametrize(("n", "texts"), [(3, 9), (10, 0)])
+def test_a_map_in_a_narrow_panel_has_no_texts_that_overlap(n: int, texts: int) -> None:
+    found = pl.DataFrame([(x, y, -0.2) for x in range(n) for y in range(3)], schema=["x", "y", "change"], orient="row")
+    figure = drawn(shift_map.draw_shift_map(found, MEASURE, ("a", "b"), (-1, 1), "change"))
+    written = [text for trace in figure.select_traces({"type": "scatter", "mode": "text"}) for text in trace.text]
+    assert len(written) == texts
+
+
 def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0, ("softmax", 1): 4.0}, steps=6)
     about = subject(store, "known", operator_styles(["softmax"]))

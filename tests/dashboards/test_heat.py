@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from playwright.sync_api import Page
+from plotly.offline import get_plotlyjs
 
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.heat_cells import Ramp
@@ -178,3 +180,57 @@ def test_a_text_of_several_lines_has_a_row_that_is_high_enough() -> None:
     assert three.layout.height > one.layout.height
     low = draw_heat(said, heat_ramp(found["value"]), x="x", y="y", height=30)
     assert shown(low) == {}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 9])
+def test_rows_with_texts_are_as_high_in_panels_as_alone(n: int) -> None:
+    found = plane(x=[1, 2] * n, y=[0, 1] * n, value=[1.0, 2.0] * n, panel=[f"panel {i // 2}" for i in range(2 * n)])
+    figure = draw_heat(found, heat_ramp(found["value"]), x="x", y="y")
+    low, high = figure.layout.yaxis.domain
+    assert (figure.layout.height - 64) * (high - low) / 2 >= 22
+    assert len(shown(figure)) == 2
+
+
+def test_texts_stand_only_where_the_width_of_the_figure_has_room_for_them() -> None:
+    found = plane(x=list(range(10)), y=[0] * 10, value=[0.25] * 10)
+    ramp = heat_ramp(found["value"])
+    assert len(shown(draw_heat(found, ramp, x="x", y="y"))) == 10
+    assert shown(draw_heat(found, ramp, x="x", y="y", width=280)) == {}
+    named = found.with_columns(y=pl.lit("a level with a long name"))
+    assert len(shown(draw_heat(found, ramp, x="x", y="y", width=500))) == 10
+    assert shown(draw_heat(named, ramp, x="x", y="y", width=500)) == {}
+
+
+@pytest.mark.parametrize("title", ["mse", "the title of a quantity that takes lines"])
+def test_a_bar_of_colours_has_room_beside_few_rows(title: str) -> None:
+    found = plane(x=[1], y=[0], value=[1.0])
+    figure = draw_heat(found, heat_ramp(found["value"], title), x="x", y="y")
+    bar = maps(figure)[0].colorbar
+    assert figure.layout.height >= bar.len + 64
+    assert max(map(len, bar.title.text.split("<br>"))) <= 16
+
+
+LENGTHS = """([figure, width]) => {
+  const place = document.body.appendChild(document.createElement('div'));
+  return Plotly.newPlot(place, figure.data, {...figure.layout, width}).then(() => {
+    const {xaxis, yaxis} = place._fullLayout;
+    const texts = [...place.querySelectorAll('.textpoint text')].map((text) => text.getBoundingClientRect().width);
+    return [xaxis._length, yaxis._length, Math.max(...texts)];
+  });
+}"""
+
+
+@pytest.mark.browser
+def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
+    page.set_content("<body></body>")
+    page.add_script_tag(content=get_plotlyjs())
+    for n, panels, title in ((2, 9, "mse"), (5, 1, "the number's own unit"), (9, 1, ""), (6, 2, "mse")):
+        levels = pl.DataFrame({"x": [f"level {i} with a long name" for i in range(n)]})
+        found = levels.join(levels.rename({"x": "y"}), how="cross").join(
+            pl.DataFrame({"panel": [f"panel {i}" for i in range(panels)]}), how="cross"
+        )
+        found = found.with_columns(pl.lit(0.25).alias("value"))
+        figure = draw_heat(found, heat_ramp(found["value"], title), x="x", y="y")
+        across, up, widest = page.evaluate(LENGTHS, [json.loads(figure.to_json()), 930])
+        assert up / n >= 22, (n, panels)
+        assert widest <= across / n, (n, panels)
