@@ -73,6 +73,10 @@ class Shelf(NamedTuple):
         return layout.root / self.folder
 
     def _read(self, path: Path) -> str:
+        if not path.resolve().is_relative_to(path.parents[1].resolve()):
+            raise SpecError(
+                f"{path} is a link that leads out of the campaign; it is not read: put the {self.noun} there"
+            )
         try:
             return read_bytes(path).decode()
         except OSError as error:

@@ -68,7 +68,12 @@ def changed(address: A, values: Mapping[str, Any]) -> A:
         whole[name] = tuple(f"{key}={_text(value)}" for key, value in found.items() if value not in (None, ""))
     given = {name: _fitted(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
     kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
-    return _checked(type(address), kept | given)
+    state = _checked(type(address), kept | given)
+    if len(written(state)) > _LONGEST:
+        raise Unknown(
+            f"what is chosen does not fit into an address, which has at most {_LONGEST} characters; take less"
+        )
+    return state
 
 
 def entries(listed: Sequence[str]) -> dict[str, str]:

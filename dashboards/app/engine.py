@@ -84,6 +84,7 @@ class Engine:
             Input("url", "pathname"),
             Input("url", "search"),
             Input("theme", "data"),
+            Input("again", "data"),
             State("seen", "data"),
         )(self.navigate)
         app.callback(
@@ -94,12 +95,13 @@ class Engine:
             Output({"type": "files", "slot": ALL}, "children"),
             Output("seen", "data", allow_duplicate=True),
             Output("problem", "children", allow_duplicate=True),
+            Output("again", "data"),
             Input({"type": "control", "field": ALL}, "value"),
             Input("tick", "n_intervals"),
             State("url", "pathname"),
             State("url", "search"),
-            State("theme", "data"),
             State("seen", "data"),
+            State("problem", "children"),
             prevent_initial_call=True,
         )(self.refresh)
         app.callback(Output("live", "children"), Input("tick", "n_intervals"), State("url", "pathname"))(self.live)
@@ -132,13 +134,14 @@ class Engine:
         return shell.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
     def navigate(
-        self, path: str, search: str | None, theme: str | None, seen: Mapping[str, Any]
+        self, path: str, search: str | None, theme: str | None, again: str | None, seen: Mapping[str, Any]
     ) -> tuple[Any, Any, Any, str]:
-        """The page of an address, made anew unless it is what the reader sees already."""
+        """The page of an address, made anew unless it is what the reader sees already, or `again` is another."""
         if theme is None:
             raise PreventUpdate  # the browser says it in a moment
         search = search or ""
-        if (path, search, theme) == (seen.get("path"), seen.get("search"), seen.get("theme")):
+        asked = {"path": path, "search": search, "theme": theme, "again": again}
+        if seen and all(seen.get(name) == value for name, value in asked.items()):
             raise PreventUpdate
         campaign, page, kept, moment, views = None, None, dict[str, Any](), "", list[tuple[str, str]]()
         try:
@@ -150,7 +153,7 @@ class Engine:
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
             content = frame.sentence(str(error))
-        now = {"path": path, "search": search, "theme": theme, "moment": moment, **kept}
+        now = {**asked, "moment": moment, **kept}
         top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, views)
         return content, top, now, ""
 
@@ -177,16 +180,23 @@ class Engine:
         ticks: int,
         path: str,
         search: str,
-        theme: str | None,
         seen: Mapping[str, Any],
+        problem: str | None,
     ) -> tuple[Any, ...]:
         """The slots again, after a control or new results."""
         del ticks
-        if "values" not in seen or path != seen["path"]:
+        if path != seen.get("path"):
             raise PreventUpdate  # another page is on its way
-        before = seen["values"]
-        campaign, page = self.place(path)
+        place, _ = tried(lambda: self.place(path))
+        if place is None:
+            raise PreventUpdate  # the page says it
+        campaign, page = place
         moment = self.campaigns.moment(campaign)
+        if not seen.get("values"):  # there was nothing to show, and no control
+            if moment == seen["moment"]:
+                raise PreventUpdate
+            return _only(again=moment)
+        before = seen["values"]
         fields = [each["id"]["field"] for each in callback_context.inputs_list[0]]
         address = self.address(campaign, page, search or "")
         said = dict(zip(fields, map(_value, values), strict=True))
@@ -194,28 +204,41 @@ class Engine:
         gone = {name: None for field in other for name in seen["remakes"].get(field, ())}
         new = changed(address, gone | other)
         if new == address and moment == seen["moment"]:
+            if problem:
+                return _only(problem="")  # what was wrong has been taken back
             raise PreventUpdate
         now = written(new) if new != address else search or ""
         if other.keys() & seen["remakes"].keys():  # navigation follows: what can be chosen is another
-            slots = [len(each) for each in callback_context.outputs_list[1:5]]
-            return now, *([no_update] * n for n in slots), no_update, ""
+            return _only(now, problem="")
+        values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
+        shown = {**seen, "search": now, "moment": moment, "values": values_now}
+        return now, *self._redrawn(campaign, page, new, shown, seen), "", no_update
+
+    def _redrawn(
+        self, campaign: str, page: Page, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """Figures, words, tables and files of the slots, and what is seen `now`, after what was `seen`."""
         with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, new, again=True)
-            look = frame.Looks(_partners(view, theme or "light"), new.hide)
+            view = self.view(store, campaign, page, address, again=True)
+            look = frame.Looks(_partners(view, seen["theme"]), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
         axes = {name: _axes(shown) for name, shown in made.items()}
         order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
         by_name = {slot.name: slot for slot in page.slots}
         figures = [_refreshed(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
-        words = [frame.words(made[name], new.hide) for name in order[1]]
+        words = [frame.words(made[name], address.hide) for name in order[1]]
         tables = [made[name].data.rows(named=True) for name in order[2]]
-        link = _path(campaign, page, new)
+        link = _path(campaign, page, address)
         bare = _bare(made)
-        same = {name for name in made if now == search and (name in bare) == (name in seen["bare"])}
+        same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
-        values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
-        kept = {"axes": axes, "values": values_now, "bare": bare}
-        return now, figures, words, tables, files, {**seen, "search": now, "moment": moment, **kept}, ""
+        return figures, words, tables, files, {**now, "axes": axes, "bare": bare}
+
+
+def _only(search: Any = no_update, *, problem: Any = no_update, again: Any = no_update) -> tuple[Any, ...]:
+    """What `refresh` answers where the slots stay as they are."""
+    slots = ([no_update] * len(each) for each in callback_context.outputs_list[1:5])
+    return search, *slots, no_update, problem, again
 
 
 def _attach_in_browser(app: Dash) -> None:

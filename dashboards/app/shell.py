@@ -19,6 +19,7 @@ def shell(pages: Sequence[Page]) -> Component:
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="seen", data={}),
             dcc.Store(id="theme"),
+            dcc.Store(id="again"),
             dcc.Store(id="reloaded"),
             dcc.Interval(id="tick", interval=TICK_MS),
             html.Header(id="top"),

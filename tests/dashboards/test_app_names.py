@@ -48,6 +48,6 @@ def test_pages_and_files_of_an_odd_name_are_reached(runs: Path, tmp_path: Path, 
     said = answer.headers["Content-Disposition"]
     said.encode("latin-1")  # as headers travel
     kind, options = parse_options_header(said)
-    assert (kind, options.keys()) == ("attachment", {"filename"})
+    assert (kind, set(options)) == ("attachment", {"filename"})
     assert options["filename"].endswith("-progress.csv")
     assert not set('"\n<>?#%') & set(options["filename"])

@@ -50,7 +50,7 @@ def texts(component: Any) -> list[str]:
 
 def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
     engine = Engine(campaigns or Campaigns(roots), PAGES)
-    content, *_ = engine.navigate(*address.partition("?")[::2], "light", {})
+    content, *_ = engine.navigate(*address.partition("?")[::2], "light", None, {})
     return " | ".join(texts(content))
 
 
@@ -150,6 +150,20 @@ def test_a_torn_view_is_named(runs: Path, tmp_path: Path, text: str) -> None:
     (root / "views" / "one.json").write_text(text)
     assert "views/one.json is no saved view" in shown([root], "/torn-view/curves?view=one").lower()
     assert shown([root], "/torn-view/curves").startswith("Curves")
+
+
+def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "linked")
+    (tmp_path / "secret").write_text("SELECT 'a secret'")
+    (root / "queries").mkdir()
+    (root / "queries" / "one.sql").symlink_to(tmp_path / "secret")
+    for page in ("sql", "sql?saved=one"):
+        found = shown([root], f"/linked/{page}")
+        assert "a link that leads out of the campaign; it is not read" in found
+    (root / "queries" / "two.sql").write_text("SELECT 'mine'")
+    (root / "queries" / "one.sql").unlink()
+    (root / "queries" / "one.sql").symlink_to("two.sql")
+    assert "leads out" not in shown([root], "/linked/sql?saved=one")
 
 
 class Numbered(Address):

@@ -1,0 +1,56 @@
+"""A page that is left open shows what comes, and takes back what was wrong, without being loaded again."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+from served import ServeSite
+from synthetic import write_campaign
+
+pytestmark = pytest.mark.browser
+
+SLOW_MS = 30_000
+
+
+def test_a_page_that_could_not_be_shown_is_shown_once_it_can_be(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    with serve_site([root]) as site:
+        site.campaigns.look()
+        snapshot = root / "store" / "snapshot.duckdb"
+        whole = snapshot.read_bytes()
+        snapshot.write_bytes(b"\0" * 4096)
+        page.goto(f"{site.url}/runs/overview")
+        page.get_by_role("heading", name="This page cannot be shown").wait_for()
+        snapshot.write_bytes(whole)
+        page.locator("#slot-progress").wait_for(timeout=SLOW_MS)
+
+
+def test_the_first_grid_of_a_campaign_brings_its_controls(page: Page, serve_site: ServeSite, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    (root / "grids").mkdir(parents=True)
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/curves")
+        page.get_by_text("no grid yet").first.wait_for()
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+        site.campaigns.look()
+        page.locator(".controls").get_by_text("Grid").wait_for(timeout=SLOW_MS)
+        page.wait_for_selector(".js-plotly-plot .scatterlayer")
+
+
+def test_a_choice_that_fits_no_address_is_refused_until_it_is_taken_back(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    hide = "(names) => dash_clientside.set_props({type: 'control', field: 'hide'}, {value: names})"
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/curves")
+        page.wait_for_selector(".js-plotly-plot .scatterlayer")
+        page.evaluate(hide, ["x" * 5000])
+        page.get_by_text("does not fit into an address").wait_for(timeout=SLOW_MS)
+        assert page.url.endswith("/curves")
+        page.evaluate(hide, [])
+        page.get_by_text("does not fit into an address").wait_for(state="detached", timeout=SLOW_MS)
