@@ -87,6 +87,17 @@ def test_attempts_stand_in_order_with_what_they_went_on_from(view: View, campaig
     assert shown(view, "attempts", campaign.line("SSA", 1)["trial"]).message == "It has not begun."
 
 
+def test_a_page_has_the_first_probes_and_a_file_all(
+    view: View, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = campaign.line(HOSTILE, 0)["trial"]
+    for most, told in ((3, True), (4, False)):
+        monkeypatch.setattr("dashboards.app.pages.run._MOST_ROWS", most)
+        found = shown(view, "probes", key)
+        assert (found.data.height, "files have all" in found.caption) == (most, told)
+        assert shown(view._replace(whole=True), "probes", key).data.height == 4
+
+
 def test_evaluations_and_probes_are_those_of_the_last_step(view: View, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     rows = shown(view, "evaluations", key).data
@@ -114,6 +125,13 @@ def test_the_environment_is_that_of_the_chosen_attempt(view: View, campaign: Cam
     assert found.caption == "Of attempt 1."
     assert dict(found.data.iter_rows())["versions.python"] == "3.11.7"
     assert "no attempt 7; it has 1 and 2" in shown(view, "environment", key, "&attempt=7").message
+
+
+@pytest.mark.parametrize("number", [0, -1, 2])
+def test_an_attempt_that_is_not_there_is_told(view: View, campaign: Campaign, number: int) -> None:
+    assert shown(view, "log", campaign.line("softmax", 0)["trial"], f"&attempt={number}").message.startswith(
+        f"This run has no attempt {number}; it has 1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def _measured(view: View, table: str, keys: Sequence[str]) -> pl.DataFrame:
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
         f"QUALIFY step = max(step) OVER (PARTITION BY name) ORDER BY name, {', '.join(order)}",
         {"key": _key(view)},
-        most=_MOST_ROWS,
+        most=None if view.whole else _MOST_ROWS + 1,
     )
     where = [point(dict(at)) for at in found["point"]]
     return found.with_columns(pl.Series("point", where, dtype=pl.String))
@@ -206,7 +206,9 @@ def _probes(view: View) -> Shown:
     found = _measured(view, "probe", ("layer", "head", "point"))
     if found.is_empty():
         return Shown(message="It was not probed.")
-    cut = f" The first {_MOST_ROWS:,} are here." if found.height == _MOST_ROWS else ""
+    cut = ""
+    if found.height > _MOST_ROWS and not view.whole:
+        found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
     columns = [{"field": name, **_numeric(found[name])} for name in found.columns]
     said = f"What was seen inside the model, at the last step that each probe was taken at.{cut}"
     return Shown(caption=said, data=found, columns=columns)
@@ -251,7 +253,7 @@ def _chosen_attempt(view: View) -> dict[str, Any] | None:
     found = _attempts(view)
     if found.is_empty():
         return None
-    number = view.address.attempt or int(found["attempt"][-1])
+    number = int(found["attempt"][-1]) if view.address.attempt is None else view.address.attempt
     rows = found.filter(pl.col("attempt") == number).to_dicts()
     if not rows:
         raise Unknown(f"this run has no attempt {number}; it has {listed([str(each) for each in found['attempt']])}")
