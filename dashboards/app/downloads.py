@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import plotly.io as pio
 from flask import Response
@@ -45,9 +46,15 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in IN_PAGE:
-        plain = re.sub(r"[^\w .,=+-]", "_", campaign)  # quotes, line breaks and the like have a meaning in a header
-        response.headers.set("Content-Disposition", "attachment", filename=f"{plain}-{name}.{end}")
+        response.headers.set("Content-Disposition", "attachment", **_called(f"{campaign}-{name}.{end}"))
     return response
+
+
+def _called(name: str) -> dict[str, str]:
+    """A name of a file as headers say it (RFC 6266): without signs that mean something there, once in ASCII alone."""
+    plain = re.sub(r"[^\w .,=+-]", "_", name)
+    ascii_only = re.sub(r"[^ -~]", "_", plain)
+    return {"filename": ascii_only} | ({"filename*": f"UTF-8''{quote(plain)}"} if plain != ascii_only else {})
 
 
 def _slot(page: Page, name: str) -> Slot:
