@@ -88,6 +88,8 @@ def write_campaign(
     """
     layout = Layout(root)
     lines = plan_lines(operators, seeds, grid, factors or {})
+    if unknown := {*pending, *running, *resumed, *(failed or ())} - {(line["label"], line["seed"]) for line in lines}:
+        raise ValueError(f"no trial of the plan is {sorted(unknown)}")
     header = plan_header(lines, grid, factors or {}, operators)
     publish_grid(layout, header, lines, submission)
     effects = {line["cell"]: (effect or _default_effect)(line["axes"]) for line in lines}

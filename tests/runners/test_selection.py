@@ -15,7 +15,7 @@ from store.store import Store
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    failed = {("SSA · 0.5", 1): "diverged", ("softmax · 2", 0): "out_of_memory"}
+    failed = {("SSA · 0.5", 1): "diverged", ("softmax · 2.0", 0): "out_of_memory"}
     factors = {"lr": [0.5, 2.0], "tied": [True, None]}
     lines = {"operators": ("softmax", "SSA", "add"), "seeds": range(3), "factors": factors}
     root = tmp_path_factory.mktemp("campaign")
