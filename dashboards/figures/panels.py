@@ -57,11 +57,11 @@ def panels(
     places = [Place(f"x{i or ''}", f"y{i or ''}") for i in [0, *range(2, n + 1)]]
     for i, (place, title) in enumerate(zip(places, titles, strict=True)):
         row, column = divmod(i, across)
-        left, top = column * (width + _BETWEEN), 1 - row / rows
+        left, top, bottom = column * (width + _BETWEEN), (rows - row) / rows, (rows - row - 1) / rows
         last = i + across >= n
         axes = [dict(axis) for axis in usual]
         axes[0] |= {"domain": [left, left + width], "anchor": place.y, "showticklabels": last}
-        axes[1] |= {"domain": [top - 1 / rows, top - above / (each + above) / rows]}
+        axes[1] |= {"domain": [bottom, top - above / (each + above) / rows]}
         axes[1] |= {"anchor": place.x, "showticklabels": column == 0}
         axes[0] |= {} if last else {"title": {"text": None}}
         axes[1] |= {} if column == 0 else {"title": {"text": None}}

@@ -108,7 +108,7 @@ def test_panels_share_one_scale_and_one_bar_and_zoom_together() -> None:
     assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 13, 19, 31])
 def test_panels_do_not_overlap_and_the_lowest_of_each_column_names_its_axis(n: int) -> None:
     found = plane(x=[1] * n, y=[0] * n, value=[1.0] * n, panel=[f"panel {i}" for i in range(n)])
     figure = draw_heat(found, heat_ramp(found["value"]), x="x", y="y")
