@@ -4,6 +4,7 @@ Going to an address makes the page anew. A control writes the address and refres
 slots. A figure that is refreshed keeps the reader's zoom as long as its axes mean the same.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, final
@@ -11,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, Patch, State, callback_context, no_update
 from dash.exceptions import PreventUpdate
+from plotly.utils import PlotlyJSONEncoder
 
 from dashboards.app import frame, shell
 from dashboards.app.address import Address, changed, entries, read, written
@@ -18,7 +20,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.maths import Maths
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.app.saved import resolved, save, saved_views
-from dashboards.problems import Unknown, tried
+from dashboards.problems import Unknown, sentence, tried
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
 from dashboards.theme import REST, dark_partners
@@ -152,7 +154,7 @@ class Engine:
             made, problem = tried(lambda: self._page(campaign, found, search, theme))
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
-            content = frame.sentence(str(error))
+            content = frame.sentence(sentence(error))
         now = {**asked, "moment": moment, **kept}
         top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, views)
         return content, top, now, ""
@@ -164,6 +166,7 @@ class Engine:
             view = self.view(store, campaign, page, address)
             look = frame.Looks(_partners(view, theme), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
+            words = _digests({name: frame.words(shown, address.hide) for name, shown in made.items()})
             given = _controls(page, view)
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
@@ -172,7 +175,8 @@ class Engine:
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
         axes = {name: _axes(shown) for name, shown in made.items()}
-        return parts, {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made)}
+        kept = {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made), "words": words}
+        return parts, kept
 
     def refresh(
         self,
@@ -226,13 +230,15 @@ class Engine:
         order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
         by_name = {slot.name: slot for slot in page.slots}
         figures = [_refreshed(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
-        words = [frame.words(made[name], address.hide) for name in order[1]]
+        told = {name: frame.words(shown, address.hide) for name, shown in made.items()}
+        now_told, before = _digests(told), seen["words"]
+        words = [no_update if now_told[name] == before.get(name) else told[name] for name in order[1]]
         tables = [made[name].data.rows(named=True) for name in order[2]]
         link = _path(campaign, page, address)
         bare = _bare(made)
         same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
-        return figures, words, tables, files, {**now, "axes": axes, "bare": bare}
+        return figures, words, tables, files, {**now, "axes": axes, "bare": bare, "words": now_told}
 
 
 def _only(search: Any = no_update, *, problem: Any = no_update, again: Any = no_update) -> tuple[Any, ...]:
@@ -264,6 +270,16 @@ def shown_of(slot: Slot, view: View) -> Shown:
     """What a slot shows; where that cannot be computed, the sentence why."""
     found, problem = tried(lambda: slot.make(view))
     return Shown(message=problem or "") if found is None else found
+
+
+def _digests(words: Mapping[str, Any]) -> dict[str, str]:
+    """Of components; those that are the same stay in the browser, with what is open, selected and scrolled in them."""
+    texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
+    return {name: _digest(text) for name, text in texts.items()}
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
 
 def _bare(made: Mapping[str, Shown]) -> list[str]:
@@ -323,7 +339,7 @@ def _axes(shown: Shown) -> str:
     layout = shown.figure.layout.to_plotly_json()
     axes = [layout[name] for name in sorted(layout) if name.startswith(("xaxis", "yaxis"))]
     parts = [(axis.get("type"), axis.get("title", {}).get("text"), axis.get("categoryarray")) for axis in axes]
-    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
+    return _digest(repr(parts))
 
 
 def _refreshed(shown: Shown, look: frame.Looks, *, same: bool) -> Any:

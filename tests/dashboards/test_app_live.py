@@ -54,3 +54,19 @@ def test_a_choice_that_fits_no_address_is_refused_until_it_is_taken_back(
         assert page.url.endswith("/curves")
         page.evaluate(hide, [])
         page.get_by_text("does not fit into an address").wait_for(state="detached", timeout=SLOW_MS)
+
+
+def test_what_a_reader_opened_stays_open_while_it_says_the_same(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/sql?query=SELECT%20count(*)%20AS%20n%20FROM%20trial")
+        shown = page.locator("#slot-result .ag-cell").first
+        shown.get_by_text("4").wait_for()
+        page.locator("#slot-schema details").first.evaluate("(one) => { one.open = true; }")
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(3), steps=4)
+        site.campaigns.look()
+        shown.get_by_text("6").wait_for(timeout=SLOW_MS)
+        assert page.locator("#slot-schema details").first.evaluate("(one) => one.open")
