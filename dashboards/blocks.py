@@ -10,7 +10,7 @@ import polars as pl
 from dashboards.html import copy_button, details, plain_table, script_json, tag, text
 from dashboards.subject import Look
 from dashboards.theme import REST, Style
-from dashboards.words import count, number
+from dashboards.words import count, entry
 
 MOST_DATA_ROWS: Final = 200
 
@@ -121,7 +121,7 @@ def _data(shown: Picture) -> str:
     frame = shown.data
     if frame.is_empty():
         return ""
-    rows = [[_entry(value) for value in row] for row in frame.head(MOST_DATA_ROWS).iter_rows()]
+    rows = [[entry(value) for value in row] for row in frame.head(MOST_DATA_ROWS).iter_rows()]
     left = frame.height - len(rows)
     note = (
         tag("p", text(f"The first {len(rows)} of {frame.height:,} rows; the copy has all."), class_="note")
@@ -130,10 +130,6 @@ def _data(shown: Picture) -> str:
     )
     inner = plain_table(frame.columns, rows) + note + copy_button(csv(frame))
     return details(f"Data ({count(frame.height, 'row')})", inner)
-
-
-def _entry(value: object) -> str:
-    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
 def csv(frame: pl.DataFrame) -> str:

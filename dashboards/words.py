@@ -52,6 +52,15 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def entry(value: object) -> str:
+    """Any value of a table in words: lists joined by '; ', 'yes' and 'no', '–' for none."""
+    if isinstance(value, list):
+        return "; ".join(map(entry, value)) or "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
+
+
 def listed(parts: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -12,7 +12,7 @@ from dashboards.app.page import Page, Shown, Slot
 from dashboards.figures.alone import alone
 from dashboards.html import plain_table, tag, text
 from dashboards.problems import Unknown
-from dashboards.words import count, number
+from dashboards.words import count, entry
 from store.asked import asked
 from store.export.formats import encoded
 
@@ -67,14 +67,10 @@ def _slot(page: Page, name: str) -> Slot:
 def _table(shown: Shown, slot: Slot, statements: list[str]) -> str:
     del slot, statements
     frame = shown.data
-    rows = [[_entry(value) for value in row] for row in frame.head(MOST_ROWS).iter_rows()]
+    rows = [[entry(value) for value in row] for row in frame.head(MOST_ROWS).iter_rows()]
     left = frame.height - len(rows)
     more = tag("p", text(f"The first {len(rows)} of {count(frame.height, 'row')}; the files have all.")) if left else ""
     return plain_table(frame.columns, rows) + more
-
-
-def _entry(value: object) -> str:
-    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
 def _sql(shown: Shown, slot: Slot, statements: list[str]) -> str:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboards.words import change, count, duration, listed, number, p_value, short_names
+from dashboards.words import change, count, duration, entry, listed, number, p_value, short_names
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,11 @@ def test_a_label_with_an_equals_sign_that_is_no_axis_stays_whole() -> None:
 @pytest.mark.parametrize("labels", [[""], ["=", "a="], ["·", " · "], ["a=1"]])
 def test_names_of_odd_labels_stay_distinct(labels: list[str]) -> None:
     assert len(set(short_names(labels).names)) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "–"), ([], "–"), (["a", "b"], "a; b"), ([0.5, None], "0.5; –"), (True, "yes"), (False, "no"), (3, "3")],
+)
+def test_an_entry_of_a_table_is_words_and_no_python(value: object, words: str) -> None:
+    assert entry(value) == words
