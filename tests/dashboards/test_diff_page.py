@@ -115,3 +115,22 @@ def test_many_runs_stand_beside_each_other(view: View, tmp_path: Path) -> None:
     found = shown(view, "results", *KEYS.values())
     assert found.data.width == 5
     json.dumps(found.data.rows(named=True))
+
+
+def test_a_field_that_only_begins_like_an_ignored_one_counts() -> None:
+    fields = {"a": {"task": {"points": 1}, "task_points": 1}, "b": {"task": {"points": 2}, "task_points": 2}}
+    assert table(fields, ["task"], whole=False)["field"].to_list() == ["task_points"]
+
+
+def test_the_environment_is_that_of_the_last_attempt(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "runs")
+    publish_grid(layout, plan_header(LINES, "known", {"depth": [2]}, ("softmax", "<i>SSA")), LINES)
+    for line, hosts in zip(LINES[:2], (("one", "two"), ("three",)), strict=True):
+        for attempt, host in enumerate(hosts, start=1):
+            write_start(layout, line["trial"], attempt, host=host)
+            write_end(layout, line["trial"], attempt, status="ok" if host == hosts[-1] else "stopped")
+    engine = Engine(Campaigns([layout.root]), [DIFF])
+    with engine.campaigns.reading("runs") as store:
+        view = engine.view(store, "runs", DIFF, DiffAddress())
+        found = rows(shown(view, "environment", *(line["trial"] for line in LINES[:2])))
+    assert found["host"] == ["two", "three"]

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from synthetic import Campaign, write_campaign
+from synthetic import (
+    SUBMISSION,
+    Campaign,
+    plan_header,
+    plan_lines,
+    publish_grid,
+    write_campaign,
+    write_end,
+    write_start,
+)
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
@@ -16,6 +25,8 @@ from dashboards.app.page import Shown, View
 from dashboards.app.pages.run import RUN, RunAddress
 from dashboards.log_tail import log_tail, visible
 from dashboards.problems import Unknown
+from store.layout import Layout
+from store.shards import ShardBuffer
 
 HOSTILE = "<script>%{x}"
 
@@ -222,3 +233,19 @@ def test_every_slot_survives_every_trial(view: View, campaign: Campaign) -> None
             found = shown_of(slot, at(view, line["trial"]))
             assert isinstance(found.data, pl.DataFrame)
             assert found.message or found.parts or found.data.height
+
+
+def test_what_was_taken_at_other_steps_stands_with_its_own_last(tmp_path: Path) -> None:
+    lines = plan_lines(["softmax"], [0], "known", {})
+    layout, key = Layout(tmp_path / "runs"), lines[0]["trial"]
+    publish_grid(layout, plan_header(lines, "known", {}, ["softmax"]), lines)
+    write_start(layout, key, 1)
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for step, name, value in ((5, "mse", 3.0), (10, "mse", 2.0), (4, "accuracy", 0.5)):
+        buffer.add("evaluation", (key, 1, step, name, {}, value, 10, None))
+    buffer.flush()
+    write_end(layout, key, 1, step=10)
+    engine = Engine(Campaigns([layout.root]), [RUN])
+    with engine.campaigns.reading("runs") as store:
+        found = shown(engine.view(store, "runs", RUN, RunAddress()), "evaluations", key).data
+    assert found.select("name", "step", "value").rows() == [("accuracy", 4, 0.5), ("mse", 10, 2.0)]
