@@ -145,18 +145,20 @@ class Engine:
         asked = {"path": path, "search": search, "theme": theme, "again": again}
         if seen and all(seen.get(name) == value for name, value in asked.items()):
             raise PreventUpdate
-        campaign, page, kept, moment, views = None, None, dict[str, Any](), "", list[tuple[str, str]]()
+        campaign, page, kept, moment, views, torn = None, None, dict[str, Any](), "", list[tuple[str, str]](), None
         try:
             campaign, found = self.place(path)
             moment = self.campaigns.moment(campaign)
             page = found.name
-            views = tried(lambda: saved_views(self.campaigns.root(campaign or "")))[0] or []
+            root = self.campaigns.root(campaign)
+            listed, torn = tried(lambda: saved_views(root))
+            views = listed or []
             made, problem = tried(lambda: self._page(campaign, found, search, theme))
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
             content = frame.sentence(sentence(error))
         now = {**asked, "moment": moment, **kept}
-        top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, views)
+        top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, (views, torn or ""))
         return content, top, now, ""
 
     def _page(self, campaign: str, page: Page, search: str, theme: str) -> tuple[Any, dict[str, Any]]:

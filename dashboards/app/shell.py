@@ -37,9 +37,9 @@ def top(
     campaign: str | None,
     pages: Sequence[Page],
     page: str | None,
-    saved: Sequence[tuple[str, str]],
+    saved: tuple[Sequence[tuple[str, str]], str],
 ) -> list[Component]:
-    """The bar above every page."""
+    """The bar above every page; `saved` is the views of the campaign, and why one of them cannot be read."""
     here = campaign or (campaigns[0] if campaigns else "")
     links = [
         html.A(
@@ -63,7 +63,7 @@ def top(
                 html.Nav(names, **{"aria-label": "Campaigns"}),
                 html.Span(id="live", className="live"),
                 html.Button("Pause", id="pause", type="button", title="Show nothing new for now (p)"),
-                html.Details([html.Summary("Views"), _panel(here, saved)], className="views"),
+                html.Details([html.Summary("Views"), _panel(here, *saved)], className="views"),
                 html.Button("Light / dark", id="switch", type="button", title="Other colours (t)"),
                 html.Button("?", id="help", type="button", title="Keys (?)", **{"aria-label": "Keys"}),
             ]
@@ -72,10 +72,10 @@ def top(
     ]
 
 
-def _panel(campaign: str, saved: Sequence[tuple[str, str]]) -> Component:
+def _panel(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> Component:
     name = html.Label([html.Span("Name"), dcc.Input(id="view-name", type="text", debounce=False)])
     button = html.Button("Save this view", id="save", type="button")
-    return html.Div([html.Div(views(campaign, saved, ""), id="views"), name, button], className="panel")
+    return html.Div([html.Div(views(campaign, saved, words), id="views"), name, button], className="panel")
 
 
 def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[Component]:

@@ -16,6 +16,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.pages import PAGES
 from dashboards.app.saved import save, saved_views
+from dashboards.app.server import make_app
 from dashboards.problems import Unknown
 from store.files import write_json
 
@@ -150,6 +151,8 @@ def test_a_torn_view_is_named(runs: Path, tmp_path: Path, text: str) -> None:
     (root / "views" / "one.json").write_text(text)
     assert "views/one.json is no saved view" in shown([root], "/torn-view/curves?view=one").lower()
     assert shown([root], "/torn-view/curves").startswith("Curves")
+    _, top, *_ = Engine(Campaigns([root]), PAGES).navigate("/torn-view/curves", "", "light", None, {})
+    assert "Views/one.json is no saved view; save it again or delete it." in texts(top)
 
 
 def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) -> None:
@@ -164,6 +167,17 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
     (root / "queries" / "one.sql").unlink()
     (root / "queries" / "one.sql").symlink_to("two.sql")
     assert "leads out" not in shown([root], "/linked/sql?saved=one")
+
+
+@pytest.mark.parametrize("end", ["table", "sql"])
+@pytest.mark.parametrize("query", ["SELECT '<img src=x>'", 'SELECT "<img src=x>"'])
+def test_what_is_opened_in_a_page_has_no_markup_of_its_own(runs: Path, end: str, query: str) -> None:
+    """The page puts it in as HTML, be it a result or the sentence of an error."""
+    client = make_app(Campaigns([runs]), PAGES).server.test_client()
+    answer = client.get(f"/files/runs/sql/result.{end}", query_string={"query": query})
+    assert answer.status_code == 200
+    assert "img src" in answer.text
+    assert "<img" not in answer.text
 
 
 class Numbered(Address):

@@ -1,0 +1,27 @@
+"""Texts of a result of SQL are drawn as they are: plotly reads markup and %{...} in them otherwise."""
+
+from typing import Any, get_args
+
+import polars as pl
+import pytest
+
+from dashboards.figures.chart import Columns, Kind, charted, draw_chart, group_styles
+
+HOSTILE = "<b>%{meta}</b>"
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_no_text_of_a_result_is_read_by_plotly(kind: Any) -> None:
+    found = pl.DataFrame({HOSTILE: [HOSTILE, "two"], "y": [1.0, 2.0], "who": [HOSTILE, "b"]})
+    columns = Columns(HOSTILE, "who", "y") if kind == "heat" else Columns(HOSTILE, "y", "who")
+    drawn = charted(found, kind, columns)
+    styles = {} if kind == "heat" else group_styles(drawn, {})
+    figure = draw_chart(drawn, kind, columns, styles).to_dict()
+    read: list[str] = []
+    for trace in figure["data"]:
+        read += [str(trace.get(name, "")).replace("%{text}", "").replace("%{y:.6g}", "") for name in ("hovertemplate",)]
+        read += [str(each) for each in (trace.get("text") if trace.get("text") is not None else [])]
+    for name, axis in figure["layout"].items():
+        if name.startswith(("xaxis", "yaxis")):
+            read += [axis.get("title", {}).get("text") or "", *(axis.get("ticktext") or ())]
+    assert not [each for each in read if "<b>" in each or "%{meta}" in each]
