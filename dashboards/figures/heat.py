@@ -20,8 +20,8 @@ _ROW: Final = (4.0, 26.0)
 """Least and most pixels of a row."""
 _TALLEST: Final = 900
 _BREAK: Final = "<br>"
-_WIDTH: Final = 930
-"""Pixels of a figure in a report; in a window of usual width it has more."""
+_WIDTH: Final = 860
+"""Pixels of a figure in the narrowest usual place; in a window of usual width it has more."""
 _ROOM: Final = (6, 7)
 """Pixels that a cell has to have beyond the text in it, across and up."""
 _BAR: Final = (110, 320)
@@ -159,7 +159,7 @@ def _marks(
         for y, row in zip(up.categories(), cells, strict=True)
         for x, cell in zip(across.categories(), row, strict=True)
     ]
-    missing = [(x, y, cell) for x, y, cell in placed if cell.shade is None]
+    missing = [(x, y, cell) for x, y, cell in placed if cell.shade is None and cell.sign]
     if missing:
         symbols = [cell.sign for _, _, cell in missing]
         marker = {"symbol": symbols, "size": min(max(0.45 * min(size), 3), 9), "color": MUTED, "line": {"width": 1.4}}

@@ -11,8 +11,8 @@ from dashboards.html import plain
 from dashboards.theme import DIVERGING, SEQUENTIAL
 from dashboards.words import number
 
-SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot"}
-"""plotly's markers by how a reason begins; any other, such as "not run", has an open circle."""
+SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
+"""plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
 
 LETTER: Final = 7.0
 """Pixels."""
@@ -111,7 +111,7 @@ class HeatCell(NamedTuple):
     told: str
     """What is said to who points at it, for plotly."""
     sign: str
-    """plotly's marker for it where it has no value."""
+    """plotly's marker for it where it has no value; empty: none."""
     key: Any
     """What a click sets."""
 

@@ -20,13 +20,17 @@ FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.in
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
 
 _VALUES: Final = ("greatest", "least", "value")
+FEW: Final = 2
+"""Up to so many curves each has its least and greatest values as lines; more would hide each other."""
+SPIKE: Final = 5.0
+"""Of more curves only values so many times as far from the line as the curve's usual extreme are drawn."""
 _ROOM: Final = 100.0
 """How far beyond the values an interval is drawn; an axis never goes so far."""
 _MOST_TOLD: Final = 4000
 """Points of more than that in a figure tell less under the pointer, so that the figure stays small."""
 _GAP: Final = 76
 """Pixels between panels that stand above each other."""
-_BESIDE: Final = 0.09
+_BESIDE: Final = 0.12
 """Share of the width between panels that stand side by side."""
 _LARGEST: Final = 1e300
 """Sums of larger values leave the doubles."""
@@ -91,8 +95,8 @@ def draw_lines(
 
     Args:
         found: series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. Where
-            they are there, `least` and `greatest` are a second, outlined band (of a bucket, so that spikes stay
-            visible), and `raw` is what `value` was before smoothing, drawn behind it. n may be missing.
+            they are there, `least` and `greatest` (of a bucket) are faint lines, or for more than `FEW` series upright
+            strokes where they are spikes, and `raw` is what `value` was before smoothing, behind it. n may be missing.
         series: by the entries of the column `series`.
         x, y: titles of the axes.
         scale: of the values.
@@ -107,6 +111,7 @@ def draw_panels(
     """`draw_lines` several times with one axis x: zooming into one panel zooms all."""
     rows = -(-len(panels) // drawing.columns)
     figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=plain(x))
+    few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
     much = sum(panel.found.height for panel in panels) > _MOST_TOLD
     usual = (figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json())
     names = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
@@ -117,19 +122,31 @@ def draw_panels(
         if drawing.log_x:
             found = found.filter(pl.col("x") > 0)
         shown = _clipped(found, panel.scale)
+        if "least" in shown.columns and not few:
+            shown = _spikes(shown, panel.scale)
         figure.update_layout(_axes(usual, place, len(panels), drawing))
         figure.update_layout({f"yaxis{at}": {"title": {"text": plain(panel.y)}, **_value_axis(shown, panel.scale)}})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
-            _add(figure, lines, given._replace(group=given.group or str(key)), (at, much, drawing))
+            _add(figure, lines, given._replace(group=given.group or str(key)), (at, much, few, drawing))
     if drawing.log_x:
         figure.update_xaxes(type="log")
+    places = pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique()
+    if len(places) == 1 and places.dtype.is_numeric():  # else plotly's ticks name numbers about it
+        figure.update_xaxes(tickvals=places.to_list())
     return figure
 
 
 def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The rows of a frame as of `draw_lines` with a value too far off to be drawn where it is: in column `beyond`."""
     return _clipped(found, scale).filter(pl.col("beyond").is_not_null())
+
+
+def extremes_words(curves: int) -> str:
+    """What is drawn of the least and greatest values of buckets where there are so many curves."""
+    if curves <= FEW:
+        return "Faint lines: the least and the greatest single value of each."
+    return f"Upright strokes: single values more than {SPIKE:g} times as far from the line as its extremes usually are."
 
 
 def _clipped(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -145,6 +162,20 @@ def _clipped(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     far = pl.coalesce(pl.when((each < low) | (each > high)).then(each) for each in marked)
     held = [pl.col(name).clip(*(limits if name in _VALUES else wide)) for name in ends]
     return found.with_columns(far.alias("beyond"), far.clip(low, high).alias("edge"), *held)
+
+
+def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+    """The frame with `least` and `greatest` only where they lie `SPIKE` times as far from the line as they usually do.
+
+    Distances are those that the axis has, from `raw` where the line is smoothed.
+    """
+    line = pl.col("raw" if "raw" in shown.columns else "value")
+    for name in ("least", "greatest"):
+        far = (pl.col(name) / line).log().abs() if scale == "log" else (pl.col(name) - line).abs()
+        usual = far.filter(far.is_finite()).median().over("series")
+        spike = far.is_finite() & (far > SPIKE * usual + 1e-9 * (1.0 if scale == "log" else line.abs()))
+        shown = shown.with_columns(pl.when(spike).then(pl.col(name)).alias(name))
+    return shown
 
 
 def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
@@ -177,11 +208,10 @@ def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> 
     """The axes of one of several panels: below each other, or side by side where there are columns."""
     rows, columns = -(-panels // drawing.columns), min(drawing.columns, panels)
     at, row, column = "" if place == 0 else str(place + 1), place // drawing.columns, place % drawing.columns
-    height, width = 1 / rows, 1 / columns
-    top, left = 1 - row * height, column * width
+    height, width = 1 / rows, (1 - _BESIDE * (columns - 1)) / columns
+    top, left = 1 - row * height, column * (width + _BESIDE)
     gap = _GAP / (drawing.height + _GAP) * height if row + 1 < rows else 0.0
-    right = left + width - (_BESIDE if column + 1 < columns else 0.0)
-    x = {**usual[0], "domain": [left, right], "anchor": f"y{at}"}
+    x = {**usual[0], "domain": [left, min(left + width, 1.0)], "anchor": f"y{at}"}
     if place + drawing.columns < panels:
         x["title"] = {"text": ""}
     if place:
@@ -189,19 +219,17 @@ def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> 
     return {f"xaxis{at}": x, f"yaxis{at}": {**usual[1], "domain": [top - height + gap, top], "anchor": f"x{at}"}}
 
 
-def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, Drawing]) -> None:
+def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, bool, Drawing]) -> None:
     """The bands, the line and the marks of one series."""
-    at, much, drawing = where
+    at, much, few, drawing = where
     axes = {"xaxis": f"x{at}", "yaxis": f"y{at}", "legendgroup": series.group, "showlegend": False}
     style, name = series.style, broken(series.name)
     x = _numbers(rows["x"])
-    if "least" in rows.columns:
-        outline = {"color": style.color + "59", "width": 0.8}
-        area = band(x, _numbers(rows["least"]), _numbers(rows["greatest"]), style.color + "14", series.group)
-        figure.add_trace(area.update(line=outline, **axes))
     if rows["low"].null_count() < rows.height:
         area = band(x, _numbers(rows["low"]), _numbers(rows["high"]), style.band(), series.group)
         figure.add_trace(area.update(**axes))
+    if "least" in rows.columns:
+        figure.add_trace(_extremes(rows, style, few=few).update(**axes))
     if "raw" in rows.columns:
         behind = {"color": style.color + "66", "width": 1}
         figure.add_trace(go.Scatter(x=x, y=_numbers(rows["raw"]), mode="lines", line=behind, hoverinfo="skip", **axes))
@@ -211,11 +239,28 @@ def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str
     figure.add_trace(
         go.Scatter(
             x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_told(rows, drawing, much=much), **axes
-        )
+        ).update(error_y=_bars(y, _numbers(rows["low"]), _numbers(rows["high"]), color))
     )
     far = rows.filter(pl.col("beyond").is_not_null())
     if not far.is_empty():
         figure.add_trace(_far(far, style, name, drawing).update(**axes))
+
+
+def _extremes(rows: pl.DataFrame, style: Style, *, few: bool) -> go.Scatter:
+    """Faint lines along the least and the greatest values, or upright strokes from the line to those there are."""
+    gap = pl.lit(None, pl.Float64)
+    parts = []
+    for name in ("least", "greatest"):
+        if few:
+            parts += [rows.select("x", pl.col(name).alias("y")), rows.tail(1).select("x", gap.alias("y"))]
+            continue
+        ends = [pl.col("value"), pl.col(name), gap]
+        stroked = rows.filter(pl.col(name).is_not_null())
+        parts.append(stroked.select("x", pl.concat_list(ends).alias("y")).explode("y"))
+    drawn = pl.concat(parts)
+    color = style.color + ("59" if few else "99")
+    return go.Scatter(x=_numbers(drawn["x"]), y=_numbers(drawn["y"]), mode="lines", hoverinfo="skip",
+                      line={"color": color, "width": 0.7 if few else 1.2})  # fmt: skip
 
 
 def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any]:
@@ -228,6 +273,16 @@ def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any
         return {"mode": "lines"}
     sizes = np.where(alone, 6, 0).tolist()
     return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": sizes, "color": style.color}}
+
+
+def _bars(y: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], color: str) -> dict[str, Any] | None:
+    """The intervals of points that no area reaches, since both their neighbours have none; None without such."""
+    known = np.concatenate([[False], np.isfinite(y) & np.isfinite(low) & np.isfinite(high), [False]])
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    if not alone.any():
+        return None
+    up, down = (np.where(alone, end, 0.0).tolist() for end in (high - y, y - low))
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color, "thickness": 1.2}
 
 
 def _told(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:

@@ -38,10 +38,17 @@ def attention_panels(about: Subject, *, layer: Layer, most: int = 64) -> Drawn:
 
 
 def _cells(weights: npt.NDArray[np.float64], name: str) -> pl.DataFrame:
-    """panel, x (key), y (query, from above), value; keys that a query cannot see have no row."""
-    queries, keys = np.tril_indices(len(weights))
-    frame = {"x": keys + 1, "y": [str(query + 1) for query in queries], "value": weights[queries, keys]}
-    return pl.DataFrame(frame).select(pl.lit(name).alias("panel"), "x", "y", "value")
+    """panel, x (key), y (query, from above), value (null for keys that a query cannot see), reason."""
+    queries, keys = np.indices(weights.shape).reshape(2, -1)
+    frame = {"x": keys + 1, "y": [str(query + 1) for query in queries], "value": weights.ravel()}
+    later = pl.Series(keys > queries)
+    return pl.DataFrame(frame).select(
+        pl.lit(name).alias("panel"),
+        "x",
+        "y",
+        pl.when(~later).then("value").alias("value"),
+        pl.when(later).then(pl.lit("masked: a later key")).alias("reason"),
+    )
 
 
 def _weights(about: Subject, cell: str, layer: Layer) -> npt.NDArray[np.float64] | None:

@@ -52,7 +52,8 @@ def _counted(caption: str, panels: Sequence[Panel]) -> str:
 
 def drawn_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str) -> Drawn:
     """A heat map, a panel for every `panel` of the frame."""
-    return Drawn(caption, found.filter(pl.col("value").is_not_null()), draw_heat(found, ramp, x=x, y=y))
+    data = found.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
+    return Drawn(caption, data, draw_heat(found, ramp, x=x, y=y))
 
 
 def by_model(about: Subject, found: pl.DataFrame, title: str, scale: Scale) -> tuple[list[Panel], dict[str, Series]]:

@@ -59,11 +59,11 @@ def test_an_enum_says_the_order_and_levels_without_a_value_have_a_place() -> Non
 
 
 def test_a_cell_without_a_value_has_a_sign_and_says_why() -> None:
-    why = [None, "failed: diverged", "not run", "not applicable", "running"]
-    found = plane(x=[1, 2, 3, 4, 5], y=[0] * 5, value=[1.0, math.nan, None, None, math.inf], reason=why)
+    why = [None, "failed: diverged", "not run", "not applicable", "running", "masked: a later key"]
+    found = plane(x=[1, 2, 3, 4, 5, 6], y=[0] * 6, value=[1.0, math.nan, None, None, math.inf, None], reason=why)
     figure = draw_heat(found, heat_ramp(found["value"]), x="x", y="y")
     drawn = maps(figure)[0]
-    assert drawn.z == ([1.0, None, None, None, None],)
+    assert drawn.z == ([1.0, *[None] * 5],)
     assert drawn.text == (["1", *why[1:]],)
     assert list(signs(figure).values()) == ["x-thin-open", "circle-open", "line-ew-open", "circle-dot"]
     assert set(shown(figure)) == {("1", "0")}

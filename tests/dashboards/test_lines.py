@@ -79,13 +79,28 @@ def test_zero_on_a_log_axis_is_marked_at_its_lower_end() -> None:
     assert (list(marks.x), list(marks.marker.symbol)) == ([2], ["triangle-down"])
 
 
-def test_the_band_of_a_bucket_has_its_spike_on_the_axis() -> None:
+def test_extremes_of_few_curves_are_faint_lines_without_area() -> None:
     found = frame([1.0, 1.0, 1.0], least=[1.0, 0.5, 1.0], greatest=[1.0, 40.0, 1.0])
     figure = draw(found)
     assert figure.layout.yaxis.range[1] > 40
-    area = figure.data[0]
-    assert max(area.y[np.isfinite(area.y)]) == 40
-    assert area.line.width > 0
+    np.testing.assert_allclose(figure.data[0].y, [1, 0.5, 1, np.nan, 1, 40, 1, np.nan])
+    assert all(trace.fill is None for trace in figure.data)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_of_many_curves_only_spikes_are_drawn_and_the_axis_has_room_for_them(scale: Scale) -> None:
+    usual = [1.1, 1.12, 1.1, 1.09, 1.1]
+    rows = [frame([1.0] * 5, str(k), least=[0.9] * 5, greatest=usual) for k in range(3)]
+    spiky = frame([1.0] * 5, "3", least=[0.9, 0.9, 0.01, 0.9, 0.9], greatest=[*usual[:3], 9.0, 1.1])
+    figure = draw_lines(
+        pl.concat([*rows, spiky]), {str(k): TWO["a"] for k in range(4)}, x="step", y="loss", scale=scale
+    )
+    strokes = {trace.legendgroup: trace for trace in figure.data if not trace.name and len(trace.y)}
+    assert list(strokes) == ["3"]
+    np.testing.assert_array_equal(strokes["3"].x, [3, 3, 3, 4, 4, 4])
+    np.testing.assert_allclose(strokes["3"].y, [1, 0.01, np.nan, 1, 9, np.nan], rtol=1e-6)
+    high = figure.layout.yaxis.range[1]
+    assert (10**high if scale == "log" else high) > 9
 
 
 def test_what_was_before_smoothing_stands_behind_the_line() -> None:
@@ -129,3 +144,23 @@ def test_large_numbers_keep_their_size() -> None:
     assert list(line(figure).y) == [1e200, 2e200]
     draw(frame([1e305, -1e305]))
     assert list(line(figure).x) == [2**40 + 1, 2**40 + 2]
+
+
+def test_an_interval_that_no_area_reaches_is_a_bar() -> None:
+    found = frame([1.0, None, 3.0, 4.0], low=[0.5, 0.0, 2.5, 3.5], high=[2.0, 0.0, 3.5, 4.5])
+    bars = line(draw(found.with_columns(pl.when(pl.col("x") != 2).then(pl.col("low", "high"))))).error_y
+    assert (bars.array, bars.arrayminus) == ((1.0, 0, 0, 0), (0.5, 0, 0, 0))
+    assert line(draw(frame([1.0, 2.0], low=[0.5, 1.0], high=[2.0, 3.0]))).error_y.array is None
+
+
+def test_a_single_place_is_the_only_tick() -> None:
+    assert draw(frame([1.0])).layout.xaxis.tickvals == (1,)
+    assert draw(frame([1.0, 2.0])).layout.xaxis.tickvals is None
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_panels_side_by_side_are_of_one_width(columns: int) -> None:
+    figure = draw_panels([Panel(frame([1.0, 2.0]), "loss")] * 4, TWO, x="step", drawing=Drawing(columns=columns))
+    ends = [figure.layout[f"xaxis{i}"].domain for i in ("", 2, 3, 4)]
+    assert [right - left for left, right in ends] == pytest.approx([ends[0][1] - ends[0][0]] * 4)
+    assert max(right for _, right in ends) == pytest.approx(1)
