@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 
-import numpy as np
 import polars as pl
 import pytest
 from playwright.sync_api import Page as Tab
@@ -141,8 +140,12 @@ def test_a_spike_in_one_step_of_one_seed_is_seen(view: View) -> None:
     spike = found.data.filter(pl.col("greatest") == 50)
     assert spike.select("group", "step").rows() == [("softmax · 1", 333)]
     assert found.figure is not None
-    outlined = [trace for trace in found.figure.data if trace.fill == "toself" and trace.line.width]
-    assert max(float(np.nanmax(trace.y)) for trace in outlined) == 50
+    strokes = [trace for trace in found.figure.data if trace.fill is None and not trace.name and len(trace.y)]
+    assert [set(trace.x) for trace in strokes] == [{333}]
+    assert 50 in strokes[0].y
+    assert "Upright strokes: single values more than 5 times" in found.caption
+    alone = shown(view, "?metric=spiky&show=softmax · 1")
+    assert "Faint lines: the least and the greatest single value of each." in alone.caption
     assert 10 ** found.figure.layout.yaxis.range[1] > 50
     assert "greatest" not in shown(view, "?metric=spiky&quiet=1").data.columns
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from dashboards import grouping
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels
+from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import (
     Along,
     Reduced,
@@ -161,7 +161,7 @@ def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups)
         if address.band != "none":
             words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
     if width > 1 and not address.quiet and address.band not in ("seeds", "none"):
-        words += " Outlined: the least and the greatest single value of each."
+        words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
     if address.smooth != "none":
         kind = f"keeps {_amount(address):g} of the average so far" if address.smooth == "exponential" else (
             f"mean of {_amount(address):g} points about each")  # fmt: skip

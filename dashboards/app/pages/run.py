@@ -13,7 +13,7 @@ from dashboards.app.address import Address
 from dashboards.app.components import Component, html
 from dashboards.app.page import Control, Key, Page, Shown, Slot, View, options
 from dashboards.app.pages.runs import ICONS
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels
+from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Grouped, Reduction, buckets_for, training
 from dashboards.flat import flat
 from dashboards.log_tail import log_tail
@@ -141,7 +141,7 @@ def _curves(view: View) -> Shown:
     data = pl.concat(
         [p.found.select(pl.lit(p.y).alias("metric"), pl.exclude("series")) for p in panels], how="diagonal"
     )
-    caption = f"Line: means of at most {most} parts of the steps. Outlined: the least and the greatest single value."
+    caption = f"Line: means of at most {most} parts of the steps. {extremes_words(1)}"
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
     return Shown(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
 
