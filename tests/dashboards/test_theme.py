@@ -2,8 +2,10 @@
 
 import random
 
+import plotly.graph_objects as go
 import pytest
 
+from dashboards.app.edition import edition
 from dashboards.page import VARIABLES
 from dashboards.theme import (
     DIVERGING,
@@ -95,3 +97,13 @@ def test_every_colour_of_a_figure_has_a_partner_in_the_dark() -> None:
     styles = list(operator_styles(NAMES).values())
     partners = dark_partners(styles)
     assert {*SEQUENTIAL, *DIVERGING, *STATUS.values(), *(style.color for style in styles)} <= partners.keys()
+
+
+def test_a_text_that_reads_like_a_colour_stays_in_the_dark_edition() -> None:
+    light = "#123456"
+    figure = go.Figure(
+        go.Scatter(x=[light], y=[1], name=light, text=[light], customdata=[light], line={"color": light})
+    )
+    [trace] = edition(figure, {light: "#abcdef"})["data"]
+    assert trace["line"]["color"] == "#abcdef"
+    assert (trace["x"], trace["name"], trace["text"], trace["customdata"]) == ([light], light, [light], [light])
