@@ -135,6 +135,11 @@ def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: 
     assert whole.message == ""
 
 
+def test_failed_runs_of_groups_that_are_not_shown_are_not_told(view: View) -> None:
+    assert shown(view, "?show=softmax · 1").message == ""
+    assert shown(view, "?show=SSA · 1").message == "1 failed run left out."
+
+
 def test_a_spike_in_one_step_of_one_seed_is_seen(view: View) -> None:
     found = shown(view, "?metric=spiky")
     spike = found.data.filter(pl.col("greatest") == 50)

@@ -176,12 +176,11 @@ def _warnings(
 ) -> str:
     """What a reader must know before comparing."""
     said: list[str] = []
-    planned = dict(of.found.select("series", "planned").iter_rows())
     sizes = sorted({reached[key] for key in of.keep})
     if len(sizes) > 1:
         said.append(f"Groups differ in size: {sizes[0]} to {count(sizes[-1], 'run')}.")
     failed = (
-        0 if of.given.failed else sum(n for key, n in of.found.select("series", "failed").iter_rows() if key in planned)
+        0 if of.given.failed else sum(n for key, n in of.found.select("series", "failed").iter_rows() if key in of.keep)
     )
     if failed:
         said.append(f"{count(failed, 'failed run')} left out.")
