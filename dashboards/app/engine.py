@@ -10,7 +10,19 @@ from hashlib import blake2b
 from typing import Any, Final, final
 from urllib.parse import quote, unquote
 
-from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, Patch, State, callback_context, no_update
+from dash import (
+    ALL,
+    MATCH,
+    ClientsideFunction,
+    Dash,
+    Input,
+    Output,
+    Patch,
+    State,
+    callback_context,
+    no_update,
+    set_props,
+)
 from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
@@ -178,7 +190,7 @@ class Engine:
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
         axes = {name: _axes(shown) for name, shown in made.items()}
         kept = {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made), "words": words}
-        return parts, kept
+        return parts, {**kept, "choices": _choices(given)}
 
     def refresh(
         self,
@@ -228,6 +240,11 @@ class Engine:
             view = self.view(store, campaign, page, address, again=True)
             look = frame.Looks(_partners(view, seen["theme"]), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
+            given = _controls(page, view)
+        choices = _choices(given)
+        for each in given:
+            if choices.get(each.field) != seen["choices"].get(each.field):  # there are others by now
+                set_props({"type": "control", "field": each.field}, {"options": frame.options_of(each)})
         axes = {name: _axes(shown) for name, shown in made.items()}
         order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
         by_name = {slot.name: slot for slot in page.slots}
@@ -240,7 +257,8 @@ class Engine:
         bare = _bare(made)
         same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
-        return figures, words, tables, files, {**now, "axes": axes, "bare": bare, "words": now_told}
+        after = {"axes": axes, "bare": bare, "words": now_told, "choices": choices}
+        return figures, words, tables, files, {**now, **after}
 
 
 def _only(search: Any = no_update, *, problem: Any = no_update, again: Any = no_update) -> tuple[Any, ...]:
@@ -278,6 +296,11 @@ def _digests(words: Mapping[str, Any]) -> dict[str, str]:
     """Of components; those that are the same stay in the browser, with what is open, selected and scrolled in them."""
     texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
     return {name: _digest(text) for name, text in texts.items()}
+
+
+def _choices(given: Sequence[Control]) -> dict[str, str]:
+    """Digests of what can be chosen, by field."""
+    return {each.field: _digest(json.dumps(each.options)) for each in given if each.options}
 
 
 def _digest(text: str) -> str:

@@ -53,7 +53,7 @@ def controls(given: Sequence[Control], values: Mapping[str, Any]) -> Component:
 
 def _control(control: Control, value: Any) -> Component:
     key = {"type": "control", "field": control.field}
-    options = [{"label": option.label, "value": option.value} for option in control.options]
+    options = options_of(control)
     if control.kind == "hidden":
         return _hidden(key, value)
     if control.kind == "code":
@@ -77,6 +77,11 @@ def _control(control: Control, value: Any) -> Component:
         kind = "number" if control.kind == "number" else "text"
         inner = dcc.Input(value=value, type=kind, debounce=True, id=key)
     return html.Label([html.Span(control.label), inner], className=f"control {control.kind}", title=control.hint)
+
+
+def options_of(control: Control) -> list[dict[str, str]]:
+    """What can be chosen, as drop-downs take it."""
+    return [{"label": option.label, "value": option.value} for option in control.options]
 
 
 def _hidden(key: Mapping[str, str], value: Any) -> Component:

@@ -70,3 +70,15 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
         )
         assert hidden(page) == 2
         assert ranges(page) == [zoomed, traces]
+
+
+def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/overview")
+    page.wait_for_selector("#slot-progress .main-svg")
+    write_campaign(
+        site.roots[0], operators=NAMES[:2], seeds=range(1), grid="second", steps=2, submission="20260922T141320-0a1b2d"
+    )
+    site.campaigns.look()
+    page.locator(".control", has_text="Grid").locator("button").first.click()
+    page.get_by_text("second", exact=True).first.click(timeout=20000)
+    page.wait_for_url("**/overview?grid=second")
