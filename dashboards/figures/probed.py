@@ -34,10 +34,17 @@ class Reading(NamedTuple):
     layer: int | None = None
     """None is all layers."""
 
-    def where(self, *, without: str = "", last: bool = True) -> tuple[str, dict[str, Any]]:
-        """The condition of its rows and its parameters; not of the coordinate `without`, nor of a step but the last."""
+    def where(self, *, without: str = "", last: bool = True, finite: bool = True) -> tuple[str, dict[str, Any]]:
+        """The condition of its rows and its parameters; not of the coordinate `without`, nor of a step but the last.
+
+        Rows are those with a finite value, or with `finite` false all others.
+        """
         given: dict[str, Any] = {"grid": self.grid, "probe": self.name}
-        parts = ["g.grid = $grid", "p.name = $probe", "isfinite(p.value)"]
+        parts = [
+            "g.grid = $grid",
+            "p.name = $probe",
+            "isfinite(p.value)" if finite else "isfinite(p.value) IS NOT TRUE",
+        ]
         for i, (axis, value) in enumerate(sorted(self.at.items())):
             if axis == without:
                 continue
@@ -128,6 +135,17 @@ def fixed(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
         elif axis not in AVERAGED:
             chosen[axis] = None if found.bare[axis] else values[0]
     return chosen
+
+
+def not_finite(store: Store, reading: Reading, cells: Sequence[str], *, without: str = "", last: bool = True) -> int:
+    """How many values of `cells` every reduction here leaves out, since they are no finite numbers.
+
+    `without` and `last` are as of `Reading.where`: along a coordinate, over training.
+    """
+    where, given = reading.where(without=without, last=last, finite=False)
+    given |= {"cells": list(cells)}
+    found = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", given)
+    return int(found["n"][0])
 
 
 def over_training(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:

@@ -179,6 +179,20 @@ def test_values_that_are_no_number_are_left_out_of_averages(look: Look) -> None:
     assert "Not recorded: <script>" in shown.caption  # its only run that is done has none
 
 
+@pytest.mark.parametrize("slot", ["training", "layers", "heads", "histogram", "against"])
+def test_captions_count_the_values_that_are_no_number(look: Look, at: Callable[[str], View], slot: str) -> None:
+    search = "?probe=holes"
+    steps = "p.step = t.step AND t.status = 'ok'" if slot != "training" else "t.status IS DISTINCT FROM 'failed'"
+    found = at(search).store.sql(
+        "SELECT count(*) AS n FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) "
+        f"WHERE p.name = 'holes' AND isnan(p.value) AND {steps}"
+    )
+    shown = look(slot, search)
+    assert found["n"][0] > 1
+    assert f" {found['n'][0]} recorded values not finite: left out." in shown.caption + shown.message
+    assert "not finite" not in look(slot, FIRST).caption
+
+
 def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> None:
     shown = look("training", f"{FIRST}&cells=%3Cscript%3E%25%7Bx%7D%3C/script%3E")
     assert set(shown.data["variant"]) == {NAMES[2]}

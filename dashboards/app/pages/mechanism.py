@@ -121,6 +121,12 @@ def _lost(cells: Sequence[str], found: pl.DataFrame, look: Look) -> str:
     return f" Not recorded: {listed(lost)}." if lost else ""
 
 
+def _holes(view: View, reading: probed.Reading, cells: Sequence[str], *, without: str = "", last: bool = True) -> str:
+    """How many values averages leave out."""
+    lost = probed.not_finite(view.store, reading, cells, without=without, last=last)
+    return f" {count(lost, 'recorded value')} not finite: left out." if lost else ""
+
+
 def _is_histogram(view: View) -> str:
     """A sentence where the probe counts by bins, so that its other figures mean nothing; else empty."""
     counts = _BINS in _places(view).coordinates
@@ -134,10 +140,12 @@ def _training(view: View) -> Shown:
     cells, look = chosen_cells(view)
     found = probed.over_training(view.store, reading, cells)
     if found.is_empty():
-        return Shown(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.")
+        holes = _holes(view, reading, cells, last=False)
+        return Shown(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.{holes}")
     caption = (
         f"{_over(reading, there)} Line: mean over seeds. Band: {interval_words('linear')}, {_counts(found)}."
-        f"{_cut(found)} Failed trials are left out.{_lost(cells, found, look)}{chosen_words(view)}"
+        f"{_cut(found)} Failed trials are left out.{_holes(view, reading, cells, last=False)}"
+        f"{_lost(cells, found, look)}{chosen_words(view)}"
     )
     if found["x"].n_unique() == 1:
         caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
@@ -173,9 +181,10 @@ def _layers(view: View) -> Shown:
     cells, look = chosen_cells(view)
     found = probed.by_layer(view.store, reading, cells, _band(view))
     if found.is_empty():
-        return Shown(message=_nothing(view, reading))
+        return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     mean = "mean over heads and seeds" if there.heads else "mean over seeds"
-    caption = f"Line: {mean}. {_band_words(view, found)}{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+    said = f"{_when(view)}{_holes(view, reading, cells)}{_lost(cells, found, look)}{chosen_words(view)}"
+    caption = f"Line: {mean}. {_band_words(view, found)}{said}"
     drawing = Drawing(height=340, markers=True)
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x="layer", y=_title(reading), drawing=drawing)
     figure.update_xaxes(tickvals=list(there.layers) if len(there.layers) <= 40 else None)
@@ -211,9 +220,10 @@ def _along(view: View) -> Shown:
     cells, look = chosen_cells(view)
     found = probed.along(view.store, reading, cells, axis, _band(view))
     if found.is_empty():
-        return Shown(message=_nothing(view, reading))
+        return Shown(message=_nothing(view, reading) + _holes(view, reading, cells, without=axis))
     data = named(found.rename({"x": axis}), grid_of(view))
-    said = f"{_over(reading, _places(view))}{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+    holes = _holes(view, reading, cells, without=axis)
+    said = f"{_over(reading, _places(view))}{_when(view)}{holes}{_lost(cells, found, look)}{chosen_words(view)}"
     if axis == _BINS:
         unit = told(reading.name).unit
         counts, rules = of_bins(found.rename({"cell": "series"}))
@@ -235,7 +245,7 @@ def _heads(view: View) -> Shown:
     cells, look = chosen_cells(view)
     found = probed.by_head(view.store, reading, cells)
     if found.is_empty():
-        return Shown(message=_nothing(view, reading))
+        return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     signed = bool((found["value"] < 0).any())
     drawn = found.select(
         pl.col("cell").replace_strict(dict(look.names), return_dtype=pl.String).alias("panel"),
@@ -247,7 +257,7 @@ def _heads(view: View) -> Shown:
     ramp = heat_ramp(drawn["value"], told(reading.name).unit or reading.name, diverging=signed)
     caption = (
         f"Each head by layer, mean over seeds, {_counts(found)}; one scale of colours."
-        f"{_when(view)}{_lost(cells, found, look)}{chosen_words(view)}"
+        f"{_when(view)}{_holes(view, reading, cells)}{_lost(cells, found, look)}{chosen_words(view)}"
     )
     return Shown(draw_heat(drawn, ramp, x="head", y="layer"), caption, named(found, grid_of(view)))
 
@@ -259,13 +269,13 @@ def _histogram(view: View) -> Shown:
     cells, look = chosen_cells(view)
     found = probed.over_heads(view.store, reading, cells).rename({"cell": "series"})
     if found.is_empty():
-        return Shown(message=_nothing(view, reading))
+        return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     counts = binned(found, bin_edges(found["value"].to_list()))
     rules = middles(found)
     layer = "all layers" if reading.layer is None else f"layer {reading.layer}"
     caption = (
         f"Bars: heads of {layer} and of all seeds, {_counts(rules)} heads. Full rule: mean; dashed: median."
-        f"{_when(view)}{chosen_words(view)}"
+        f"{_when(view)}{_holes(view, reading, cells)}{chosen_words(view)}"
     )
     data = named(counts.rename({"series": "cell"}), grid_of(view))
     return Shown(draw_histogram(counts, rules, of_cells(look), x=_title(reading), y="heads"), caption, data)
@@ -288,8 +298,9 @@ def _against(view: View) -> Shown:
     )
     grey = "Grey: cells beyond those shown above. " if any(look.styles[cell] == REST for cell in means["cell"]) else ""
     caption = (
-        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(reading, _places(view))}{_when(view)} "
-        f"{grey}That two quantities go together is no proof that one makes the other."
+        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(reading, _places(view))}{_when(view)}"
+        f"{_holes(view, reading, [cell.cell for cell in about.cells])} {grey}"
+        "That two quantities go together is no proof that one makes the other."
     )
     unit = unit_of(view, measure)
     title = f"{measure.name}, {unit}" if unit else measure.name
