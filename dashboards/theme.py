@@ -127,11 +127,14 @@ def cell_styles(cells: Sequence[Cell], operators: Mapping[str, Style], baseline:
     others = [cell for cell in cells if cell.cell != baseline]
     if len(others) > _MOST_SHADES and len({cell.operator for cell in others}) == 1:
         return found | {cell.cell: _colored(i) for i, cell in enumerate(others)}
+    black = bool(found)
     siblings: dict[str, list[str]] = {}
     for cell in others:
         siblings.setdefault(cell.operator, []).append(cell.cell)
     for operator, keys in siblings.items():
-        found |= {key: _shade(operators[operator], place, len(keys)) for place, key in enumerate(keys)}
+        style = operators[operator]
+        first = int(black and style.color == _NEUTRAL[0])  # the baseline has the first shade of black
+        found |= {key: _shade(style, place, len(keys) + first) for place, key in enumerate(keys, start=first)}
     return found
 
 
@@ -150,8 +153,11 @@ def _colored(place: int) -> Style:
 def _shade(style: Style, place: int, total: int) -> Style:
     if total == 1:
         return style
-    step = place / (total - 1) - 0.5  # -0.5 the first, 0.5 the last
-    light, dark = (_lighter(color, 0.34 * step) for color in (style.color, style.dark))
+    along = place / (total - 1)
+    if style.color == _NEUTRAL[0]:  # next to black and to white only one way is left
+        light, dark = _lighter(style.color, 0.36 * along), _lighter(style.dark, -0.36 * along)
+    else:
+        light, dark = (_lighter(color, 0.34 * (along - 0.5)) for color in (style.color, style.dark))
     dash = _DASHES[(_DASHES.index(style.dash) + place) % len(_DASHES)]
     marker = style.marker + ("", "-open", "-dot")[place % 3]
     return Style(light, dark, dash, marker)

@@ -5,6 +5,7 @@ measured and the seed. Names, points, layers and heads are those that tasks and 
 """
 
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ def known(label: str, name: str, point: Mapping[str, float], seed: int, where: t
     level = 0.2 + 0.4 * (zlib.crc32(f"{label}|{name}".encode()) % 1000) / 1000
     at = [*(value for _, value in sorted(point.items())), *where]
     apart = 0.02 * (seed - 1) + 0.002 * ((zlib.crc32(label.encode()) + 7 * seed * seed) % 5 - 2)
+    if name.startswith("weight_sum_"):  # a bell of counts, its mean and its median
+        middle = 0.65 + 0.2 * (zlib.crc32(label.encode()) % 1000) / 1000 + (0.01 if name.endswith("median") else 0)
+        return (400 * math.exp(-(((point["sum"] - middle) / 0.12) ** 2)) if "sum" in point else middle) * (1 + apart)
+    level *= 1.4 - 2 * point["eps"] if name == "sink_share" else 1
+    level *= 4000 * math.exp(-((point["norm"] - 3) ** 2)) if name == "embedding_norm_count" else 1
+    level *= 60 * math.tanh(point["a"] * point["x"] / 60) if name == "boundary_prediction" else 1
     return float(level * (1 + sum(abs(c) / (5 + abs(c)) for c in at) / (2 + 2 * len(at))) * (1 + apart))
 
 
@@ -264,7 +271,10 @@ def figure_grids() -> dict[str, list[Made]]:
         "001-design": _design(),
         "002-figures": _variants(("softmax", "cog", "differential", "integral"), _rows_002()),
         "003-figures": _variants(("softmax", "ssa"), _rows_003()),
-        "003-models": _variants(("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B")),
+        "003-quantifiers": _variants(("softmax", "ssa"), _rows_003(), quantifier=("every", "some")),
+        "003-models": _variants(
+            ("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B"), quantifier=("every", "some")
+        ),
         "003-sizes": _variants(("softmax",), _rows_003(), model=("1L1AH", "3L4AH", "12L8AH")),
         "004-lengths": _variants(("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), length=("16", "64", "256")),
         "004-dynamics": _one_at_a_time(_rows_004()),
@@ -282,8 +292,8 @@ def grid_of(key: str) -> str:
 
 _GRID_OF = {
     "001-design-table": "001-design",
-    "003-figure-6": "003-models",
-    "003-figure-7": "003-models",
+    **{f"003-figure-{number}": "003-quantifiers" for number in (4, 5)},
+    **{f"003-figure-{number}": "003-models" for number in (6, 7)},
     "003-figure-11": "003-sizes",
     "004-figure-1": "004-lengths",
     "004-figure-2": "004-dynamics",
@@ -297,7 +307,10 @@ def _variants(names: Sequence[str], rows: Sequence[Row], **axes: Sequence[str]) 
     for levels in product(names, *axes.values()):
         given = dict(zip(("operator", *axes), levels, strict=True))
         some = next(each for each in operators() if each.operator == levels[0])
-        spec = {"operator": spec_of(levels[0], some.arguments), "task": {"kind": "text"}}
+        asked = (
+            {"kind": "quantifiers", "quantifier": given["quantifier"]} if "quantifier" in given else {"kind": "text"}
+        )
+        spec = {"operator": spec_of(levels[0], some.arguments), "task": asked}
         made.append(Made(" · ".join(levels), spec, given, rows))
     return made
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
@@ -116,12 +117,17 @@ def draw_histogram(
             )
         )
         for middle in rules.filter(pl.col("series") == key).iter_rows(named=True):
-            ends = [0.5 if log else 0.0, 1.06 * max(int(count.max()), 1)]
+            ends = [_lowest(count) if log else 0.0, 1.06 * (float(count.max()) or 1.0)]
             _rules(figure, place, middle, ends, series[key].group or key)
     figure.update_yaxes(type="log" if log else "linear")
     if not log:
         figure.update_yaxes(rangemode="tozero")
     return figure
+
+
+def _lowest(count: npt.NDArray[np.float64]) -> float:
+    """Where rules begin on a log axis: at half of the least count, and no higher than at half of one."""
+    return float(count[count > 0].min(initial=1.0)) / 2
 
 
 def _rules(

@@ -28,6 +28,8 @@ class Text(NamedTuple):
     """What there is to know of it: n, or why it is missing."""
     printed: str = ""
     """What a paper prints in its place; empty where nothing is printed."""
+    note: str = ""
+    """What has to be read with it."""
 
 
 class Sheet(NamedTuple):
@@ -45,7 +47,7 @@ def table_sheet(found: pl.DataFrame) -> Sheet:
     Args:
         found: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
             "unfinished" or "unmeasured", null where there is a mean), why (in words), best; and printed where a paper
-            prints something.
+            prints something, and size where one's own model is of another size.
     """
     names = [list(dict.fromkeys(found[name])) for name in ("row", "column")]
     at = {(row["row"], row["column"]): row for row in found.iter_rows(named=True)}
@@ -77,7 +79,7 @@ def _text(row: Mapping[str, Any] | None) -> Text:
         return Text(SIGNS[row["missing"] or "unmeasured"], hint=row["why"] or "", printed=printed)
     few = f"{row['n']} of {row['planned']} seeds"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
-    return Text(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed)
+    return Text(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, row.get("size") or "")
 
 
 def _number(mean: float, spread: float | None) -> str:

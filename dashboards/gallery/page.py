@@ -85,6 +85,7 @@ def _entry(each: Text) -> str:
     mean, _, spread = each.words.partition(" ± ")
     shown = tag("strong", text(mean)) if each.best else text(mean)
     shown += "<br>" + tag("small", text(f"± {spread}")) if spread else ""
+    shown += "<br>" + tag("small", text(each.note)) if each.note else ""
     return tag("td", shown, title=each.hint or None)
 
 

@@ -10,13 +10,13 @@ import polars as pl
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.measuring import Measured, Measuring, measured, measuring, tasks_of
-from dashboards.gallery.placing import Apart, Levels, Placed, apart, levels, place
+from dashboards.gallery.placing import Apart, Levels, Placed, apart, levels, place, speaks
 from dashboards.subject import Subject
 from dashboards.words import count
 from store.export.cells import Missing, within_noise
 from store.published.own import Own
 from store.published.reading import Cell, cells
-from store.published.setting import differs
+from store.published.setting import alike, differs, sized
 from store.statistics import summarise, t_interval
 from store.statistics.paired import Paired
 
@@ -34,6 +34,8 @@ class Beside(NamedTuple):
     others: int
     """Further cells of the grid that could stand there; the first in the grid's order does."""
     got: Measured
+    size: str = ""
+    """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
 
 
 def printed_table(paper: str, number: int) -> list[Cell]:
@@ -67,7 +69,17 @@ class _Places(NamedTuple):
         if not placed.cells:
             return Beside(cell, None, 0, Measured({}, why=placed.why))
         own = placed.cells[0]
-        return Beside(cell, own, len(placed.cells) - 1, measured(cell, own, self._softmax(cell, own), self.given))
+        got = measured(cell, own, self._softmax(cell, own), self.given)
+        return Beside(cell, own, len(placed.cells) - 1, got, self._size(cell, own))
+
+    def _size(self, cell: Cell, own: Own) -> str:
+        told = "model" in self.told.facts and self.told.operators
+        if not told or any(speaks(axis, "model") for axis in self.given.about.header["axes"]):
+            return ""
+        if cell.parameters is not None and alike(cell.parameters, own.parameters):
+            return ""
+        here = f"{sized(own.parameters)} parameters" if own.parameters else "of unknown size"
+        return f"not {cell.model}: the same cell beside every size, {here}"
 
     def _softmax(self, cell: Cell, own: Own) -> Own | None:
         """The softmax that a derived value is against: that of the table, else the grid's with the same spec else."""
@@ -86,7 +98,7 @@ def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
 
     Returns:
         row, column, printed, unit, measurement, point, cell (the label of one's own), n, planned, mean, spread (half of
-        a 95 % t interval over seeds), low, high: in the printed unit; missing, why, best, differs, notes, trust.
+        a 95 % t interval over seeds), low, high: in the printed unit; missing, why, best, differs, notes, trust, size.
     """
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
@@ -95,7 +107,7 @@ def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
 
 
 def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool) -> tuple[Any, ...]:
-    cell, own, _, got = each
+    cell, own, _, got, size = each
     state = progress.get(own.cell) if own is not None else None
     runs = _finite(got.runs)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64)) if runs else None
@@ -109,7 +121,7 @@ def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool)
     return (
         *(rows, cell.column_label, cell.printed, cell.unit, cell.measurement or cell.metric, got.point, label),
         *(len(runs), state["planned"] if state else 0, mean, spread, low, high, missing, why, best),
-        *(differs(cell, own) if own else None, list(cell.notes), cell.trust),
+        *(differs(cell, own) if own else None, list(cell.notes), cell.trust, size or None),
     )
 
 
@@ -184,6 +196,8 @@ def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
         "is bold. × failed, … not finished, – not measured."
     )
     title = f"{paper}, table {number}"
+    if found["size"].is_not_null().any():
+        title += "; the grid has one size of model, which stands beside every printed size"
     return Drawn(caption, found, sheet=table_sheet(found), latex=table_latex(found, title))
 
 
@@ -204,4 +218,5 @@ _SCHEMA: Final[dict[str, Any]] = {
     "differs": pl.String,
     "notes": pl.List(pl.Int64),
     "trust": pl.String,
+    "size": pl.String,
 }

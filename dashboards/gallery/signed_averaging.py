@@ -18,8 +18,9 @@ from dashboards.gallery.item import Drawn, Item, PrintedPoints, figure_item
 from dashboards.gallery.mapped import by_points, error_map
 from dashboards.gallery.measured import judged, named_series, series_of
 from dashboards.gallery.printed import printed_item
-from dashboards.subject import Subject
+from dashboards.subject import MOST_CURVES, Subject
 from dashboards.theme import REST
+from dashboards.words import count
 
 PAPER: Final = "003"
 _MSE: Final = "mse"
@@ -71,7 +72,12 @@ _TARGET: Final = "target"
 
 
 def _attention(about: Subject) -> Drawn:
-    return attention_panels(about, layer="last")
+    found = attention_panels(about, layer="last")
+    if found.figure is None:
+        return found
+    return found._replace(
+        caption=f"{found.caption} The paper's prompt ends in a value of 70; here it is a sequence that the probe kept."
+    )
 
 
 def _by_shift(about: Subject) -> Drawn:
@@ -90,9 +96,25 @@ def _by_shift(about: Subject) -> Drawn:
     return joined([("line", line), ("map", heat)], figure, caption)
 
 
-def _errors(about: Subject) -> Drawn:
-    caption = "Share of wrong answers, mean over seeds; one scale of colours for all maps."
-    return error_map(about, "error_rate", ("length", "sigma"), "error rate", caption)
+def _errors(about: Subject, quantifier: str, widest: int) -> Drawn:
+    """Of the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
+    found = about.store.sql(
+        "SELECT g.cell, max(t.spec->>'$.task.quantifier') FROM grid_trial g JOIN trial t USING (trial) "
+        "WHERE g.grid = $grid GROUP BY g.cell",
+        {"grid": about.grid},
+    )
+    asked = dict(found.iter_rows())
+    kept = [cell.cell for cell in about.cells if asked.get(cell.cell) == quantifier]
+    if not kept:
+        return Drawn(message=f'No cell of this grid has `task.quantifier` "{quantifier}", which this figure is about.')
+    drawn = [cell for cell in about.drawn if cell in kept] or kept[:MOST_CURVES]
+    caption = (
+        f'Share of wrong answers on the task "{quantifier}", mean over seeds; one scale of colours for all maps. '
+        f"Lengths and sigmas are those at which the task was evaluated; the paper's are 10 to 200 and 1 to {widest}."
+    )
+    more = f" {count(len(kept) - len(drawn), 'further cell')} not shown." if len(kept) > len(drawn) else ""
+    of_task = about._replace(drawn=drawn)
+    return error_map(of_task, "error_rate", ("length", "sigma"), "error rate", caption + more)
 
 
 _figure = partial(figure_item, PAPER)
@@ -105,10 +127,34 @@ ITEMS: Final[Sequence[Item]] = (
     _figure(3, "Error under shift", "x sigma_f; maps over sigma_f and sigma_x", (_MSE,), _by_shift)._replace(
         spec=_SHIFT, printed=PrintedPoints("T1", "sigma_f")
     ),
-    _figure(4, "Errors on every", "map: length x sigma; a panel per operator", ("error_rate",), _errors),
-    _figure(5, "Errors on some", "map: length x sigma; a panel per operator", ("error_rate",), _errors),
-    _figure(6, "Errors of public models on some", "map: length x sigma; a panel per model", ("error_rate",), _errors),
-    _figure(7, "Errors of public models on every", "map: length x sigma; a panel per model", ("error_rate",), _errors),
+    _figure(
+        4,
+        "Errors on every",
+        "map: length x sigma; a panel per operator",
+        ("error_rate",),
+        partial(_errors, quantifier="every", widest=30),
+    ),
+    _figure(
+        5,
+        "Errors on some",
+        "map: length x sigma; a panel per operator",
+        ("error_rate",),
+        partial(_errors, quantifier="some", widest=30),
+    ),
+    _figure(
+        6,
+        "Errors of public models on some",
+        "map: length x sigma; a panel per model",
+        ("error_rate",),
+        partial(_errors, quantifier="some", widest=10),
+    ),
+    _figure(
+        7,
+        "Errors of public models on every",
+        "map: length x sigma; a panel per model",
+        ("error_rate",),
+        partial(_errors, quantifier="every", widest=10),
+    ),
     _figure(8, "Norms of token embeddings", "histogram, log count", ("embedding_norm_count",), counted_norms),
     _figure(9, "More boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
     _figure(10, "The base function", "closed form for three n, and exp", (), _functions),

@@ -40,8 +40,13 @@ def differs(cell: Cell, own: Own) -> str:
     return "; ".join(filter(None, known))
 
 
+def alike(theirs: float, ours: float | None) -> bool:
+    """Whether two amounts count as the same; one that is unknown does not."""
+    return ours is not None and ours > 0 and max(theirs / ours, ours / theirs) < _ALIKE
+
+
 def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
-    if theirs is None or (ours and max(theirs / ours, ours / theirs) < _ALIKE):
+    if theirs is None or alike(theirs, ours):
         return ""
     return f"{sized(theirs)} {what}, here {sized(ours) if ours is not None else 'unknown'}"
 

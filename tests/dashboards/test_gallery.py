@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -147,6 +148,26 @@ def test_a_table_has_the_planted_values_in_its_places(drawn: Mapping[str, Drawn]
     assert found or each.key == "002-table-5"
 
 
+def test_cells_of_one_size_beside_several_printed_sizes_say_so_in_every_place(tmp_path: Path) -> None:
+    printed = printed_table("000", 1)
+    made = [each for each in table_grids()["000-table-1"] if each.axes["model"] == "1B"]
+    axes = [{name: level for name, level in each.axes.items() if name != "model"} for each in made]
+    one = [replace(each, axes=given) for each, given in zip(made, axes, strict=True)]
+    with Store.open(write_gallery(tmp_path / "one", {"one": one}, Harm(seeds=(0,)))) as store:
+        shown = item("000", "table", 1).make(subject(store, "one", campaign_styles(store)))
+    filled = shown.data.filter(pl.col("cell").is_not_null())
+    assert filled["row"].n_unique() == len({each.row_label for each in printed})
+    assert filled["size"].null_count() == 0
+    assert shown.sheet is not None
+    notes = {each.note for entries in shown.sheet.entries for each in entries if each.words != "–"}
+    assert {note.split(":")[0] for note in notes} == {"not 0.5B", "not 1B", "not 3B"}
+    assert "stands beside every printed size" in shown.latex
+
+
+def test_cells_that_an_axis_tells_apart_by_size_need_no_note(drawn: Mapping[str, Drawn]) -> None:
+    assert drawn["000-table-1"].data["size"].null_count() == drawn["000-table-1"].data.height
+
+
 def test_gains_are_relative_to_softmax_seed_by_seed(drawn: Mapping[str, Drawn]) -> None:
     data = drawn["003-table-2"].data
     at = {(row["row"], row["column"]): row for row in data.iter_rows(named=True)}
@@ -257,9 +278,30 @@ def test_errors_over_shifts_are_geometric_means(drawn: Mapping[str, Drawn]) -> N
         heat = data.filter((pl.col("panel") == "ssa") & (pl.col("x") == at) & (pl.col("y") == 1))
         assert line["value"].to_list() == pytest.approx([wanted])
         assert heat["value"].to_list() == pytest.approx([wanted])
-    errors = drawn["003-figure-4"].data.filter((pl.col("x") == 40) & (pl.col("y") == 10) & (pl.col("panel") == "ssa"))
-    wanted = fmean(known("ssa", "error_rate", {"length": 40.0, "sigma": 10.0}, seed) for seed in SEEDS)
-    assert errors["value"].to_list() == pytest.approx([wanted])
+
+
+@pytest.mark.parametrize(
+    ("number", "quantifier", "widest", "label"),
+    [(4, "every", 30, "ssa"), (5, "some", 30, "ssa"), (6, "some", 10, "Llama 8B"), (7, "every", 10, "Llama 8B")],
+)
+def test_maps_of_errors_are_of_the_cells_that_were_asked_about_their_quantifier(
+    drawn: Mapping[str, Drawn], number: int, quantifier: str, widest: int, label: str
+) -> None:
+    shown = drawn[f"003-figure-{number}"]
+    assert all(quantifier in panel for panel in shown.data["panel"])
+    assert shown.data["panel"].n_unique() == 2
+    at = (pl.col("x") == 40) & (pl.col("y") == 10) & pl.col("panel").str.contains(label, literal=True)
+    full = f"ssa · {quantifier}" if label == "ssa" else f"softmax · {label} · {quantifier}"
+    wanted = fmean(known(full, "error_rate", {"length": 40.0, "sigma": 10.0}, seed) for seed in SEEDS)
+    assert shown.data.filter(at)["value"].to_list() == pytest.approx([wanted])
+    assert f'"{quantifier}"' in shown.caption
+    assert f"1 to {widest}" in shown.caption
+
+
+def test_a_grid_that_asks_about_no_quantifier_has_no_map_of_errors(full: Store) -> None:
+    about = subject(full, "003-figures", campaign_styles(full))
+    for number, quantifier in ((4, "every"), (5, "some")):
+        assert f'"{quantifier}"' in item("003", "figure", number).make(about).message
 
 
 def test_boundary_values_stand_beside_their_target(drawn: Mapping[str, Drawn]) -> None:

@@ -66,6 +66,15 @@ def test_the_baseline_cell_is_neutral_even_where_its_operator_has_a_colour() -> 
     assert found["key 1"] == operator_styles(["SSA"])["SSA"]
 
 
+@pytest.mark.parametrize("total", [2, 3, 4])
+def test_cells_beside_a_black_baseline_are_told_from_it_in_colour_dash_and_marker(total: int) -> None:
+    found = cell_styles(cells(*["softmax"] * total), operator_styles(["softmax"]), "key 0")
+    looks = [(style.color, style.dash, style.marker) for style in found.values()]
+    for part in zip(*looks, strict=True):
+        assert len(set(part)) >= min(total, 3)
+    assert all(contrast(style.color, "#ffffff") >= 3 for style in found.values())
+
+
 def test_many_cells_of_one_operator_are_told_apart_by_colour() -> None:
     found = cell_styles(cells("softmax", *["Principled"] * 8), operator_styles(NAMES), "key 0")
     assert len({(style.color, style.dash, style.marker) for style in found.values()}) == 9

@@ -185,7 +185,7 @@ def _table(sheet: Sheet, below: Mapping[tuple[str, str], str]) -> Component:
 def _entry(each: Text, below: str) -> list[Component]:
     own = html.Strong(each.words) if each.best else html.Span(each.words)
     printed = [html.Span(each.printed, className="printed")] if each.printed else []
-    return [*printed, own, *([html.Small(below)] if below else [])]
+    return [*printed, own, *(html.Small(words) for words in (below, each.note) if words)]
 
 
 def _claims(view: View) -> Shown:
