@@ -134,6 +134,9 @@ def draw_panels(
     places = pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique()
     if len(places) == 1 and places.dtype.is_numeric():  # else plotly's ticks name numbers about it
         figure.update_xaxes(tickvals=places.to_list())
+        # intervals stand beside each other in the order of the series, not on top of each other
+        figure.update_layout(scattermode="group", scattergap=0.6)
+        figure.for_each_trace(lambda trace: trace.update(offsetgroup=trace.legendgroup))
     return figure
 
 
@@ -344,7 +347,7 @@ def band(x: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], fil
 def _numbers(values: pl.Series) -> npt.NDArray[Any]:
     """Values as plotly takes them in the fewest bytes; NaN, which plotly draws as a gap, where one is missing."""
     if values.dtype.is_integer() and not values.null_count():
-        small = bool((values.abs() < 2**31).all())
+        small = bool((values.cast(pl.Int64).abs() < 2**31).all())
         return values.to_numpy().astype(np.int32 if small else np.float64)
     if not values.dtype.is_numeric() and values.dtype != pl.Null:
         return np.array([None if name is None else plain(str(name)) for name in values], dtype=object)

@@ -40,6 +40,21 @@ def test_a_line_has_the_values_of_its_series_and_a_gap_where_one_is_missing() ->
     assert line(figure, "b").name == "&lt;b&gt;%&#123;x}&lt;/b&gt;"
 
 
+def test_at_a_single_place_series_stand_beside_each_other_and_elsewhere_they_do_not() -> None:
+    ends = {"low": [0.5], "high": [1.5]}
+    alone = draw(pl.concat([frame([1.0], **ends), frame([1.1], "b", **ends)]))
+    assert alone.layout.scattermode == "group"
+    assert [line(alone, key).offsetgroup for key in "ab"] == ["a", "b"]
+    assert [list(line(alone, key).x) for key in "ab"] == [[1], [1]]
+    two = draw(pl.concat([frame([1.0, 2.0]), frame([1.1, 2.1], "b")]))
+    assert (two.layout.scattermode, line(two).offsetgroup) == (None, None)
+
+
+@pytest.mark.parametrize("kind", [pl.Int8, pl.Int32, pl.Int64])
+def test_places_may_be_integers_of_any_width(kind: type[pl.DataType]) -> None:
+    assert list(line(draw(frame([1.0, 2.0]).cast({"x": kind}))).x) == [1, 2]
+
+
 def test_a_point_between_two_gaps_is_marked_since_no_line_reaches_it() -> None:
     assert line(draw(frame([1.0, None, 3.0, 4.0]))).marker.size == (6, 0, 0, 0)
     assert line(draw(frame([1.0, 2.0]))).mode == "lines"
