@@ -36,7 +36,7 @@ class RunGroups(NamedTuple):
 
     given: Grouped
     found: pl.DataFrame
-    """As `groups`."""
+    """As `groups`, that of the baseline first, then in the grid's order."""
     keep: list[str]
     names: dict[str, str]
     styles: dict[str, Style]
@@ -55,11 +55,18 @@ def run_groups(view: View) -> RunGroups:
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
     given = Grouped(about.grid, grouping.grouped(about, by), runs, view.address.failed or bool(runs))
-    found = groups(view.store, given)
+    found = _in_grid_order(about, groups(view.store, given))
     names = grouping.names(about, by, found)
     keep, why = _kept(view, about, found, names)
     shown = found.filter(pl.col("series").is_in(keep))
     return RunGroups(given, found, keep, names, grouping.styles(about, by, shown, view.operators), why)
+
+
+def _in_grid_order(about: Subject, found: pl.DataFrame) -> pl.DataFrame:
+    """The groups by the first of their cells; trials are planned in another order, which is shuffled on purpose."""
+    place = {cell.cell: i for i, cell in enumerate(about.cells)}
+    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
+    return found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
 
 
 def _runs(view: View) -> list[str]:

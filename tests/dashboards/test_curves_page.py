@@ -239,6 +239,81 @@ def test_a_grid_in_which_nothing_has_run_says_so(tmp_path: Path) -> None:
     assert found.message == "No run of this grid has logged anything yet."
 
 
+def logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> Shown:
+    """Curves along seconds, on a linear axis, of one run with `metrics` (attempt, step, name, value, wall_s).
+
+    Its second attempt went on from step 6 of the first one.
+    """
+    layout = Layout(root)
+    (line,) = lines = plan_lines(["softmax"], [0], "known", {})
+    publish_grid(layout, plan_header(lines, "known", {}, ["softmax"]), lines)
+    buffer, key = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0), line["trial"]
+    buffer.extend("metric", [(key, *each) for each in metrics])
+    buffer.flush()
+    write_start(layout, key, 1)
+    write_end(layout, key, 1, step=8, status="stopped")
+    write_start(layout, key, 2, resumed_from={"attempt": 1, "step": 6})
+    write_end(layout, key, 2, step=10)
+    engine = Engine(Campaigns([root]), [CURVES])
+    with engine.campaigns.reading("runs") as store:
+        return shown(engine.view(store, "runs", CURVES, CurvesAddress()), "?x=seconds&linear=1")
+
+
+def test_seconds_of_a_run_that_went_on_come_after_those_that_it_went_on_from(tmp_path: Path) -> None:
+    first = [(1, step, "loss", 100.0 + step, 2.0 * step) for step in range(8)]  # two steps more than are kept
+    then = [(2, step, "loss", 200.0 + step, 3.0 * (step - 5)) for step in range(6, 10)]
+    data = logged(tmp_path / "runs", *first, *then).data
+    assert data["seconds"].to_list() == pytest.approx([0, 2, 4, 6, 8, 10, 13, 16, 19, 22])
+    assert data["value"].to_list() == [*(100.0 + step for step in range(6)), *(200.0 + step for step in range(6, 10))]
+
+
+def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_values(tmp_path: Path) -> None:
+    wild = {3: math.inf, 5: -math.inf, 7: math.nan}
+    points = [(1, 0, "loss", 1.0, 0.0)]
+    points += [(2, step, "loss", wild.get(step % 10, 1.0 + step % 4), 0.001 * step) for step in range(6, 4000)]
+    found = logged(tmp_path / "runs", *points)
+    data = found.data
+    assert "in means over 0.01 seconds" in found.caption
+    assert data["least"].min() == 1.0
+    assert data["greatest"].max() == 4.0
+    assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
+
+
+def test_the_caption_says_of_each_metric_what_its_lines_are(view: View) -> None:
+    both = shown(view, "?metric=loss&metric=signed").caption
+    assert (
+        "loss: Line: geometric mean over seeds of means over 3 steps. Band: 95 % t interval over seeds (of log" in both
+    )
+    assert "signed: Line: mean over seeds of means over 3 steps. Band: 95 % t interval over seeds, n up to 3." in both
+    alike = shown(view, "?metric=loss&metric=wild").caption
+    assert alike.count("Line: ") == 1
+    assert not alike.startswith("loss")
+
+
+def test_the_legend_has_the_baseline_first_and_then_the_order_of_the_grid(tmp_path: Path) -> None:
+    operators, widths = ("softmax", "Cog", "SSA"), [64, 32, 128]
+    layout = Layout(tmp_path / "runs")
+    lines = plan_lines(operators, [0, 1], "known", {"width": widths})
+    header = plan_header(lines, "known", {"width": widths}, operators)
+    baseline = next(line["cell"] for line in lines if line["label"] == "Cog · 32")
+    lines.sort(key=lambda line: str(line["trial"]))
+    publish_grid(layout, header | {"baseline": baseline}, lines)
+    buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
+    buffer.extend("metric", [(line["trial"], 1, t, "loss", 1.0 + t, 0.0) for line in lines for t in range(3)])
+    buffer.flush()
+    for line in lines:
+        write_start(layout, line["trial"], 1)
+        write_end(layout, line["trial"], 1)
+    engine = Engine(Campaigns([layout.root]), [CURVES])
+    with engine.campaigns.reading("runs") as store:
+        of = engine.view(store, "runs", CURVES, CurvesAddress())
+        names = {search: [key.name for key in shown(of, search).legend] for search in ("", "?by=width", "?by=run")}
+    cells = [f"{operator} · {width}" for operator in operators for width in widths]
+    assert names[""] == ["Cog · 32", *(cell for cell in cells if cell != "Cog · 32")]
+    assert names["?by=width"] == ["32", "64", "128"]
+    assert [name.split(" · seed")[0] for name in names["?by=run"]][:2] == ["Cog · 32", "Cog · 32"]
+
+
 def test_of_many_cells_the_baseline_and_the_best_are_shown_or_as_many_as_fit(tmp_path: Path) -> None:
     campaign: Campaign = write_campaign(
         tmp_path / "runs", operators=("softmax",), factors={"width": list(range(60))}, seeds=(0,), steps=4, sigma_f=(5,)

@@ -106,10 +106,15 @@ def _panel(view: View, name: str, found: Reduced, scale: Scale) -> Panel:
         title += f", smoothed ({address.smooth} {amount:g})"
     bare = address.band in ("seeds", "none")
     frame = frame.drop(["low", "high"] if bare else [])
-    if address.quiet or bare or found.width <= 1:
+    if address.quiet or bare or not _averaged(address, found):
         frame = frame.drop("least", "greatest")
     runs = found.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
+
+
+def _averaged(address: CurvesAddress, found: Reduced) -> bool:
+    """Whether buckets of one width hold more than a value of a run: a step has one, a second has any number."""
+    return not address.logx and (address.x != "step" or found.width > 1)
 
 
 def _amount(address: CurvesAddress) -> float:
@@ -146,21 +151,13 @@ def _legend(of: RunGroups, reached: dict[str, int], noun: str) -> list[Key]:
 
 def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups) -> str:
     address: CurvesAddress = view.address
-    each, scale = next(iter(found.values()))
-    noun, width = _noun(view), each.width
-    unit = {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
-    means = "" if width <= 1 else f" of means over {number(width)} {unit}s"
-    means = f" of means over {len(set(each.frame['x']))} parts of the axis" if address.logx else means
-    most = max(each.frame["n"].to_list(), default=0)
-    if max(of.found["planned"].to_list(), default=0) == 1:
-        words = f"Line: a single run{means.replace('of means', 'in means', 1)}."
-    elif address.band == "seeds":
-        words = f"Line: {average_words(scale)} over {noun}s{means}. Thin lines: single {noun}s."
-    else:
-        words = f"Line: {average_words(scale)} over {noun}s{means}."
-        if address.band != "none":
-            words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
-    if width > 1 and not address.quiet and address.band not in ("seeds", "none"):
+    told: dict[str, list[str]] = {}
+    for name, (each, scale) in found.items():
+        if not each.frame.is_empty():
+            told.setdefault(_line_words(view, each, scale, of), []).append(name)
+    words = next(iter(told)) if len(told) == 1 else " ".join(f"{listed(of_)}: {said}" for said, of_ in told.items())
+    averaged = any(_averaged(address, each) for each, _ in found.values())
+    if averaged and not address.quiet and address.band not in ("seeds", "none"):
         words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
     if address.smooth != "none":
         kind = f"keeps {_amount(address):g} of the average so far" if address.smooth == "exponential" else (
@@ -169,6 +166,24 @@ def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups)
     if address.logx:
         words += " What is at zero has no place on a log axis."
     return words + of.why
+
+
+def _line_words(view: View, each: Reduced, scale: Scale, of: RunGroups) -> str:
+    """What the lines and the bands of one metric are."""
+    address: CurvesAddress = view.address
+    noun = _noun(view)
+    unit = {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
+    means = f" of means over {number(each.width)} {unit}s" if _averaged(address, each) else ""
+    means = f" of means over {len(set(each.frame['x']))} parts of the axis" if address.logx else means
+    if max(of.found["planned"].to_list(), default=0) == 1:
+        return f"Line: a single run{means.replace('of means', 'in means', 1)}."
+    words = f"Line: {average_words(scale)} over {noun}s{means}."
+    if address.band == "seeds":
+        return f"{words} Thin lines: single {noun}s."
+    if address.band != "none":
+        most = max(each.frame["n"].to_list(), default=0)
+        words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
+    return words
 
 
 def _warnings(
