@@ -130,7 +130,7 @@ def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 
     `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean;
-    null where the scale cannot take a value.
+    null where the scale cannot take a value, or one is not finite.
     """
     found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
     value = pl.col("value")
@@ -141,7 +141,8 @@ def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
         "logit": pl.when(((value > 0) & (value < 1)).all()).then(odds / (1 + odds)),
         "linear": value.mean(),
     }[measure.scale]
-    return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), mean.alias("value"))
+    known = pl.when(value.is_finite().all()).then(mean)
+    return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), known.alias("value"))
 
 
 def worth_drawing(

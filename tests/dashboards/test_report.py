@@ -1,11 +1,13 @@
 """The page of a campaign in every state, from empty to finished, as text."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
 import pytest
+from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards import report, write_report
@@ -13,13 +15,13 @@ from dashboards.figures.progress import STATES
 from dashboards.problems import tried
 from dashboards.sections.overview import progress_words
 from dashboards.sections.verdict_table import ICONS, measured, summary
-from dashboards.subject import in_grid_order, subject, worth_drawing
+from dashboards.subject import averages, in_grid_order, subject, worth_drawing
 from dashboards.theme import Cell, operator_styles
 from grid.errors import NotFoundError
 from store import Store
 from store.layout import Layout
 from store.statistics.family import VERDICTS
-from store.verdicts import Measure
+from store.verdicts import Measure, measure_of
 
 
 def page(root: Path) -> str:
@@ -246,6 +248,20 @@ def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
     assert higher == ["k0", *(f"k{i}" for i in range(12, 20))]
     assert len(worth_drawing(cells, None, None, None)) == 9
     assert worth_drawing(cells[:9], None, None, None) == [f"k{i}" for i in range(9)]
+
+
+@pytest.mark.parametrize("scale", ["log", "linear", "logit"])
+@pytest.mark.parametrize("wild", [math.nan, math.inf])
+def test_a_cell_with_a_value_that_is_no_number_is_not_the_best(tmp_path: Path, scale: str, wild: float) -> None:
+    def value(line: Line) -> float:
+        return wild if (line["operator"], line["seed"]) == ("SSA", 0) else 0.2 + 0.1 * line["seed"]
+
+    root = plant(tmp_path / "runs", ("softmax", "SSA", "Cog"), (0, 1), Planted(value), measure={"scale": scale})
+    with Store.open(root) as store:
+        found = averages(store, "grid", measure_of(store, "grid", None))
+        assert dict(found.join(store.sql("SELECT DISTINCT cell, operator FROM grid_trial"), on="cell")
+                    .select("operator", pl.col("value").is_not_null()).iter_rows()) == {
+            "softmax": True, "SSA": False, "Cog": True}  # fmt: skip
 
 
 def test_colours_are_those_of_the_campaign_whichever_grid_is_shown(tmp_path: Path) -> None:
