@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Option, View, grid_of
-from dashboards.problems import Unknown
+from dashboards.problems import Unknown, tried
 from dashboards.words import BETWEEN, point
 from store import Store
 from store.verdicts import Measure, measure_of
@@ -66,6 +66,12 @@ def judged_by(view: View) -> Measure:
     return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
 
 
+def _usual_way(view: View) -> str:
+    """Which way is better while the address says neither."""
+    usual, _ = tried(lambda: judged_by(view._replace(address=view.address.model_copy(update={"better": None}))))
+    return "lower" if usual is None else usual.better
+
+
 def unit_of(view: View, measure: Measure) -> str:
     """The unit of the grid's own measure; nothing is known of others."""
     own = (grid_of(view).header["measure"] or {}).get("name")
@@ -82,13 +88,22 @@ def measure_controls(view: View) -> tuple[Control, Control]:
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
     return (
-        Control("measure", "Measure", "choice", choices, "What cells are judged by", usual=usual),
+        Control(
+            "measure",
+            "Measure",
+            "choice",
+            choices,
+            "What cells are judged by",
+            usual=usual,
+            remakes=True,
+            resets=("better",),
+        ),
         Control(
             "better",
             "Better is",
             "choice",
             [Option("lower", "lower"), Option("higher", "higher")],
-            usual=own.better if own else "lower",
+            usual=_usual_way(view),
         ),
     )
 

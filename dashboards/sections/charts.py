@@ -56,6 +56,11 @@ def chosen(about: Subject, cells: Sequence[str]) -> str:
     )
 
 
+def difference_of(scale: Scale) -> str:
+    """What a difference is of, behind that word."""
+    return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
+
+
 def named(frame: pl.DataFrame, about: Subject) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
     labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
@@ -71,9 +76,8 @@ def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) 
     most = verdicts.height > found.height
     caption = (
         f"{measure.name} of each variant against {about.baseline_name}, paired by seed; "
-        f"{measure.better} is better. Point: mean difference"
-        + {"log": " of logarithms", "logit": " of log odds", "linear": ""}[measure.scale]
-        + f". Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
+        f"{measure.better} is better. Point: mean difference{difference_of(measure.scale)}. "
+        f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
         f"differences within {rope}, which count as equal."
         + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")

@@ -89,6 +89,29 @@ def test_another_measure_has_its_own_direction_and_no_margin(root: Path) -> None
     assert row["difference"] == pytest.approx(fmean(own) - fmean(base))  # plain, not a ratio
 
 
+def test_the_direction_that_the_page_shows_is_the_one_that_it_judges_by(tmp_path: Path) -> None:
+    planted = Planted(value, more=accuracy)
+    root = plant(tmp_path / "runs", OPERATORS, SEEDS, planted, measure={"better": "higher"})
+    own, other = seen(root, COMPARE), seen(root, COMPARE, "?measure=accuracy")
+    for found, way in ((own, "higher"), (other, "lower")):
+        assert found.controls["better"].usual == way
+        assert f"{way} is better" in found.slots["differences"].caption
+    chosen = other.controls["measure"]
+    assert (chosen.remakes, chosen.resets) == (True, ("better",))  # another measure has a direction of its own
+    opposite = seen(root, COMPARE, "?measure=accuracy&better=higher")
+    assert opposite.controls["better"].usual == "lower"
+    assert "higher is better" in opposite.slots["differences"].caption
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"), [("log", "difference of logarithms."), ("logit", "of log odds."), ("linear", "mean difference.")]
+)
+def test_a_difference_says_what_it_is_of(tmp_path: Path, scale: str, said: str) -> None:
+    planted = Planted(lambda line: value(line) / 10)
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, planted, measure={"scale": scale}), COMPARE)
+    assert said in found.slots["differences"].caption
+
+
 def test_any_cell_can_be_the_baseline_by_its_label(root: Path) -> None:
     found = seen(root, COMPARE, "?baseline=zeta")
     frame = found.frame("differences")

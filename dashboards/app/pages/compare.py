@@ -11,7 +11,7 @@ from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures import forest, items, paired, win_rates
 from dashboards.problems import Unknown, tried
-from dashboards.sections.charts import named
+from dashboards.sections.charts import difference_of, named
 from dashboards.sections.verdict_table import ICONS, marked, measured, summary
 from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, in_order
@@ -84,7 +84,8 @@ def _differences(view: View) -> Shown:
     base = about.look.names[_baseline(view)]
     caption = (
         f"{measured(measure, unit_of(view, measure))} of each variant against {base}, paired by seed. "
-        f"Point: mean difference. Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
+        f"Point: mean difference{difference_of(measure.scale)}. Bar: {(1 - measure.alpha) * 100:g} % t interval over "
+        "seeds of that comparison alone. "
         + (
             f"Grey band: differences within {rope}, which count as equal."
             if measure.rope
@@ -256,7 +257,7 @@ def _controls(view: View) -> Sequence[Control]:
     rows = [Option("32", "32 rows"), Option("100", "100 rows"), Option(str(_ALL), f"{_ALL} rows")]
     found = [
         *measure_controls(view),
-        Control("baseline", "Baseline", "choice", own, usual=base),
+        Control("baseline", "Baseline", "choice", own, usual=base, remakes=True),
         Control("cell", "Look closely at", "choice", theirs, "Why, seed by seed, item by item", usual=_usual(view)),
     ]
     return [*found, Control("rows", "At most", "choice", rows)] if len(about.cells) > MOST_CELLS else found

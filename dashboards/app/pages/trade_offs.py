@@ -134,7 +134,7 @@ def _scatter(view: View) -> Shown:
 
 def _n(counts: Sequence[int]) -> str:
     ends = list(dict.fromkeys([min(counts, default=0), max(counts, default=0)]))
-    return f"n {' to '.join(map(str, ends))} seeds"
+    return f"n {' to '.join([*map(str, ends[:-1]), count(ends[-1], 'seed')])}"
 
 
 def _lost(values: pl.Series, *, log: bool) -> int:
@@ -211,7 +211,14 @@ def _controls(view: View) -> Sequence[Control]:
     return (
         *measure_controls(view),
         Control(
-            "against", "Against", "choice", [*costs, *more], "What the measure is held against", usual=_first_cost(view)
+            "against",
+            "Against",
+            "choice",
+            [*costs, *more],
+            "What the measure is held against",
+            usual=_first_cost(view),
+            remakes=True,
+            resets=("against_better", "x_scale"),
         ),
         Control("against_better", "Of that, better is", "choice", ways, usual=better(against.quantity.name)),
         Control("x_scale", "Axis across", "choice", scales, usual=usual[0]),
