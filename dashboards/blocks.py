@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.figures.canvas import least_width
 from dashboards.html import copy_button, details, plain_table, script_json, tag, text
 from dashboards.subject import Look
 from dashboards.theme import REST, Style
@@ -110,9 +111,12 @@ def picture(shown: Picture) -> str:
 
 def _plot(key: str, title: str | None, figure: go.Figure) -> str:
     """A place for a plot, and beside it the figure as JSON."""
-    height = f"height:{figure.layout.height}px"
+    least = least_width(figure)
+    size = f"height:{figure.layout.height}px" + (f";min-width:{least}px" if least else "")
     heading = "" if title is None else tag("h4", text(title))
-    place = tag("div", "", class_="plot", data_figure=f"{key}-json", style=height)
+    place = tag("div", "", class_="plot", data_figure=f"{key}-json", style=size)
+    if least:
+        place = tag("div", place, class_="wide", tabindex="0")
     drawn = script_json(json.loads(figure.to_json()))
     return tag("div", f'{heading}{place}<script type="application/json" id="{text(key)}-json">{drawn}</script>')
 

@@ -10,6 +10,7 @@ from dashboards.app.components import AgGrid, Component, dcc, html
 from dashboards.app.edition import edition
 from dashboards.app.page import Control, Key, Page, Shown, Slot
 from dashboards.blocks import strokes
+from dashboards.figures.canvas import least_width
 from dashboards.theme import PAPER, Style, dark_partners
 
 CONFIG: Final[dict[str, Any]] = {
@@ -215,14 +216,15 @@ def _let_follow(axis: dict[str, Any]) -> None:
 
 def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
     named = {**CONFIG, "toImageButtonOptions": {**CONFIG["toImageButtonOptions"], "filename": given.name}}
-    figure = figure_of(shown, look)
-    return dcc.Graph(
-        figure=figure,
+    least = 0 if shown.figure is None else least_width(shown.figure)
+    graph = dcc.Graph(
+        figure=figure_of(shown, look),
         config=named,
         id={"type": "figure", "slot": given.name},
         className="plot",
-        style={"height": "auto"},  # that of the figure, which may change
+        style={"height": "auto", "minWidth": f"{least}px"},  # the height is that of the figure, which may change
     )
+    return html.Div(graph, className="wide")
 
 
 def _grid(given: Slot, shown: Shown) -> Component:

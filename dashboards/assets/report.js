@@ -58,7 +58,7 @@
   function draw(plot) {
     const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
     for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
-    if (narrow.matches) thin(layout);
+    if (narrow.matches && !plot.element.closest(".wide")) thin(layout); // panels side by side scroll instead
     plot.element.style.height = `${layout.height}px`;
     return Plotly.react(plot.element, data, layout, config);
   }

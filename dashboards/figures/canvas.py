@@ -15,6 +15,7 @@ TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
+_LEAST_PANEL: Final = 310
 _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
@@ -139,6 +140,12 @@ def broken(name: str, longest: int = 26) -> str:
         else:
             lines.append(part)
     return "<br>".join(plain(cut(line, most)) for line in lines)
+
+
+def least_width(figure: go.Figure) -> int:
+    """Pixels below which panels side by side cannot be read, so that a narrow window scrolls; 0 for a panel alone."""
+    domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
+    return _LEAST_PANEL * len(domains) if len(domains) > 1 else 0
 
 
 def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
