@@ -239,6 +239,6 @@ def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
 
 def test_panels_side_by_side_have_a_least_width_and_a_lone_one_none() -> None:
     found = pl.DataFrame({"panel": ["a", "b"], "x": ["0", "0"], "y": ["0", "0"], "value": [1.0, 2.0]})
-    ramp = heat_ramp(found)
+    ramp = heat_ramp(found["value"])
     assert least_width(draw_heat(found.filter(pl.col("panel") == "a"), ramp, x="x", y="y")) == 0
     assert least_width(draw_heat(found, ramp, x="x", y="y")) > 500
