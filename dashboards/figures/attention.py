@@ -83,7 +83,7 @@ def summary(maps: Maps) -> pl.DataFrame:
     """Every head: layer, head, first (mean weight of the first token), entropy (nats, of sizes as shares), sum_low and
     sum_high (of the weights of a query)."""
     weights, own = maps.weights.astype(np.float64), len(maps.keys) - len(maps.queries)
-    sizes = np.abs(weights)
+    sizes = np.where(np.isfinite(weights), np.abs(weights), np.nan)
     whole = sizes.sum(-1, keepdims=True)
     shares = np.divide(sizes, whole, out=np.zeros_like(sizes), where=whole > 0)
     entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1).mean(-1)
@@ -121,7 +121,7 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     tiles = shrunk(maps.weights[..., own:], size)
     side = tiles.shape[-1] + 2
     sheet = np.zeros((n_layers, heads, side, side), np.float32)
-    sheet[:, :, 1:-1, 1:-1] = np.nan_to_num(tiles, nan=0.0)
+    sheet[:, :, 1:-1, 1:-1] = np.where(np.isfinite(tiles), tiles, 0.0)
     flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
     largest = float(np.abs(flat).max()) or 1.0
     places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS

@@ -136,6 +136,15 @@ def test_the_mosaic_is_one_picture_with_each_head_in_its_place() -> None:
     assert (box.x0, box.x1, box.y0, box.y1) == (1.5, 2.5, 0.5, 1.5)
 
 
+@pytest.mark.parametrize("wild", [np.inf, -np.inf, np.nan])
+def test_weights_that_are_no_finite_numbers_are_empty_and_hide_no_others(wild: float) -> None:
+    found = np.zeros((1, 2, 4, 4))
+    found[0, 0, 1, 0], found[0, 1, 2, 0] = wild, 0.5
+    places, _, opacities = picture(draw_mosaic(maps_of(found), (0, 0)))
+    assert opacities[places[2, 1]] == 0
+    assert opacities[places[3, 6 + 1]] == 255
+
+
 def test_a_mosaic_of_many_large_heads_stays_small() -> None:
     found = np.random.default_rng(0).random((22, 32, 64, 64))
     assert len(draw_mosaic(maps_of(found), (0, 0)).to_json()) < 3_000_000

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
@@ -12,7 +13,7 @@ from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_o
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
 from dashboards.problems import Unknown
-from dashboards.words import listed
+from dashboards.words import count, listed
 from store.artefacts import Artefact, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
@@ -127,6 +128,9 @@ def _mosaic(view: View) -> Shown:
     own = len(maps.keys) - len(maps.queries)
     if own:
         caption += f" Without the weight of {listed(list(maps.keys[:own]))}."
+    lost = int((~np.isfinite(maps.weights)).sum())
+    if lost:
+        caption += f" {count(lost, 'weight')} not finite: left empty."
     return Shown(attention.draw_mosaic(maps, _head(view, maps)), caption, found)
 
 
