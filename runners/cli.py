@@ -128,10 +128,16 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
     roots = find_campaigns(campaigns)
     maths = OperatorMaths(spec)
     try:
-        serve(roots, host=host, port=port, ready=write, say=lambda text: say(f"ablate: {text}"), maths=maths)
+        serve(roots, host=host, port=port, ready=_at_once, say=lambda text: say(f"ablate: {text}"), maths=maths)
     except Unreachable as problem:
         raise EnvironmentProblem(str(problem)) from problem
     return 0
+
+
+def _at_once(line: str) -> None:
+    """A result that somebody waits for while the command goes on."""
+    write(line)
+    sys.stdout.flush()
 
 
 def main() -> None:

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from served import ServeSite, serve
+from served import ServeSite, Site, serve
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
@@ -117,9 +118,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def serve_site() -> ServeSite:
-    """`with serve_site([campaign]) as site:` answers at `site.url`."""
-    return serve
+def serve_site() -> Iterator[ServeSite]:
+    """`with serve_site([campaign]) as site:` answers at `site.url`, to the end, so that no page sees it go."""
+    with ExitStack() as sites:
+
+        @contextmanager
+        def kept(roots: Sequence[Path]) -> Iterator[Site]:
+            yield sites.enter_context(serve(roots))
+
+        yield kept
 
 
 @pytest.fixture

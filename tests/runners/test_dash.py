@@ -27,12 +27,13 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def dashboard(*arguments: str, **environment: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The process, and the address that it prints."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(
         [sys.executable, "-m", "runners", "dash", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**kept, **environment},
     )
     try:
         assert process.stdout is not None
