@@ -205,15 +205,22 @@ class Terminal:
         )
         os.close(slave)
         self.said = ""
+        self.heard = 0
+        """So much of `said` has been waited for."""
 
     def until(self, words: str) -> None:
-        """Read until it says `words`, after what was read before."""
+        """Read until it says `words`, after what was waited for before."""
         end = time.monotonic() + 60
-        begun = len(self.said)
-        while words not in self.said[begun:]:
+        while words not in self.said[self.heard :]:
             assert time.monotonic() < end, self.said
             if select.select([self.master], [], [], 1)[0]:
                 self.said += os.read(self.master, 65536).decode(errors="replace")
+        self.heard = self.said.index(words, self.heard) + len(words)
+
+    def prompt(self) -> None:
+        """Read until it asks anew; what it draws again while one types is no new prompt."""
+        self.until("\x1b[?2004h")
+        self.until("sql>")
 
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
@@ -225,27 +232,27 @@ def test_a_sitting_in_a_terminal(store: Store, tmp_path: Path) -> None:
         pytest.skip("prompt_toolkit is not installed")
     terminal = Terminal("sql", "--campaign", str(store.layout.root), XDG_STATE_HOME=str(tmp_path))
     try:
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type("select 41 + 1\r")
         terminal.until("...>")
         terminal.type("as answer;\r")
         terminal.until("42")
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type("selec 1;\r")
         terminal.until("Parser Error")
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type("select 1 as typed_and_dropped\x03")
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type(".schema grid_tr\t")
         terminal.until("ial")
         terminal.type("\r")
         terminal.until("position")
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type("select sum(a.i * b.i) from range(100000000) a(i), range(100000000) b(i);\r")
         time.sleep(1.0)  # into the query
         os.kill(terminal.process.pid, signal.SIGINT)
         terminal.until("cancelled")
-        terminal.until("sql>")
+        terminal.prompt()
         terminal.type("\x04")
         assert terminal.process.wait(timeout=60) == 0
     finally:
