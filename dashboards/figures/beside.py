@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from dashboards.figures.canvas import TEXT_SIZE, canvas, one_line
-from dashboards.theme import INK
+from dashboards.figures.canvas import canvas, panel_title
 
 _ACROSS: Final = 0.19
 """Of the width, between two columns: room for the numbers and the title of an axis."""
@@ -31,7 +30,8 @@ def beside(panels: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figu
             left = column * (width + _ACROSS)
             box = (left, left + width, (top - _ABOVE - height) / total, (top - _ABOVE) / total)
             used = _add(figure, panel, box, used)
-            _title(figure, title, box, round(110 * width))
+            corner = {"x": box[0], "y": box[3], "xref": "paper", "yref": "paper", "yshift": 8}
+            panel_title(figure, title, round(110 * width), **corner)
         top -= height + _ABOVE + _BELOW
     figure.update_layout(barmode="group", bargap=0.25)
     return figure
@@ -104,18 +104,3 @@ def _placed(given: Sequence[Any], box: tuple[float, float, float, float], new: d
             else:
                 moved[f"{axis}ref"] = _named(ref, new)
         yield moved
-
-
-def _title(figure: go.Figure, title: str, box: tuple[float, float, float, float], longest: int) -> None:
-    figure.add_annotation(
-        x=box[0],
-        y=box[3],
-        xref="paper",
-        yref="paper",
-        text=one_line(title, longest),
-        showarrow=False,
-        xanchor="left",
-        yanchor="bottom",
-        yshift=8,
-        font={"size": TEXT_SIZE, "color": INK},
-    )

@@ -142,6 +142,14 @@ def broken(name: str, longest: int = 26) -> str:
     return "<br>".join(plain(cut(line, most)) for line in lines)
 
 
+def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
+    """Write a title above a panel, in one line; `at` is the panel's corner: x, y, xref, yref, yshift."""
+    font = {"size": TEXT_SIZE, "color": INK}
+    figure.add_annotation(
+        text=one_line(title, longest), showarrow=False, xanchor="left", yanchor="bottom", font=font, **at
+    )
+
+
 def least_width(figure: go.Figure) -> int:
     """Pixels below which panels side by side cannot be read, so that a narrow window scrolls; 0 for a panel alone."""
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}

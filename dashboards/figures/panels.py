@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboards.figures.canvas import TEXT_SIZE, canvas, one_line
-from dashboards.theme import INK
+from dashboards.figures.canvas import canvas, panel_title
 
 _TITLE: Final = 30
 """Pixels above a panel, for its title."""
@@ -70,20 +69,6 @@ def panels(
             axes[1] |= {"matches": "y"}
         figure.layout[place.layout[0]], figure.layout[place.layout[1]] = axes
         if title:
-            _title(figure, place, title, _LETTERS // across)
+            corner = {"x": 0, "y": 1, "xref": f"{place.x} domain", "yref": f"{place.y} domain", "yshift": 3}
+            panel_title(figure, title, _LETTERS // across, **corner)
     return figure, places
-
-
-def _title(figure: go.Figure, place: Place, title: str, longest: int) -> None:
-    figure.add_annotation(
-        x=0,
-        y=1,
-        xref=f"{place.x} domain",
-        yref=f"{place.y} domain",
-        text=one_line(title, longest),
-        showarrow=False,
-        xanchor="left",
-        yanchor="bottom",
-        yshift=3,
-        font={"size": TEXT_SIZE, "color": INK},
-    )
