@@ -8,6 +8,8 @@ zero and negative ones, on the logit scale what is not between 0 and 1) are left
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from dashboards.words import in_odds
+
 Scale = Literal["log", "linear", "logit"]
 
 Band = Literal["interval", "spread", "range"]
@@ -86,4 +88,4 @@ def rope_words(rope: float, scale: Scale, unit: str) -> str:
     """What counts as equal: '10 %', '10 % in odds', '0.005 nats'."""
     if scale == "linear":
         return f"{rope:g} {unit}".strip()
-    return f"{rope * 100:g} %" + (" in odds" if scale == "logit" else "")
+    return f"{rope * 100:g} %{in_odds(scale)}"

@@ -1,9 +1,9 @@
 """Numbers and names as a reader wants them: short, with a real minus sign, never more digits than they carry."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
 _MINUS: Final = "\N{MINUS SIGN}"
@@ -47,9 +47,21 @@ def change(difference: float | None, scale: str) -> str:
     return _signed(shown) + " %"
 
 
+def in_odds(scale: str) -> str:
+    """What stands behind a `change` on the logit scale, which is one of odds; '' on the others."""
+    return " in odds" if scale == "logit" else ""
+
+
 def count(n: int, noun: str) -> str:
     """'1 seed', '2 seeds', '1,200 trials'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def runs_words(row: Mapping[str, Any]) -> str:
+    """What a comparison (a row of `store.verdicts.verdicts`) rests on: '5 pairs'; 'unpaired: 5 runs against 4'."""
+    if row["method"] == "Welch":
+        return f"unpaired: {count(row['runs'], 'run')} against {row['baseline_runs']}"
+    return count(row["pairs"], "pair")
 
 
 def entry(value: object) -> str:

@@ -135,8 +135,8 @@ def words(shown: Shown, hide: Collection[str]) -> list[Component]:
     found: list[Component] = []
     if shown.message:
         found.append(html.P(shown.message, className="state"))
-    if shown.caption:
-        found.append(html.P(shown.caption, className="caption"))
+    if said := " ".join(filter(None, (shown.caption, shown.hint))):
+        found.append(html.P(said, className="caption"))
     if shown.legend:
         found.append(
             html.Div(

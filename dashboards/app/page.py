@@ -94,6 +94,8 @@ class Shown(NamedTuple):
     legend: Sequence[Key] = ()
     message: str = ""
     """Instead of what could not be shown, or beside what was left out."""
+    hint: str = ""
+    """What a reader can do with it on the page; files and reports, which are paper, leave it out."""
     columns: Sequence[dict[str, Any]] = ()
     """Of a table: column definitions of AG Grid; see `link`."""
     parts: Sequence[Any] = ()

@@ -10,7 +10,7 @@ from dashboards.figures.canvas import broken, canvas, finite
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.theme import INK, MUTED, ROPE
-from dashboards.words import change
+from dashboards.words import change, in_odds
 from store import Store
 from store.effects import effects as main_effects
 from store.verdicts import Measure, runs
@@ -33,7 +33,7 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
 def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     places, headings, height = _places(found)
-    figure = canvas(round(60 + 28 * height), x="against the mean" + (" (log axis)" if _log(measure) else ""))
+    figure = canvas(round(60 + 28 * height), x=_title(measure))
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     rows = found.iter_rows(named=True)
     for place, row in zip(places, rows, strict=True):
@@ -60,6 +60,10 @@ def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
 
 def _log(measure: Measure) -> bool:
     return measure.scale != "linear"
+
+
+def _title(measure: Measure) -> str:
+    return f"against the mean{in_odds(measure.scale)}{' (log axis)' if _log(measure) else ''}"
 
 
 def _places(found: pl.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:
@@ -99,7 +103,7 @@ def _row(place: float, row: Mapping[str, Any], scale: str) -> go.Scatter:
         error_x=bar,
         mode="markers",
         marker={"size": 9, "color": _BLUE},
-        hovertemplate=f"{change(row['effect'], scale)}{span}<br>n {row['n']}<extra></extra>",
+        hovertemplate=f"{change(row['effect'], scale)}{in_odds(scale)}{span}<br>n {row['n']}<extra></extra>",
     )
 
 

@@ -12,7 +12,7 @@ from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import INK, ROPE
-from dashboards.words import change
+from dashboards.words import change, in_odds, runs_words
 from store.verdicts import Measure
 
 MOST_ROWS: Final = 32
@@ -24,10 +24,12 @@ def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS)
     """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
 
     Returns:
-        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, verdict; in the order of
-        `verdicts`, or where some are left out the best first and cells without a difference last.
+        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, method, runs, baseline_runs,
+        verdict; in the order of `verdicts`, or where some are left out the best first and cells without a difference
+        last.
     """
-    found = verdicts.select("cell", "difference", "low", "high", "pairs", "verdict", "p")
+    numbers = ("difference", "low", "high", "pairs", "method", "runs", "baseline_runs")
+    found = verdicts.select("cell", *numbers, "verdict", "p")
     if found.height > most:
         kept = found.sort("p", nulls_last=True, maintain_order=True).head(most)
         found = kept.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
@@ -72,9 +74,10 @@ def _title(measure: Measure) -> str:
 
 def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:
     name = look.names[row["cell"]]
+    unpaired = ", unpaired" if row["method"] == "Welch" else ""
     if rows > _ROOMY:
-        return f"{one_line(name)}  {words[row['verdict']][0]}"
-    return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}</span>"
+        return f"{one_line(name)}{unpaired}  {words[row['verdict']][0]}"
+    return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
 
 
 def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatter:
@@ -93,7 +96,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
         if known
         else None
     )
-    text = change(row["difference"], scale)
+    text = change(row["difference"], scale) + in_odds(scale)
     span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if known else ""
     return go.Scatter(
         x=[row["difference"]],
@@ -103,7 +106,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
         legendgroup=row["cell"],
         customdata=[[row["cell"]]],
         marker={"symbol": style.marker, "size": 10, "color": style.color, "line": {"color": style.color, "width": 1.5}},
-        hovertemplate=f"{plain(look.names[row['cell']])}<br>{text}{span}<br>{row['pairs']} pairs<extra></extra>",
+        hovertemplate=f"{plain(look.names[row['cell']])}<br>{text}{span}<br>{runs_words(row)}<extra></extra>",
     )
 
 

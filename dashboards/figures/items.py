@@ -14,7 +14,7 @@ from store.verdicts import Measure
 from store.why import item_differences
 
 MOST_POINTS: Final = 600
-"""More items are drawn at evenly spaced ranks."""
+"""More items are drawn at evenly spaced ranks, the first and the last among them."""
 
 
 def items(store: Store, grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
@@ -29,10 +29,17 @@ def items(store: Store, grid: str, measure: Measure, cells: tuple[str, str]) -> 
     return by_item.sort("difference", "item").with_row_index("rank", offset=1).cast({"rank": pl.Int64})
 
 
+def drawn(found: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `items` that a picture shows."""
+    if found.height <= MOST_POINTS:
+        return found
+    step = (found.height - 1) / (MOST_POINTS - 1)
+    return found[[round(i * step) for i in range(MOST_POINTS)]]
+
+
 def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
-    """A point per item by rank; the dashed rule is their mean."""
-    every = -(-found.height // MOST_POINTS)
-    shown = found.gather_every(every) if every > 1 else found
+    """A point per item that is `drawn`, by rank; the dashed rule is the mean of all."""
+    shown = drawn(found)
     figure = canvas(340, x="items, by their difference", y=plain(title))
     figure.add_hline(y=0, line={"color": ROPE, "width": 1})
     mean = found["difference"].mean()

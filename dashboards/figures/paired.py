@@ -9,7 +9,7 @@ from dashboards.figures.canvas import broken, canvas, value_axis
 from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import DIVERGING, INK
-from dashboards.words import change, number
+from dashboards.words import change, in_odds, number
 from store import Store
 from store.statistics.scales import forward
 from store.verdicts import Measure, runs
@@ -80,5 +80,7 @@ def _line(value: float, base: float, measure: Measure) -> go.Scatter:
 
 
 def _told(row: dict[str, float | None], column: str, measure: Measure) -> str:
-    more = "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}"
+    more = (
+        "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
+    )
     return f"seed {row['seed']}: {number(row[column])}{more if column == 'value' else ''}"

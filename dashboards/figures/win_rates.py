@@ -1,6 +1,7 @@
 """Which cell beats which: of the seeds that two cells share, the share on which one is better."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -17,22 +18,32 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
     """Every one of `cells` against every other.
 
     Returns:
-        cell, against, n (shared seeds with both values), value (share on which `cell` is better; a tie is half a win;
-        null without shared seeds and on the diagonal), in the order of `cells`.
+        cell, against, planned (seeds of both), n (of these, those with both values), failed (of these, those on which
+        one of the two failed, or ended with no finite number, and the other did not), value (share of the n on which
+        `cell` is better; a tie is half a win; null without shared seeds and on the diagonal), in the order of `cells`.
     """
-    found = runs(store, grid, measure).filter(
-        pl.col("status") == "ok", pl.col("value").is_finite(), pl.col("cell").is_in(list(cells))
+    found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
+    ended = pl.col("status") == "ok"
+    ours = found.select(
+        "cell",
+        "seed",
+        pl.when(ended & pl.col("value").is_finite()).then("value").alias("value"),
+        ((pl.col("status") == "failed") | (ended & ~pl.col("value").is_finite())).fill_null(value=False).alias("lost"),
     )
-    values = found.select("cell", "seed", "value")
-    other = values.rename({"cell": "against", "value": "theirs"})
-    sign = 1.0 if measure.better == "lower" else -1.0
-    gain = sign * (pl.col("theirs") - pl.col("value"))
-    won = pl.when(gain == 0).then(0.5).when(gain > 0).then(1.0).otherwise(0.0)
+    theirs = ours.rename({"cell": "against", "value": "other", "lost": "other_lost"})
+    gain = (pl.col("other") - pl.col("value")) * (1.0 if measure.better == "lower" else -1.0)
+    known = gain.is_not_null()
+    survived = (pl.col("lost") & pl.col("other").is_not_null()) | (pl.col("other_lost") & pl.col("value").is_not_null())
     shares = (
-        values.join(other, on="seed")
+        ours.join(theirs, on="seed")
         .filter(pl.col("cell") != pl.col("against"))
         .group_by("cell", "against")
-        .agg(pl.len().alias("n"), won.mean().alias("value"))
+        .agg(
+            pl.len().cast(pl.Int64).alias("planned"),
+            known.sum().cast(pl.Int64).alias("n"),
+            survived.sum().cast(pl.Int64).alias("failed"),
+            ((gain > 0) + 0.5 * (gain == 0)).mean().alias("value"),
+        )
     )
     every = pl.DataFrame(
         [(cell, against) for cell in cells for against in cells],
@@ -40,30 +51,46 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
         orient="row",
     )
     return every.join(shares, on=["cell", "against"], how="left", maintain_order="left").with_columns(
-        pl.col("n").fill_null(0).cast(pl.Int64)
+        pl.col("planned", "n", "failed").fill_null(0)
     )
 
 
 def draw_win_rates(found: pl.DataFrame, look: Look) -> go.Figure:
-    """A row per cell: blue where it loses to the column on most seeds, orange where it wins."""
+    """A row per cell: blue where it loses to the column on most seeds, orange where it wins; a star: some failed."""
     cells = list(dict.fromkeys(found["cell"]))
     names = _apart([look.names[cell] for cell in cells])
     name = dict(zip(cells, names, strict=True))
     rows = [
         (
-            name[against],
-            name[cell],
-            value,
-            None if value is None else f"{value:.0%}",
-            count(n, "seed"),
-            "not applicable" if cell == against else None if value is not None else "not run: no seed in common",
+            name[row["against"]],
+            name[row["cell"]],
+            row["value"],
+            None if row["value"] is None else f"{row['value']:.0%}{'*' if row['failed'] else ''}",
+            None if row["cell"] == row["against"] else _seeds(row),
+            _reason(row),
         )
-        for cell, against, n, value in found.select("cell", "against", "n", "value").iter_rows()
+        for row in found.iter_rows(named=True)
     ]
     kinds = dict.fromkeys(("x", "y", "value", "text", "note", "reason"), pl.String) | {"value": pl.Float64}
     frame = pl.DataFrame(rows, schema=kinds, orient="row").with_columns(pl.col("x", "y").cast(pl.Enum(names)))
     ramp = Ramp(0.0, 1.0, diverging=True, title="won", words=lambda value: "–" if value is None else f"{value:.0%}")
     return draw_heat(frame, ramp, x="against", y="")
+
+
+def _seeds(row: Mapping[str, Any]) -> str:
+    lost = f"; on {row['failed']} one of the two failed" if row["failed"] else ""
+    return f"{row['n']} of {count(row['planned'], 'planned seed')}{lost}"
+
+
+def _reason(row: Mapping[str, Any]) -> str | None:
+    """Why there is no share; None where there is one."""
+    if row["cell"] == row["against"]:
+        return "not applicable"
+    if row["value"] is not None:
+        return None
+    if row["failed"]:
+        return "failed: no seed on which both have a value"
+    return "not run: no seed with both values" if row["planned"] else "not run: no seed in common"
 
 
 def _apart(names: Sequence[str]) -> list[str]:

@@ -13,14 +13,15 @@ from dashboards.figures import forest, numbers, shift, shift_map
 from dashboards.figures.canvas import is_cut
 from dashboards.html import tag, text
 from dashboards.sections.guard import drawn
-from dashboards.sections.verdict_table import ICONS, marked
+from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words
 from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
-from dashboards.words import count, point
+from dashboards.words import count, in_odds, point
 from store.effects import analysis
 from store.verdicts import Measure
 
 LOSS: Final = "loss"
+NO_MARGIN: Final = "No margin counts as equal."
 
 
 def charts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> str:
@@ -42,17 +43,22 @@ def _parts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[
     yield "Learned numbers", _numbers(about, cells, key)
 
 
-def chosen(about: Subject, cells: Sequence[str]) -> str:
-    """A sentence that says which cells are shown, where it is not all of them."""
+def chosen(about: Subject, cells: Sequence[str], measure: Measure | None = None, baseline: str | None = None) -> str:
+    """A sentence that says which cells are shown, where it is not all of them.
+
+    They were picked by `measure` beside `baseline`, by default the grid's own.
+    """
     if len(cells) == len(about.cells):
         return ""
-    others = len(cells) - (about.baseline in cells)
-    with_baseline = f"{about.baseline_name} and " if about.baseline in cells else ""
+    by, base = measure or about.measure, baseline or about.baseline
+    others = len(cells) - (base in cells)
+    name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
+    with_baseline = f"{name} and " if base in cells else ""
     return (
-        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {about.measure.name}"
+        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
         " so far; picked by their own result, they flatter themselves."
-        if about.measure is not None
-        else f" Shown: the first {others} of {len(about.cells)} cells."
+        if by is not None
+        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     )
 
 
@@ -75,10 +81,10 @@ def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) 
     rope = rope_words(measure.rope, measure.scale, about.unit)
     most = verdicts.height > found.height
     caption = (
-        f"{measure.name} of each variant against {about.baseline_name}, paired by seed; "
-        f"{measure.better} is better. Point: mean difference{difference_of(measure.scale)}. "
-        f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. Grey band: "
-        f"differences within {rope}, which count as equal."
+        f"{measured(measure, about.unit)} of each variant against {about.baseline_name}, {paired_words(found)}. "
+        f"Point: mean difference{difference_of(measure.scale)}. "
+        f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
+        + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
         + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
     )
@@ -100,7 +106,7 @@ def _shifts(
         caption = (
             f"Line: {average_words(measure.scale)} over seeds"
             + (f", at {point(fixed)}" if fixed else "")
-            + f". Band: {interval_words(measure.scale)}, {_n(found)}.{_cut(found, measure.scale)}"
+            + f". Band: {interval_words(measure.scale)}, {n_words(found)}.{_cut(found, measure.scale)}"
             f"{chosen(about, cells)}{_lost(found)}"
         )
         title = f"{measure.name} by {along}"
@@ -115,14 +121,18 @@ def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str],
         return
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
-        f"Line: mean{' difference' if measure.scale == 'linear' else ' of log ratios'}. Band: "
-        f"{interval_words('linear')}, {_n(found)}.{_cut(found, 'linear')} Grey: what counts as equal. Away from the "
-        "point at which the grid is judged this is for looking, not for claims."
+        f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
+        f"{_cut(found, 'linear')} Grey: what counts as equal. Away from the point at which the grid is judged this "
+        "is for looking, not for claims."
     )
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     legend = cell_legend(_in(found), about.look)
     title = f"Change from {about.baseline_name} by {along}"
     yield Picture(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+
+
+def _change_of(scale: Scale) -> str:
+    return {"log": " of log ratios", "logit": " of log ratios of odds", "linear": " difference"}[scale]
 
 
 def _maps(
@@ -146,7 +156,7 @@ def _maps(
     of = about.baseline_name or "a cell without a baseline"
     caption = (
         f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
-        f"paired by seed and averaged, {_n(found)}. One colour scale for all "
+        f"paired by seed and averaged, {n_words(found)}. One colour scale for all "
         f"maps of a kind.{chosen(about, cells)}"
     )
     ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
@@ -171,17 +181,17 @@ def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
     if found.is_empty():
         return
     notes = analysis(about.store, about.grid, measure=measure._asdict()).notes
-    caption = effects_words(measure, notes)
+    caption = effects_words(measure, about.unit, notes)
     yield Picture(
         f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
     )
 
 
-def effects_words(measure: Measure, notes: Sequence[str]) -> str:
+def effects_words(measure: Measure, unit: str, notes: Sequence[str]) -> str:
     """What points and bars of main effects are, and what the analysis notes."""
     said = (
-        f"What each level of an axis does to {measure.name}, the other axes averaged out; {measure.better} is better. "
-        "Where an axis does not apply to a cell, it adds nothing there. Bar: "
+        f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
+        f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
         "number of levels; interactions count as noise."
     )
@@ -198,7 +208,7 @@ def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]
         last = f" (the last {found.last})" if found.last != found.width else ""
         smooth = f"Each point averages {count(found.width, 'step')}{last}, and stands at the first; no other smoothing."
     caption = (
-        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {_n(found.frame)}."
+        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {n_words(found.frame)}."
         f"{_cut(found.frame, scale)} {smooth}{chosen(about, cells)}"
     )
     figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
@@ -215,7 +225,7 @@ def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture
     ]
     caption = (
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
-        f"Bar: {interval_words('linear')}, {_n(found)}.{chosen(about, cells)}"
+        f"Bar: {interval_words('linear')}, {n_words(found)}.{chosen(about, cells)}"
     )
     yield Picture(
         f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
@@ -235,7 +245,8 @@ def _axis(about: Subject, measure: Measure) -> str:
     return f"{measure.name}, {about.unit}" if about.unit else measure.name
 
 
-def _n(found: pl.DataFrame) -> str:
+def n_words(found: pl.DataFrame) -> str:
+    """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
     counts = sorted(set(found["n"].to_list()))
     return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 

@@ -9,7 +9,7 @@ from dashboards.blocks import cell_name, csv
 from dashboards.html import Column, Entry, copy_button, details, sortable_table, tag, text
 from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, averages
-from dashboards.words import change, count, listed, number, p_value, point
+from dashboards.words import change, count, in_odds, listed, number, p_value, point, runs_words
 from store.verdicts import Measure
 
 ICONS: Final = {
@@ -60,14 +60,28 @@ def measured(measure: Measure, unit: str) -> str:
     return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
 
 
+def paired_words(verdicts: pl.DataFrame) -> str:
+    """How variants are compared with the baseline: 'paired by seed', and how many are not."""
+    unpaired = verdicts.filter(pl.col("method") == "Welch").height
+    if not unpaired:
+        return "paired by seed"
+    why = "unpaired (Welch), as fewer than three seeds are shared"
+    return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
+
+
+def pairs_words(row: Mapping[str, Any]) -> str:
+    """What stands in a column of pairs: '4 of 5' that are planned; 'unpaired: 5 runs against 4'."""
+    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
+
+
 def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
     """The table, its caption and a button that copies all of its columns."""
     average = average_words(measure.scale)
     columns = [
         Column("Variant"),
         Column("Verdict"),
-        Column(measure.name, "number", f"{average} over the pairs"),
-        Column("Difference", "number", f"from {about.baseline_name}, paired by seed"),
+        Column(measure.name, "number", f"{average} over the runs that are compared"),
+        Column(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
         Column(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
         Column("Holm p", "number minor", "adjusted over all comparisons of the table"),
         Column("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
@@ -77,16 +91,16 @@ def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> s
     pinned = _baseline(about, measure, len(columns))
     table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=pinned)
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
-    heading = tag("h3", "Verdicts") + tag("p", text(_caption(about, measure, average)), class_="caption")
+    heading = tag("h3", "Verdicts") + tag("p", text(_caption(about, measure, verdicts)), class_="caption")
     return tag("div", heading + table + actions, class_="block verdicts")
 
 
-def _caption(about: Subject, measure: Measure, average: str) -> str:
+def _caption(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
     rope = rope_words(measure.rope, measure.scale, about.unit)
     return (
-        f"Judged by {measured(measure, about.unit)}, {average} over seeds, compared with {about.baseline_name} seed by "
-        f"seed. Differences within {rope} count as equal. The interval is that of one comparison; the verdict is "
-        "corrected for all of them."
+        f"Judged by {measured(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
+        f"{about.baseline_name}, {paired_words(verdicts)}. Differences within {rope} count as equal. The interval "
+        "is that of one comparison; the verdict is corrected for all of them."
     )
 
 
@@ -103,7 +117,7 @@ def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry
         Entry(text(change(row["difference"], measure.scale)), row["difference"]),
         Entry(text(interval), row["low"]),
         Entry(text(p_value(row["p_holm"])), row["p_holm"]),
-        Entry(f"{row['pairs']} of {row['planned']}", row["pairs"]),
+        Entry(pairs_words(row), row["pairs"]),
         Entry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
     ]
 
@@ -118,7 +132,9 @@ def _sentence(row: Mapping[str, Any]) -> str:
     reason = str(row["reason"])
     end = "" if reason.endswith(".") else "."
     g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
-    beats = "" if row["superiority"] is None else f" Better on {row['superiority'] * 100:.0f} % of the seeds."
+    of = "in {} of all pairs of runs" if row["method"] == "Welch" else "on {} of the seeds"
+    share = None if row["superiority"] is None else f"{row['superiority'] * 100:.0f} %"
+    beats = "" if share is None else f" Better {of.format(share)}."
     return f"{reason[:1].upper()}{reason[1:]}{end}{g}{beats}"
 
 

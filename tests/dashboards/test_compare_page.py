@@ -1,6 +1,7 @@
 """Compare: differences, pairs, items and wins equal plain Python's; any measure, any baseline; a table for papers."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -10,10 +11,12 @@ from planted import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
 from served import ServeSite
 
+from dashboards import write_report
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine
 from dashboards.app.pages.compare import COMPARE
+from dashboards.app.pages.factors import FACTORS
 from dashboards.problems import tried
 from store import Store
 from store.verdicts import verdicts
@@ -22,7 +25,7 @@ from store.why import why
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
 SEEDS = range(5)
-MSE = {"softmax": 1.0, "zeta": 0.5, "alpha": 1.1, HOSTILE: 0.98}
+MSE = {"softmax": 1.0, "zeta": 0.5, "alpha": 1.1, HOSTILE: 0.98, "apart": 1.2, "broken": 0.9}
 
 
 def value(line: Line) -> float:
@@ -213,16 +216,133 @@ def test_one_seed_and_none_are_said(tmp_path: Path) -> None:
     assert "No two cells" in none.slots["wins"].message
 
 
-def test_more_rows_than_usual_are_shown_when_asked_for(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
-        return 1.0 + 0.01 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
+N = 60
+"""Cells of a large grid."""
 
-    root = plant(tmp_path / "runs", ["softmax"], range(3), Planted(planted), factors={"n": list(range(60))})
-    usual = seen(root, COMPARE)
+
+def large(line: Line) -> float:
+    return 1.0 + 0.01 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
+
+
+def difference(line: Line) -> Mapping[str, float]:
+    """A measurement that is called as a column is; the later a cell, the better."""
+    return {"difference": 100.0 - line["axes"]["n"] + 0.1 * line["seed"]}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = Planted(large, more=difference, items=lambda line: many_items(line) if line["axes"]["n"] < 2 else {})
+    factors = {"n": list(range(N))}
+    return plant(tmp_path_factory.mktemp("many") / "runs", ["softmax"], range(3), planted, factors=factors)
+
+
+def many_items(line: Line) -> dict[str, float]:
+    return {f"i{i:04}": float(i if line["axes"]["n"] else 0) for i in range(1501)}
+
+
+def test_more_rows_than_usual_are_shown_when_asked_for(many: Path) -> None:
+    usual = seen(many, COMPARE)
     assert usual.frame("differences").height == 32
-    assert "Shown: the 32 of 59" in usual.slots["differences"].caption
+    assert "Shown: the 32 of 59 with the smallest p, best first." in usual.slots["differences"].caption
     assert usual.frame("verdicts").height == 59
-    assert seen(root, COMPARE, "?rows=100").frame("differences").height == 59
+    assert seen(many, COMPARE, "?rows=100").frame("differences").height == 59
+
+
+def test_a_matrix_of_the_best_is_of_those_that_the_page_judges_best(many: Path) -> None:
+    name = "softmax · {}".format
+    shown = seen(many, COMPARE, "?measure=difference&baseline=softmax%20%C2%B7%207").slots["wins"]
+    assert "Shown: 7 and the 31 cells of 60 with the best difference so far" in shown.caption
+    assert {name(cell) for cell in shown.data["cell"]} == {name(n) for n in (7, *range(N - 31, N))}
+    best = shown.data.filter(pl.col("cell") == str(N - 1), pl.col("against") == "7").row(0, named=True)
+    assert (best["won"], best["n"], best["planned"]) == (1.0, 3, 3)
+
+
+def test_which_variant_is_looked_at_is_said_unless_the_address_says_it(many: Path) -> None:
+    with Store.open(many) as store:
+        least = verdicts(store, "grid").sort("p", nulls_last=True)["label"][0]
+    usual, asked = seen(many, COMPARE), seen(many, COMPARE, "?cell=softmax%20%C2%B7%201")
+    for slot in ("why", "paired"):
+        assert "Shown: of 59 variants the one with the smallest p." in usual.slots[slot].caption
+        assert "smallest p" not in asked.slots[slot].caption
+    assert usual.controls["cell"].usual == least
+    assert "mse at sigma_f 5, sigma_x 1 (" in asked.slots["paired"].caption
+
+
+def test_of_many_items_the_ends_are_drawn_and_how_many_is_said(many: Path) -> None:
+    shown = seen(many, COMPARE, "?cell=softmax%20%C2%B7%201").slots["items"]
+    assert "Drawn: 600 of 1,501 items, evenly by rank." in shown.caption
+    assert "mse at sigma_f 5, sigma_x 1 (" in shown.caption
+    assert shown.data["difference"].to_list() == [float(i) for i in range(1501)]
+    assert shown.figure is not None
+    [points] = shown.figure.data
+    assert (len(points.y), points.y[0], points.y[-1]) == (600, 0.0, 1500.0)
+
+
+def test_a_measurement_that_is_called_as_a_column_is_shown(many: Path) -> None:
+    found = seen(many, COMPARE, "?measure=difference")
+    table = found.slots["verdicts"]
+    assert table.data["value"].to_list() == pytest.approx([100.1 - n for n in range(1, N)])
+    assert [each["headerName"] for each in table.columns if "headerName" in each] == ["difference"]
+
+
+UNEVEN = ("softmax", "apart", "broken")
+
+
+def uneven(line: Line) -> str:
+    """Of "apart" only seed 3 is one of softmax's; "broken" fails on seed 2, and both fail on seed 1."""
+    operator, seed = line["operator"], line["seed"]
+    if operator == "apart":
+        return "ok" if seed in (3, 4, 5, 6) else "pending"
+    failed = seed == 1 or (operator == "broken" and seed == 2)
+    return "pending" if seed > 3 else "diverged" if failed else "ok"
+
+
+@pytest.mark.parametrize("scale", ["log", "logit"])
+def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scale: str) -> None:
+    def value(line: Line) -> float:
+        return 0.2 + 0.01 * (line["seed"] * (2 + len(line["operator"])) % 7)
+
+    def state(line: Line) -> str:
+        return uneven(line) if line["operator"] == "apart" else "pending" if line["seed"] > 3 else "ok"
+
+    root = plant(tmp_path / "runs", UNEVEN, range(7), Planted(value, state), measure={"scale": scale})
+    found = seen(root, COMPARE, "?cell=apart")
+    said = "paired by seed; 1 of 2 unpaired (Welch), as fewer than three seeds are shared"
+    assert said in found.slots["differences"].caption
+    assert said in found.slots["verdicts"].caption
+    assert found.frame("verdicts")["pairs"].to_list() == ["unpaired: 4 runs against 4", "4 of 7"]
+    assert "1 pair of 7 planned" in found.slots["paired"].caption
+    assert "compared unpaired (Welch)" in found.slots["paired"].caption
+    figure = found.slots["differences"].figure
+    assert figure is not None
+    apart, paired = (trace.hovertemplate for trace in figure.data)
+    assert "unpaired: 4 runs against 4" in apart
+    assert "4 pairs" in paired
+    assert [", unpaired" in tick for tick in figure.layout.yaxis.ticktext] == [True, False]
+    assert (" in odds" in paired) == (scale == "logit")
+    html = write_report(root).read_text(encoding="utf-8")
+    assert said in html
+    assert "unpaired: 4 runs against 4" in html
+    effects = seen(root, FACTORS).slots["effects"]
+    assert effects.figure is not None
+    for words in (effects.caption, effects.figure.layout.xaxis.title.text, effects.figure.data[0].hovertemplate):
+        assert ("in odds" in words) == (scale == "logit")
+
+
+def test_seeds_on_which_one_of_two_failed_are_counted_and_marked(tmp_path: Path) -> None:
+    root = plant(tmp_path / "runs", UNEVEN, range(7), Planted(value, uneven))
+    shown = seen(root, COMPARE).slots["wins"]
+    counts = {(row["cell"], row["against"]): (row["planned"], row["n"], row["failed"])
+              for row in shown.data.iter_rows(named=True)}  # fmt: skip
+    assert counts["broken", "softmax"] == counts["softmax", "broken"] == (7, 2, 1)
+    assert counts["apart", "softmax"] == (7, 1, 0)
+    assert counts["broken", "apart"] == (7, 1, 0)
+    assert "(n = 1 to 2)" in shown.caption
+    assert "A star: on some seeds one of the two failed" in shown.caption
+    assert shown.figure is not None
+    told = [text for row in shown.figure.data[0].text for text in row]
+    assert sum(text.partition("<br>")[0].endswith("*") for text in told) == 2
+    assert any("2 of 7 planned seeds; on 1 one of the two failed" in text for text in told)
 
 
 @pytest.mark.browser

@@ -26,6 +26,7 @@ from store.verdicts import Measure, verdicts
 MEASURE = Measure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
 HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)
 WORDS = {word: marked(word) for word in ICONS}
+PAIRED = {"pairs": 3, "method": "paired t", "runs": 3, "baseline_runs": 3}
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chos
             "difference": [0.1, None, -0.5, 0.0],
             "low": [0.0, None, -0.6, -0.1],
             "high": [0.2, None, -0.4, 0.1],
-            "pairs": [3] * 4,
+            **PAIRED,
             "verdict": ["worse", "no verdict", "better", "undecided"],
             "p": [0.02, None, 0.01, 0.9],
         }
@@ -201,7 +202,7 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Su
 
 def test_one_huge_interval_does_not_flatten_the_others(about: Subject) -> None:
     frame = pl.DataFrame(
-        {"cell": keys(about), "difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], "pairs": [2, 9]}
+        {"cell": keys(about), "difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], **PAIRED}
     ).with_columns(verdict=pl.lit("undecided"))
     figure = drawn(forest.draw_differences(frame, about.look, MEASURE, WORDS))
     assert figure.layout.xaxis.range[1] < 2
@@ -342,7 +343,7 @@ def test_a_cut_never_goes_through_an_entity(place: int) -> None:
 def test_rows_of_a_large_grid_have_one_line_each(about: Subject) -> None:
     names = {f"k{i}": f"Principled · per query · per query · per layer · per head · {i}" for i in range(32)}
     look = Look(names, dict.fromkeys(names, REST))
-    rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, "pairs": 5, "verdict": "undecided"}
+    rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, **PAIRED, "verdict": "undecided"}
     figure = drawn(forest.draw_differences(pl.DataFrame(rows), look, MEASURE, WORDS))
     assert figure.layout.height < 1000
     assert not any("<br>" in text for text in figure.layout.yaxis.ticktext)

@@ -123,7 +123,7 @@ def _mosaic(view: View) -> Shown:
     colors = " Orange is above zero, blue below." if signed else ""
     caption = (
         f"{_which(looked, view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
-        f"of a weight over the largest.{colors} Click on a head for its map."
+        f"of a weight over the largest.{colors}"
     )
     own = len(maps.keys) - len(maps.queries)
     if own:
@@ -131,7 +131,8 @@ def _mosaic(view: View) -> Shown:
     lost = int((~np.isfinite(maps.weights)).sum())
     if lost:
         caption += f" {count(lost, 'weight')} not finite: left empty."
-    return Shown(attention.draw_mosaic(maps, _head(view, maps)), caption, found)
+    hint = "A click on a head shows its map."
+    return Shown(attention.draw_mosaic(maps, _head(view, maps)), caption, found, hint=hint)
 
 
 def _map(view: View) -> Shown:

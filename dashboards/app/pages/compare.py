@@ -11,10 +11,10 @@ from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures import forest, items, paired, win_rates
 from dashboards.problems import Unknown, tried
-from dashboards.sections.charts import difference_of, named
-from dashboards.sections.verdict_table import ICONS, marked, measured, summary
+from dashboards.sections.charts import NO_MARGIN, chosen, difference_of, n_words, named
+from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
 from dashboards.seeds import average_words, rope_words
-from dashboards.subject import Subject, in_order
+from dashboards.subject import Subject, averages, in_order, worth_drawing
 from dashboards.theme import Style, dark_partners
 from dashboards.words import change, count, p_value
 from store.export.cells import Cells, cells
@@ -24,10 +24,10 @@ from store.verdicts import Measure, baseline_of, verdicts
 from store.why import why, why_text
 
 MOST_CELLS: Final = 32
-"""Of a matrix of all pairs; of more cells those are compared that pictures of single cells show."""
+"""Of a matrix of all pairs; of more cells the baseline and the best are compared."""
 _ALL: Final = 400
 _MOST_PRINTED: Final = 300
-_WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "pairs": 78, "seeds": 90}
+_WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "seeds": 90}
 
 
 class CompareAddress(MeasuredAddress):
@@ -83,20 +83,20 @@ def _differences(view: View) -> Shown:
     rope = rope_words(measure.rope, measure.scale, unit_of(view, measure))
     base = about.look.names[_baseline(view)]
     caption = (
-        f"{measured(measure, unit_of(view, measure))} of each variant against {base}, paired by seed. "
+        f"{measured(measure, unit_of(view, measure))} of each variant against {base}, {paired_words(drawn)}. "
         f"Point: mean difference{difference_of(measure.scale)}. Bar: {(1 - measure.alpha) * 100:g} % t interval over "
         "seeds of that comparison alone. "
+        + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
         + (
-            f"Grey band: differences within {rope}, which count as equal."
-            if measure.rope
-            else "No margin counts as equal."
+            f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
+            if drawn.height < found.height
+            else ""
         )
-        + (f" Shown: the {drawn.height} of {found.height} with the smallest p." if drawn.height < found.height else "")
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(drawn, measure) else "")
-        + " A click on a point shows why it has its verdict."
     )
     figure = forest.draw_differences(drawn, about.look, measure, {word: marked(word) for word in ICONS})
-    return Shown(figure, caption, named(drawn, about))
+    hint = "A click on a point shows why it has its verdict."
+    return Shown(figure, caption, named(drawn, about), hint=hint)
 
 
 def verdict_rows(view: View) -> Shown:
@@ -106,19 +106,23 @@ def verdict_rows(view: View) -> Shown:
     rows = named(found, about).select(
         "variant",
         pl.col("verdict").map_elements(marked, return_dtype=pl.String),
-        pl.col("value").alias(measure.name if measure.name != "variant" else "value"),
+        "value",
         _worded("difference", scale).alias("difference"),
         pl.format("{} to {}", _worded("low", scale), _worded("high", scale)).alias("interval"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
-        pl.format("{} of {}", "pairs", "planned").alias("pairs"),
+        pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
+        .map_elements(pairs_words, return_dtype=pl.String)
+        .alias("pairs"),
         "reason",
     )
     base = about.look.names[_baseline(view)]
     said = (
         f"{summary(found, base)} Judged by {measured(measure, unit_of(view, measure))}, {average_words(scale)} over "
-        "seeds; verdicts are corrected (Holm) for all comparisons of the table."
+        f"seeds, {paired_words(found)}; verdicts are corrected (Holm) for all comparisons of the table."
+        f"{' Differences are ratios of odds.' if scale == 'logit' else ''}"
     )
-    return Shown(caption=said, data=rows, columns=[_column(name, rows) for name in rows.columns])
+    heads = {"value": {"headerName": measure.name}}
+    return Shown(caption=said, data=rows, columns=[_column(name, rows) | heads.get(name, {}) for name in rows.columns])
 
 
 def _worded(name: str, scale: str) -> pl.Expr:
@@ -136,11 +140,12 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
 
 
 def _why(view: View) -> Shown:
-    about, measure, _ = judged(view)
+    about, measure, found = judged(view)
     cell = _chosen(view)
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     lines = [line.partition(": ") for line in why_text(row)]
     caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {marked(row['verdict'])}."
+    caption += _picked(view, found)
     data = pl.DataFrame([(topic, said) for topic, _, said in lines], schema=["topic", "what it is"], orient="row")
     return Shown(caption=caption, data=data, parts=[_topics(data)])
 
@@ -153,57 +158,88 @@ def _topics(data: pl.DataFrame) -> Component:
     return html.Table(html.Tbody(rows), className="plain")
 
 
+def _picked(view: View, found: pl.DataFrame) -> str:
+    """How the cell was chosen that is looked at closely, where the address does not say it."""
+    if view.address.cell is not None or found.height < 2:
+        return ""
+    tested = found["p"].count()
+    return f" Shown: of {found.height} variants the {'one with the smallest p' if tested else 'first: none has a p'}."
+
+
 def _paired(view: View) -> Shown:
-    about, measure, _ = judged(view)
+    about, measure, judged_rows = judged(view)
     cell, base = _chosen(view), _baseline(view)
     found = paired.paired(view.store, about.grid, measure, cell, base)
     if found.is_empty():
         return Shown(message="No run of the two cells has finished with a value yet.")
     both = found.drop_nulls(["value", "baseline_value"]).height
     unit = unit_of(view, measure)
+    row = judged_rows.row(by_predicate=pl.col("cell") == cell, named=True)
     caption = (
-        f"{measure.name} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a point per run. "
-        f"Lines join the runs of one seed, {count(both, 'pair')}: solid where the variant is better, dotted where not."
+        f"{measured(measure, unit)} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a point "
+        f"per run. Lines join the runs of one seed, {count(both, 'pair')} of {row['planned']} planned: solid where the "
+        "variant is better, dotted where not."
     )
     alone = found.height - both
     if alone:
         caption += f" {count(alone, 'seed')} with one of the two only."
+    if row["method"] == "Welch":
+        caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
     legend = [
         Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
         for (color, dash), words, key in ((paired.GAIN, "better", "gain"), (paired.LOSS, "not better", "loss"))
     ]
     title = f"{measure.name}, {unit}" if unit else measure.name
-    return Shown(paired.draw_paired(found, about.look, (cell, base), measure, title), caption, found, legend)
+    figure = paired.draw_paired(found, about.look, (cell, base), measure, title)
+    return Shown(figure, caption + _picked(view, judged_rows), found, legend)
 
 
 def _items(view: View) -> Shown:
-    about, measure, _ = judged(view)
+    about, measure, judged_rows = judged(view)
     cell, base = _chosen(view), _baseline(view)
     found = items.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return Shown(message=f"No values of single items are recorded for both cells in {measure.name}.")
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     bars = why_text(row)[-1].partition(": ")[2]
+    drawn = items.drawn(found).height
+    some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
-        f"{about.look.names[cell]} less {about.look.names[base]} in {measure.name}, a point per item, averaged over "
-        f"{count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. {bars[:1].upper()}{bars[1:]}."
+        f"{about.look.names[cell]} less {about.look.names[base]} in {measured(measure, unit_of(view, measure))}, a "
+        f"point per item, averaged over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
+        f"{bars[:1].upper()}{bars[1:]}.{some}{_picked(view, judged_rows)}"
     )
     figure = items.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
     return Shown(figure, caption, found)
 
 
+def _most(view: View, measure: Measure) -> tuple[list[str], str]:
+    """The cells that a matrix of all pairs has room for, and a sentence that says which where it is not all of them."""
+    about = grid_of(view)
+    if len(about.cells) <= MOST_CELLS:
+        return [cell.cell for cell in about.cells], ""
+    known = averages(about.store, about.grid, measure)
+    base, _ = tried(lambda: _baseline(view))
+    kept = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
+    return kept, chosen(about, kept, measure, base)
+
+
 def _wins(view: View) -> Shown:
-    about, measure, _ = judged(view)
-    every = [cell.cell for cell in about.cells]
-    chosen = every if len(every) <= MOST_CELLS else list(about.drawn)
-    found = win_rates.win_rates(view.store, about.grid, measure, chosen)
+    about, measure = grid_of(view), judged_by(view)
+    cells_shown, which = _most(view, measure)
+    found = win_rates.win_rates(view.store, about.grid, measure, cells_shown)
     if found["value"].null_count() == found.height:
         return Shown(message="No two cells have a finished seed in common yet.")
-    few = f" Shown: {len(chosen)} of {len(every)} cells." if len(chosen) < len(every) else ""
+    shared = found.drop_nulls("value")
+    stars = (
+        " A star: on some seeds one of the two failed; these are left out, and what is left is no fair sample."
+        if shared["failed"].sum()
+        else ""
+    )
     caption = (
-        f"Of the seeds that two cells share (n {max(found['n'].to_list())} at most), the share on which the row is "
-        f"better than the column in {measure.name}; a tie is half a win. Shares of few seeds are coarse: verdicts are "
-        f"above.{few}"
+        f"Of the seeds on which two cells both have a value ({n_words(shared)}), the share on which the row is "
+        f"better than the column in {measured(measure, unit_of(view, measure))}; a tie is half a win.{stars} Shares of "
+        f"few seeds are coarse, and no verdicts.{which}"
     )
     labels = {cell.cell: about.look.names[cell.cell] for cell in about.cells}
     data = found.with_columns(

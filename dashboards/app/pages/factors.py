@@ -66,7 +66,8 @@ def _effects(view: View) -> Shown:
     if found.is_empty():
         return Shown(message="No axis has two levels with results yet, so there is no effect to show.")
     notes = analysis(view.store, about.grid, measure=measure._asdict()).notes
-    return Shown(effects_figure.draw_effects(found, measure), effects_words(measure, notes), found)
+    said = effects_words(measure, unit_of(view, measure), notes)
+    return Shown(effects_figure.draw_effects(found, measure), said, found)
 
 
 def _importance(view: View) -> Shown:
@@ -129,9 +130,10 @@ def _matrix(view: View) -> Shown:
     said = f"Shown to act together: {listed(passing)}." if passing else "No two axes are shown to act together."
     caption = (
         f"{said} Partial omega² of each axis (on the diagonal) and of each pair, with its p after Holm; a pair passes "
-        f"at {measure.alpha:g}. A click on a pair shows its means below."
+        f"at {measure.alpha:g}."
     )
-    return Shown(interactions.draw_matrix(frame), caption, frame.drop("key"))
+    hint = "A click on a pair shows its means below."
+    return Shown(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
 
 
 def _too_many(view: View) -> str:
@@ -234,10 +236,10 @@ def _pivot(view: View) -> Shown:
     caption = (
         f"{', '.join([f'{named} by {axes[0]} and {axes[1]}', *said])}; "
         f"{measure.better} is better. {average_words(measure.scale).capitalize()} over seeds, ± half of the "
-        f"{interval_words(measure.scale)}; n: seeds. Signs stand for what has no value, and the pointer tells why. A "
-        "click on a cell lists its runs."
+        f"{interval_words(measure.scale)}; n: seeds. Signs stand for what has no value."
     )
-    return Shown(figure, caption, made.frame.drop("key", "text"), message=_warned(made.warning))
+    hint = "The pointer tells why; a click on a cell lists its runs."
+    return Shown(figure, caption, made.frame.drop("key", "text"), message=_warned(made.warning), hint=hint)
 
 
 def _warned(warning: str) -> str:
