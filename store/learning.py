@@ -7,6 +7,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries
+from store.measure_words import direction
 from store.statistics import Rule, compare_curves
 from store.verdicts import baseline_of, measure_of
 
@@ -57,8 +58,9 @@ def compare_learning(
 ) -> pl.DataFrame:
     """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
-    Values are compared on the scale and in the direction of the grid's measure if that is `name`, else as losses on
-    the linear scale. Raises as `curve_points` does, and NotFoundError when the baseline has no curve.
+    Values are compared on the scale and in the direction of the grid's measure if that is `name`, else on the linear
+    scale in the direction that is known of `name`, or as losses. Raises as `curve_points` does, and NotFoundError when
+    the baseline has no curve.
     """
     points = curve_points(store, grid, name, by)
     return compare_curves(
@@ -67,9 +69,11 @@ def compare_learning(
 
 
 def rule_of(store: "Store", grid: str, name: str) -> Rule:
-    """How values of the training metric `name` are compared: as the grid's measure, or else as losses, linear."""
+    """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
     rules = measure_of(store, grid, None)
-    return Rule(rules.scale, rules.better, rules.alpha) if rules.name == name else Rule("linear", "lower", rules.alpha)
+    if rules.name == name:
+        return Rule(rules.scale, rules.better, rules.alpha)
+    return Rule("linear", direction(name) or "lower", rules.alpha)
 
 
 def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:

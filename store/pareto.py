@@ -10,6 +10,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.spec import did_you_mean
 from store import queries
+from store.measure_words import direction
 from store.statistics import Better, Objective
 from store.statistics import pareto as pareto_set
 from store.statistics.arms import Arm, arms, pair
@@ -19,6 +20,9 @@ from store.verdicts import measure_of, runs
 
 if TYPE_CHECKING:
     from store.store import Store
+
+TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "untold", "note")
+"""Columns of runs and of a Pareto set, which no objective can be called like."""
 
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
@@ -36,7 +40,7 @@ class Quantity(NamedTuple):
     point: Mapping[str, float] = {}
     """Of a measurement or a probe."""
     better: Better | None = None
-    """None: as `better` says."""
+    """None: as `rule` says."""
     column: str = ""
     """What its column is called; empty: its name."""
 
@@ -45,7 +49,7 @@ class Compared(NamedTuple):
     """The runs of a grid, ready to be compared in several objectives."""
 
     values: pl.DataFrame
-    """cell, label, seed and a column per objective."""
+    """cell, label, seed, status and a column per objective; every planned run."""
     objectives: list[Objective]
     forbidden: dict[tuple[str, str], str]
     alpha: float
@@ -60,10 +64,10 @@ def pareto(
 ) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
-    `against` names costs, measurements (evaluations, training metrics) or probes, all of which are better when lower
-    unless said otherwise. Costs are compared by ratios, others by differences; a probe is averaged over layers and
-    heads. Only runs that are ok count, and two cells of which `compare` would give no verdict in the measure show
-    nothing about each other. `measure` replaces single fields of the grid's.
+    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the
+    scale of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
+    another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
+    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's.
 
     Raises:
         NotFoundError: no run has one of them; names what there is.
@@ -80,30 +84,57 @@ def compared(
     """What `pareto` compares. Raises as that."""
     rules = measure_of(store, grid, measure)
     found = runs(store, grid, rules)
-    values = found.select("cell", "label", "seed", pl.col("value").alias(rules.name))
-    objectives = [Objective(rules.name, rules.better, rules.scale)]
+    own = _free(rules.name)
+    values = found.select("cell", "label", "seed", "status", pl.col("value").alias(own))
+    objectives = [Objective(own, rules.better, rules.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
-    wanted = {each.column or each.name: each for each in (Quantity(e) if isinstance(e, str) else e for e in against)}
+    wanted = {_free(each.column or each.name): each for each in map(_quantity, against)}
     for column, each in wanted.items():
-        if column == rules.name:
+        if column == own:
             continue
-        way = each.better or better(each.name)
+        way, scale, _ = rule(store, grid, each.name)
+        objectives.append(Objective(column, each.better or way, scale, each.name == "parameters"))
         if each.name in COSTS:
             taken = costs.select("cell", "seed", pl.col(each.name).alias(column))
-            objectives.append(Objective(column, way, "log", each.name == "parameters"))
         else:
             taken = _measured(store, grid, each).rename({"value": column})
-            objectives.append(Objective(column, way, "linear"))
         if taken[column].null_count() == taken.height:
             have = [*_known_costs(costs), *_recorded(store, grid)]
-            raise NotFoundError(f"no finished run of grid {grid!r} has {column!r}; they have {have}")
+            raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
 
 
-def better(name: str) -> Better:
-    """The direction of a cost or of a measurement that is not the grid's measure."""
-    return "higher" if name in COSTS and name.endswith("_per_s") else "lower"
+def _quantity(named: str | Quantity) -> Quantity:
+    return Quantity(named) if isinstance(named, str) else named
+
+
+def _free(name: str) -> str:
+    return f"{name} (value)" if name in TAKEN else name
+
+
+class Way(NamedTuple):
+    """How a quantity is compared."""
+
+    better: Better
+    scale: Scale
+    known: bool = True
+    """Whether anything says which way is better; else it is taken as better when lower."""
+
+
+def rule(store: "Store", grid: str, name: str) -> Way:
+    """How `name` is compared: costs by ratios, the grid's own measure as the grid says, anything else by differences.
+
+    Rates per second are better when higher, other costs when lower; of other names `measure_words.direction` says it.
+    """
+    if name in COSTS:
+        return Way("higher" if name.endswith("_per_s") else "lower", "log")
+    own = store.grid(grid)["measure"] or {}
+    if own.get("name") == name:
+        rules = measure_of(store, grid, None)
+        return Way(rules.better, rules.scale)
+    way = direction(name)
+    return Way(way or "lower", "linear", known=way is not None)
 
 
 def known_costs(store: "Store", grid: str) -> list[str]:

@@ -249,7 +249,7 @@ def test_a_line_to_copy_makes_the_probe_that_is_explained() -> None:
 
 def test_a_probe_without_a_picture_and_a_row_without_a_unit_name_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_drawings, "PROBED", {})
-    with pytest.raises(SpecError, match=r"say that of 'importance' in runners/explaining/measure_words\.py"):
+    with pytest.raises(SpecError, match=r"say that of 'importance' in runners/explaining/probed_words\.py"):
         explain_choice("sink_share", "probe")
     monkeypatch.setattr(probe_drawings, "PROBES", {})
     with pytest.raises(SpecError, match=r"every probe has a picture.*'sink_share' in runners/explaining/probe_draw"):

@@ -11,6 +11,7 @@ from dashboards.app.page import Control, Option, View, grid_of
 from dashboards.problems import Unknown, tried
 from dashboards.words import BETWEEN, point
 from store import Store
+from store.measure_words import direction
 from store.verdicts import Measure, measure_of
 
 _SHOWN: Final = 8
@@ -23,7 +24,7 @@ class MeasuredAddress(Address):
     measure: str | None = None
     """As `text_of` writes it; None is the grid's own."""
     better: Literal["lower", "higher"] | None = None
-    """None is that of the grid's measure, and of any other "lower"."""
+    """None is that of the grid's measure; of any other what is known of it, else "lower"."""
 
 
 def text_of(name: str, at: Mapping[str, float]) -> str:
@@ -62,7 +63,7 @@ def judged_by(view: View) -> Measure:
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
         raise Unknown(f"no finished run of {about.grid!r} has {wanted!r}; they have {shown or 'nothing yet'}")
     name, at = known[wanted]
-    other = {} if name == own else {"scale": "linear", "rope": 0.0, "better": "lower"}
+    other = {} if name == own else {"scale": "linear", "rope": 0.0, "better": direction(name) or "lower"}
     return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
 
 
@@ -70,6 +71,14 @@ def _usual_way(view: View) -> str:
     """Which way is better while the address says neither."""
     usual, _ = tried(lambda: judged_by(view._replace(address=view.address.model_copy(update={"better": None}))))
     return "lower" if usual is None else usual.better
+
+
+def guessed(view: View, measure: Measure) -> str:
+    """A sentence where nothing says which way `measure` is better, neither the grid nor a task nor the address."""
+    own = (grid_of(view).header["measure"] or {}).get("name")
+    if measure.name == own or view.address.better is not None or direction(measure.name) is not None:
+        return ""
+    return f"Nothing says which way {measure.name} is better: lower is taken to be."
 
 
 def unit_of(view: View, measure: Measure) -> str:
@@ -87,6 +96,8 @@ def measure_controls(view: View) -> tuple[Control, Control]:
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
+    measure, _ = tried(lambda: judged_by(view))
+    guess = "" if measure is None else guessed(view, measure)
     return (
         Control(
             "measure",
@@ -102,7 +113,8 @@ def measure_controls(view: View) -> tuple[Control, Control]:
             "better",
             "Better is",
             "choice",
-            [Option("lower", "lower"), Option("higher", "higher")],
+            [Option("lower", "lower, a guess" if guess else "lower"), Option("higher", "higher")],
+            guess,
             usual=_usual_way(view),
         ),
     )

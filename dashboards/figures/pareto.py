@@ -8,24 +8,20 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import canvas, finite, one_line, value_axis
+from dashboards.figures.canvas import is_cut as goes_on
 from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.subject import Look, in_order
 from dashboards.theme import MUTED, REST, ROPE
-from dashboards.words import number
+from dashboards.words import count, number
 from store import Store
 from store.pareto import Quantity, compared
 from store.statistics import Objective, Paired, summarise, t_interval
 from store.statistics import pareto as standings
-from store.statistics.paired import or_null
-from store.statistics.scales import back, forward
+from store.statistics.paired import Floats, or_null
+from store.statistics.scales import ROUNDING, back, forward
 from store.verdicts import Measure
 
-WORDS: Final = {
-    "on the front": "on the front: shown to be better than each other cell in one of the two",
-    "not told apart": "not told apart by these seeds",
-    "dominated": "dominated: another cell is shown to be better in both",
-}
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
 Row = Mapping[str, Any]
 _FAINT: Final = "66"
@@ -37,8 +33,8 @@ class TradeOffs(NamedTuple):
     """Cells in two objectives."""
 
     frame: pl.DataFrame
-    """cell, label, n, x, x_low, x_high, value, low, high, step (whether the line goes through it: no cell has both
-    means better), standing, dominated_by, note; cells in the grid's order."""
+    """cell, label, n (seeds with both values), planned, failed (seeds), x, x_low, x_high, value, low, high, step
+    (whether the line goes through it, see `on_steps`), standing, dominated_by, untold, note; in the grid's order."""
     x: Objective
     y: Objective
 
@@ -60,10 +56,12 @@ def trade_offs(store: Store, grid: str, measure: Measure, against: Quantity, cel
     names = ("x", "x_low", "x_high", "value", "low", "high")
     frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
     told = words.select("cell", "label", "n", "standing", "dominated_by", "untold", "note")
-    frame = told.join(frame, on="cell", how="inner", maintain_order="left")
+    lost = (pl.col("status") == "failed") | (pl.col(y.column).is_not_null() & ~pl.col(y.column).is_finite())
+    seeds = found.values.group_by("cell").agg(pl.len().alias("planned"), lost.sum().alias("failed"))
+    frame = told.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(pl.Series("step", steps, pl.Boolean))
-    columns = ("cell", "label", "n", *names, "step", "standing", "dominated_by", "untold", "note")
+    columns = ("cell", "label", "n", "planned", "failed", *names, "step", "standing", "dominated_by", "untold", "note")
     return TradeOffs(in_order(frame.select(columns), cells), x, y)
 
 
@@ -75,23 +73,48 @@ def _average(values: pl.Series, of: Objective, alpha: float) -> tuple[float | No
 
 
 def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objective, y: Objective) -> list[bool]:
-    """Whether no other cell is at least as good in both and better in one."""
-    points = [None if a is None or b is None else (_signed(a, x), _signed(b, y)) for a, b in zip(xs, ys, strict=True)]
-    known = [point for point in points if point is not None]
-    best: dict[tuple[float, float], bool] = {}
-    lowest = float("inf")
-    for point in sorted(set(known)):  # by x, of equal x the best y first
+    """Whether no other cell is at least as good in both and better in one; what differs by rounding alone is equal."""
+    whole = np.array([xs, ys], dtype=np.float64)
+    known = np.flatnonzero(np.isfinite(whole).all(0))
+    points = list(zip(_ranks(whole[0, known], x), _ranks(whole[1, known], y), strict=True))
+    best: dict[tuple[int, int], bool] = {}
+    lowest = len(points)
+    for point in sorted(set(points)):  # by x, of equal x the best y first
         best[point] = point[1] < lowest
         lowest = min(lowest, point[1])
-    return [point is not None and best[point] for point in points]
+    on = {int(at) for at, point in zip(known, points, strict=True) if best[point]}
+    return [at in on for at in range(len(xs))]
 
 
-def _signed(value: float, of: Objective) -> float:
-    return value if of.better == "lower" else -value
+def _ranks(values: Floats, of: Objective) -> list[int]:
+    """The place of every value, the best one's 0; the same where neighbours differ by rounding alone."""
+    signed = values if of.better == "lower" else -values
+    order = np.argsort(signed, kind="stable")
+    inside = signed[order]
+    apart = np.diff(inside) > ROUNDING * np.maximum(np.abs(inside[1:]), np.abs(inside[:-1]))
+    ranks = np.zeros(values.size, dtype=np.int64)
+    ranks[order[1:]] = np.cumsum(apart)
+    return [int(rank) for rank in ranks]
+
+
+def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:
+    """Whether a bar reaches beyond the frame, on axes that are logarithmic or not."""
+    return any(goes_on(frame, _scale(log=of)) for frame, of in zip(_sides(found.frame), log, strict=True))
+
+
+def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """value, low and high of x and of y."""
+    across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
+    return across, frame.select("value", "low", "high")
+
+
+def _scale(*, log: bool) -> Scale:
+    return "log" if log else "linear"
 
 
 def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
-    """A point with both intervals per cell; dominated ones are faint, and the line steps from best to best.
+    """A point with both intervals per cell; dominated ones are faint, those that lack seeds are ringed, and the line
+    steps from best to best.
 
     Args:
         found: what is drawn.
@@ -105,17 +128,14 @@ def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: 
     names = _named(frame, look)
     rows = [row for row in frame.iter_rows(named=True) if row["x"] is not None and row["value"] is not None]
     for group in _alike(rows, look):
-        figure.add_trace(_points(group, look, names))
-    across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
-    figure.update_xaxes(**_axis(across, log=log[0]), zeroline=False)
-    figure.update_yaxes(**_axis(frame, log=log[1]))
+        points = _points(group, look, names)
+        figure.add_trace(points)
+        if lacking := [row for row in group if row["n"] < row["planned"]]:
+            figure.add_trace(_rings(lacking, points.legendgroup))
+    across, up = _sides(frame)
+    figure.update_xaxes(**value_axis(across, _scale(log=log[0])), zeroline=False)
+    figure.update_yaxes(**value_axis(up, _scale(log=log[1])))
     return figure
-
-
-def _axis(frame: pl.DataFrame, *, log: bool) -> dict[str, Any]:
-    """A range for all points; a logarithmic axis leaves out what is not positive."""
-    scale: Scale = "log" if log else "linear"
-    return value_axis(frame, scale)
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:
@@ -129,7 +149,7 @@ def _named(frame: pl.DataFrame, look: Look) -> dict[str, str]:
 
 
 def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
-    """From best to best; what lies on the far side of the line is worse than some cell in both."""
+    """From best to best."""
     rows = frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
     shape = "hv" if found.x.better == "lower" else "vh"
@@ -181,11 +201,26 @@ def _points(rows: Sequence[Row], look: Look, names: Mapping[str, str]) -> go.Sca
     )
 
 
+def _rings(rows: Sequence[Row], group: str) -> go.Scatter:
+    """Around cells that lack seeds: an open marker may be a cell's own."""
+    return go.Scatter(
+        x=[row["x"] for row in rows],
+        y=[row["value"] for row in rows],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}},
+        legendgroup=group,
+        name="fewer seeds than planned",
+        hoverinfo="skip",
+    )
+
+
 def _told(row: Row, look: Look) -> str:
-    by = f"<br>worse than {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
+    by = f" by {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
+    failed = f", {row['failed']} failed" if row["failed"] else ""
     return (
         f"{plain(look.names[row['cell']])}<br>{_span(row, 'value', ('low', 'high'))}"
-        f"<br>{_span(row, 'x', ('x_low', 'x_high'))}<br>n {row['n']}, {row['standing']}{by}"
+        f"<br>{_span(row, 'x', ('x_low', 'x_high'))}"
+        f"<br>{row['n']} of {count(row['planned'], 'seed')}{failed}<br>{row['standing']}{by}"
     )
 
 

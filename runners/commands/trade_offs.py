@@ -1,6 +1,6 @@
 """What results cost: learning curves at equal cost, and which cells another one beats in everything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
@@ -12,6 +12,7 @@ from runners.commands.options import Csv, Json
 from runners.output import counted, say, write, write_frame
 
 if TYPE_CHECKING:
+    from store.pareto import Way
     from store.verdicts import Measure
 
 Against = Annotated[tuple[str, ...], Parameter(negative="")]
@@ -121,8 +122,8 @@ def pareto(
     Parameters
     ----------
     against
-        train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, or a measurement or probe that is
-        better when lower; repeat it for more.
+        train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
+        for more. The title says which way each is better; what nothing is known of is taken as better when lower.
     campaign
         The campaign directory; default the only one below campaigns/.
     grid
@@ -137,6 +138,7 @@ def pareto(
     from runners.commands.finding import choose_grid, find_campaign
     from runners.provenance.mixed import warn_of_mixtures
     from store.pareto import pareto as pareto_of
+    from store.pareto import rule
     from store.store import Store
     from store.verdicts import measure_of
 
@@ -144,21 +146,24 @@ def pareto(
         name = choose_grid(store, grid)
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
+        ways = {each: rule(store, name, each) for each in against if each != rules.name}
         warn_of_mixtures(store, [name], say)
     headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
     shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
     if not as_json and not as_csv:
-        _write_pareto_title(header, rules, against, found.height)
+        _write_pareto_title(header, rules, ways)
         found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
     write_frame("pareto", found, as_json=as_json, as_csv=as_csv, shown=shown)
     return 0
 
 
-def _write_pareto_title(header: Mapping[str, Any], rules: "Measure", against: Sequence[str], cells: int) -> None:
-    from store.pareto import better
-
-    others = [f"{each} ({better(each)} is better)" for each in dict.fromkeys(against) if each != rules.name]
+def _write_pareto_title(header: Mapping[str, Any], rules: "Measure", ways: Mapping[str, "Way"]) -> None:
+    others = [
+        f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
+        for name, way in ways.items()
+    ]
     write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
+    cells = header["cells"]
     write(
         f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
         f"(dominated), over {counted(cells, 'cell')} (on the front)"

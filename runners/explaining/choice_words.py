@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_ar
 from grid.errors import SpecError
 from grid.spec import Choice, Spec, field_names, is_outside_key
 from runners.evaluations import Evaluation
-from runners.explaining.measure_words import MEASURES, Told
 from runners.explaining.stage_words import field_words
 from runners.probes import Probe
 from runners.tasks import Task
+from store.measure_words import MEASURES, Told
 
 FIELD_HEADINGS = ("field", "type", "default", "is")
 _EXPLAINED = (Task, Evaluation, Probe)
@@ -184,7 +184,7 @@ def told_of(name: str) -> Told:
     for part in name.split("."):
         if part in MEASURES:
             return MEASURES[part]
-    raise SpecError(f"what is measured has a unit; say that of {name!r} in runners/explaining/measure_words.py")
+    raise SpecError(f"what is measured has a unit; say that of {name!r} in store/measure_words.py")
 
 
 def predictors(measures: Mapping[str, object] | None) -> list[str]:

@@ -14,8 +14,8 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.explaining import hand_set
 from runners.explaining.choice_words import ProbeRow
-from runners.explaining.measure_words import PROBED
 from runners.explaining.panels import Bars, Cell, Chart, Columns, Map, Panel, Row, Series, Strip, Words, number, picture
+from runners.explaining.probed_words import PROBED
 from runners.probes import (
     Artefact,
     AttentionEntropy,
@@ -345,7 +345,7 @@ def row_rows(kind: str) -> list[ProbeRow]:
     """What rows a probe gives, by what they are of: read off what it finds for its picture, and beside it.
 
     Raises:
-        SpecError: `measure_words` does not say what a row is.
+        SpecError: `probed_words` does not say what a row is.
     """
     rows: dict[str, ProbeRow] = {}
     for each in (*drawing_of(kind).show().found, *drawing_of(kind).further()):
@@ -364,6 +364,6 @@ def _told(name: str) -> tuple[str, str]:
     """A row's name without what is the operator's or the task's, and its unit."""
     family = name.partition(".")[0]
     if family not in PROBED:
-        raise SpecError(f"what is found has a unit; say that of {name!r} in runners/explaining/measure_words.py")
+        raise SpecError(f"what is found has a unit; say that of {name!r} in runners/explaining/probed_words.py")
     rest, unit = PROBED[family]
     return f"{family}{rest}", unit

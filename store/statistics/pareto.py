@@ -3,7 +3,8 @@
 A cell is *dominated* only if some other cell is shown to be better in every objective, by paired t tests over shared
 seeds. An exact objective (parameters) needs no test, and may be equal; any other that ties on the seeds shows nothing.
 A cell is *on the front* if against each other cell it is shown to be better in some objective. Otherwise the seeds do
-*not tell it apart*. Both claims are Holm-adjusted: the chance of any false one of a kind is at most alpha.
+*not tell it apart*. Both claims are Holm-adjusted: the chance of any false one of a kind is at most alpha. A cell
+without a usable run is compared with none, and counts in the adjustment, so that a family cannot shrink by failures.
 """
 
 import math
@@ -44,7 +45,8 @@ def pareto(
 ) -> pl.DataFrame:
     """One row per cell with a run that has every objective, in order of appearance.
 
-    `values` has one row per run: cell, label, seed and the objectives' columns; a run that lacks one is left out. The
+    `values` has one row per planned run: cell, label, seed and the objectives' columns; a run that lacks one is left
+    out, and a cell without any other run still counts in Holm's adjustment. The
     columns are cell, label, n, the mean of each objective over its seeds, standing, dominated_by, untold (labels of
     the cells that it is neither shown to be dominated by nor to be better than somewhere) and note (which of these are
     `forbidden`, and why; a forbidden pair shows nothing; of a claim, a caution below five pairs). Raises SpecError for
@@ -60,7 +62,8 @@ def pareto(
     table = _table(kept, cells["cell"].to_list(), objectives)
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
     barred = forbidden or {}
-    worse, front = _shown(table, alpha, [each.exact for each in objectives], _matrix(keys, barred))
+    exact = [each.exact for each in objectives]
+    worse, front = _shown(table, alpha, exact, _matrix(keys, barred), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
     rows = []
@@ -138,7 +141,10 @@ def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Object
     return table
 
 
-def _shown(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray) -> tuple[_Worse, _Front]:
+def _shown(
+    table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int
+) -> tuple[_Worse, _Front]:
+    """Both kinds of claim; of the `planned` cells those that are not in the table count in the families."""
     p, equal = _one_sided(table, np.array(exact, dtype=bool))
     p, equal = np.where(barred[:, :, None], 1.0, p), equal & ~barred[:, :, None]
     cells = len(table)
@@ -146,10 +152,15 @@ def _shown(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarra
     every = np.where(equal, 0.0, p).max(-1)  # all objectives must be shown, so the largest p is that of the claim
     every = np.where(equal.all(-1), 1.0, every)
     dominates = np.zeros((cells, cells), dtype=bool)
-    dominates[other] = holm(every[other]) <= alpha
+    dominates[other] = _holm_of(every[other], planned * (planned - 1)) <= alpha
     some = np.minimum(np.where(equal, 1.0, p).min(-1) * p.shape[-1], 1.0)
     worst = np.where(other, some, 0.0).max(-1, initial=0.0)
-    return _Worse(dominates), _Front(holm(worst) <= alpha, some * cells <= alpha)
+    return _Worse(dominates), _Front(_holm_of(worst, planned) <= alpha, some * planned <= alpha)
+
+
+def _holm_of(p: Floats, family: int) -> Floats:
+    """Holm-adjusted `p` in a family of so many claims, of which the others cannot be tested."""
+    return holm(np.append(p, np.full(family - p.size, np.nan)))[: p.size]
 
 
 def _one_sided(table: Floats, exact: np.ndarray) -> tuple[Floats, np.ndarray]:

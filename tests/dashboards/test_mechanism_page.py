@@ -23,7 +23,7 @@ from dashboards.figures.against import rank_correlation
 from dashboards.html import plain
 from dashboards.probe_words import PROBES, told
 from dashboards.problems import Unknown
-from runners.explaining.measure_words import PROBED
+from runners.explaining.probed_words import PROBED
 
 Look = Callable[..., Shown]
 

@@ -1,5 +1,6 @@
 """Trade-offs: points, intervals and steps equal plain Python's; what the seeds show is the store's word."""
 
+import math
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -135,6 +136,89 @@ def test_axes_say_which_way_is_better_and_a_log_axis_says_what_it_hides(root: Pa
     assert shown.figure.layout.yaxis.title.text == "mse, squared output units (↓ better)"
     assert shown.figure.layout.xaxis.type == "log"
     assert "4 values cannot be shown on a logarithmic axis" in shown.caption
+    assert "Bars that end at the frame" not in scatter(root, "").caption
+
+
+def test_ties_up_to_rounding_are_ties() -> None:
+    """Equal parameters averaged by logarithms differ in their last digit, which makes no cell the cheaper one."""
+    of = Objective("parameters"), Objective("mse")
+    twice = 2000 * (1 + 2**-51)
+    assert on_steps([twice, 2000.0, 1000.0], [1.0, 2.0, 3.0], *of) == [True, False, True]
+    assert on_steps([2000.0, twice, 1000.0], [2.0, 2.0, 3.0], *of) == [True, True, True]
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Judged by an mse that is better when higher; axes and measurements are called like columns."""
+
+    def more(line: Line) -> Mapping[str, float]:
+        return {"accuracy": 0.1 * value(line), "unsaid": 2 + line["seed"], "cell": value(line), "n": 3.0 - value(line)}
+
+    def state(line: Line) -> str:
+        return {("alpha", 1): "diverged", ("alpha", 2): "diverged"}.get((line["operator"], line["seed"]), "ok")
+
+    factors = {"cell": [1, 2], "variant": ["x", "y"]}
+    planted = Planted(lambda line: math.nan if (line["operator"], line["seed"]) == ("zeta", 3) else value(line), state)
+    planted = planted._replace(cost=cost, more=more)
+    root = tmp_path_factory.mktemp("others") / "runs"
+    return plant(root, ("softmax", "zeta", "alpha"), range(4), planted, factors=factors, measure={"better": "higher"})
+
+
+def test_the_grid_s_measure_keeps_its_direction_and_scale_when_another_is_judged_by(others: Path) -> None:
+    shown = scatter(others, "?measure=accuracy&against=mse@sigma_f%3D5,sigma_x%3D1")
+    assert shown.figure is not None
+    assert shown.figure.layout.xaxis.title.text == "mse@sigma_f=5,sigma_x=1 (better →)"
+    assert shown.figure.layout.yaxis.title.text == "accuracy (better ↑)"  # which the tasks say
+    assert shown.figure.layout.xaxis.type == "log"
+    row = shown.data.filter(pl.col("variant").str.starts_with("softmax")).row(0, named=True)
+    each = [value({"operator": "softmax", "seed": seed}) for seed in range(4)]
+    assert row["x"] == pytest.approx(geometric_mean(each))
+    assert row["value"] == pytest.approx(0.1 * fmean(each))
+    assert "Point: mean over seeds up, geometric mean across" in shown.caption
+    assert "Nothing says" not in shown.caption
+
+
+def test_a_direction_that_nothing_says_is_called_a_guess(others: Path) -> None:
+    guess = "Nothing says which way unsaid is better: lower is taken to be."
+    found = seen(others, TRADE_OFFS, "?measure=unsaid&against=unsaid&against_better=higher")
+    assert guess in found.controls["better"].hint
+    assert "cannot be held against itself" in found.slots["scatter"].message
+    for search in ("?measure=unsaid", "?against=unsaid"):
+        assert guess in scatter(others, search).caption
+        sides = f"{search}&better=higher&against_better=higher"
+        assert guess not in scatter(others, sides).caption
+
+
+def test_cells_that_lack_seeds_are_ringed_and_say_what_they_average(others: Path) -> None:
+    shown = scatter(others, "")
+    assert shown.figure is not None
+    lacking = shown.data.filter(pl.col("n") < pl.col("planned"))
+    assert set(lacking.select("n", "planned", "failed").rows()) == {(2, 4, 2), (3, 4, 1)}  # a NaN has failed, too
+    assert lacking.height == 8
+    assert "Ringed: 8 cells with fewer seeds than planned. In 8 cells runs failed" in shown.caption
+    rings = [trace for trace in shown.figure.data if trace.name == "fewer seeds than planned"]
+    assert sorted(at for trace in rings for at in trace.x) == sorted(lacking["x"])
+    told = [said for trace in shown.figure.data if trace.customdata is not None for said in trace.customdata]
+    assert sum("<br>2 of 4 seeds, 2 failed<br>" in said for said in told) == 4
+
+
+@pytest.mark.parametrize("search", ["", "?measure=cell&against=n", "?measure=n&against=cell"])
+def test_axes_and_measurements_may_be_called_like_columns(others: Path, search: str) -> None:
+    found = seen(others, TRADE_OFFS, search)
+    assert all(found.frame(slot).height == 12 for slot in ("scatter", "standings", "parallel"))
+    figure = found.slots["parallel"].figure
+    assert figure is not None
+    titles = [note.text for note in figure.layout.annotations if note.y > 1]
+    assert titles[:3] == ["operator", "cell (value)", "variant (value)"]
+
+
+def test_bars_that_the_frame_cuts_are_said(tmp_path: Path) -> None:
+    def wild(line: Line) -> float:
+        return float(1000.0 ** (line["seed"] * 2) if line["operator"] == "zeta" else value(line))
+
+    root = plant(tmp_path / "runs", OPERATORS, range(2), Planted(wild, cost=cost))
+    cut = "Bars that end at the frame go on beyond it."
+    assert cut in scatter(root, "").caption
 
 
 def test_words_that_look_like_markup_stay_words(usual: Seen) -> None:

@@ -5,17 +5,28 @@ from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measurements, text_of, unit_of
+from dashboards.app.measures import (
+    MeasuredAddress,
+    guessed,
+    judged_by,
+    measure_controls,
+    measurements,
+    text_of,
+    unit_of,
+)
 from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link
 from dashboards.figures import parallel
-from dashboards.figures.pareto import WORDS, TradeOffs, draw_trade_offs, trade_offs
+from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
 from dashboards.problems import Unknown
 from dashboards.sections.charts import named
+from dashboards.sections.verdict_table import measured
+from dashboards.seeds import average_words
 from dashboards.theme import ROPE, Style, dark_partners
 from dashboards.words import BETWEEN, count, listed, point
-from store.pareto import Quantity, better, known_costs
+from store.pareto import Quantity, Way, known_costs, rule
+from store.statistics import STANDINGS
 
 COST_WORDS: Final = {
     "train_s": "seconds of training",
@@ -37,9 +48,9 @@ class TradeOffsAddress(MeasuredAddress):
     against: str | None = None
     """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost there is."""
     against_better: Literal["lower", "higher"] | None = None
-    """None: lower, but for what is per second."""
+    """None: that of the grid for its own measure; of others what is known, else lower."""
     x_scale: Literal["log", "linear"] | None = None
-    """None: log for costs."""
+    """None: that on which it is compared: log for costs."""
     y_scale: Literal["log", "linear"] | None = None
     """None: that of the measure."""
 
@@ -47,7 +58,8 @@ class TradeOffsAddress(MeasuredAddress):
 class _Against(NamedTuple):
     quantity: Quantity
     title: str
-    cost: bool
+    way: Way
+    """How it is compared, unless the address says in which direction."""
 
 
 def _quantities(view: View) -> dict[str, tuple[str, dict[str, float]]]:
@@ -65,17 +77,18 @@ def _quantities(view: View) -> dict[str, tuple[str, dict[str, float]]]:
 
 
 def _against(view: View) -> _Against:
-    way = view.address.against_better
+    about, better = grid_of(view), view.address.against_better
     wanted = view.address.against or _first_cost(view)
     if wanted in COST_WORDS:
-        return _Against(Quantity(wanted, better=way), COST_WORDS[wanted], cost=True)
-    known = once(view.store, ("quantities", grid_of(view).grid), lambda: _quantities(view))
+        quantity = Quantity(wanted, better=better)
+        return _Against(quantity, COST_WORDS[wanted], rule(view.store, about.grid, wanted))
+    known = once(view.store, ("quantities", about.grid), lambda: _quantities(view))
     if wanted not in known:
         raise Unknown(
             f"nothing is called {wanted!r} here; there are {', '.join([*COST_WORDS, *list(known)[:_MOST_AXES]])}"
         )
     name, at = known[wanted]
-    return _Against(Quantity(name, at, way, wanted), wanted, cost=False)
+    return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
 
 
 def _first_cost(view: View) -> str:
@@ -85,6 +98,9 @@ def _first_cost(view: View) -> str:
 
 def _compared(view: View) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
+    name, at = against.quantity.name, against.quantity.point
+    if name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items()):
+        raise Unknown(f"{against.title} cannot be held against itself; choose something else")
     cells = [cell.cell for cell in about.cells]
     if len(cells) > _MOST_TESTED:
         raise Unknown(
@@ -98,28 +114,28 @@ def _compared(view: View) -> TradeOffs:
 def _logs(view: View) -> tuple[bool, bool]:
     """Whether x and y are logarithmic."""
     address = view.address
-    x = address.x_scale or ("log" if _against(view).cost else "linear")
+    x = address.x_scale or ("log" if _against(view).way.scale == "log" else "linear")
     y = address.y_scale or ("log" if judged_by(view).scale == "log" else "linear")
     return x == "log", y == "log"
 
 
 def _scatter(view: View) -> Shown:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    if against.quantity.name == measure.name and (against.quantity.column or measure.name) == measure.name:
-        return Shown(message=f"{measure.name} cannot be held against itself; choose something else.")
     found = _compared(view)
     log = _logs(view)
     lost = [_lost(found.frame["x"], log=log[0]), _lost(found.frame["value"], log=log[1])]
     unit = unit_of(view, measure)
     figure = draw_trade_offs(found, about.look, (against.title, f"{measure.name}{f', {unit}' if unit else ''}"), log)
     counts = dict(found.frame["standing"].value_counts().iter_rows())
-    said = listed([f"{counts[word]} {word}" for word in WORDS if counts.get(word)])
+    said = listed([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
-        f"{measure.name} against {against.title}; {count(found.frame.height, 'cell')}, "
-        f"{_n(found.frame['n'].to_list())}. Point: average over seeds"
-        f"; bars: {(1 - measure.alpha) * 100:g} % t intervals of both. Line: the cells whose averages no other cell "
-        f"beats in both. What the seeds show is another matter: {said} (paired tests, Holm over all pairs). Faint: "
-        f"dominated, shown to be worse than another cell in both.{_hidden(sum(lost))}"
+        f"{measured(measure, unit)} against {against.title} ({found.x.better} is better); "
+        f"{count(found.frame.height, 'cell')}, {_n(found.frame['n'].to_list())}. Point: {_averages(found)}; bars: "
+        f"{(1 - measure.alpha) * 100:g} % t intervals of each alone. "
+        f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
+        "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
+        f"is another matter: {said} (paired tests, see the table). Faint: dominated."
+        f"{_ring_words(found.frame)}{_hidden(sum(lost))}{_guesses(view)}"
     )
     drawn = set(about.drawn)
     legend = [
@@ -127,9 +143,42 @@ def _scatter(view: View) -> Shown:
     ]
     legend.append(Key(Style(ROPE, dark_partners([])[ROPE], "solid", "circle"), "best of both", "steps"))
     missing = len(about.cells) - found.frame.height
-    message = f"{count(missing, 'cell')} without both values in any run: not drawn." if missing else ""
+    message = (
+        f"{count(missing, 'cell')} without both values in any run: not drawn, and counted in Holm's correction."
+        if missing
+        else ""
+    )
     data = named(found.frame.drop("label"), about)
     return Shown(figure, caption, data, legend, message)
+
+
+def _averages(found: TradeOffs) -> str:
+    """What points are averages of, up and across."""
+    up, across = (average_words(each.scale) for each in (found.y, found.x))
+    return f"{up} over seeds of both" if up == across else f"{up} over seeds up, {across} across"
+
+
+def _ring_words(frame: pl.DataFrame) -> str:
+    """What rings mean, where there are any."""
+    lacking = frame.filter(pl.col("n") < pl.col("planned"))
+    if lacking.is_empty():
+        return ""
+    failed = int((lacking["failed"] > 0).sum())
+    survivors = (
+        f" In {count(failed, 'cell')} runs failed: such a point averages the survivors, and may owe them its place on "
+        "the line."
+        if failed
+        else ""
+    )
+    return f" Ringed: {count(lacking.height, 'cell')} with fewer seeds than planned.{survivors}"
+
+
+def _guesses(view: View) -> str:
+    """Which directions nothing says."""
+    against = _against(view)
+    unsaid = not against.way.known and view.address.against_better is None
+    other = f"Nothing says which way {against.title} is better: lower is taken to be." if unsaid else ""
+    return "".join(f" {each}" for each in (guessed(view, judged_by(view)), other) if each)
 
 
 def _n(counts: Sequence[int]) -> str:
@@ -150,23 +199,24 @@ def _parallel(view: View) -> Shown:
     found = _compared(view)
     whole, levels = table(view.store, about.grid, measure)
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
-    axes = whole.select("cell", *(pl.col(f"axis: {name}").alias(name) for name in wide)).unique("cell")
-    columns = _apart([against.title, measure.name], wide)
-    values = found.frame.select("cell", pl.col("x").alias(columns[0]), pl.col("value").alias(columns[1]))
-    rows = axes.join(values, on="cell", how="inner")
-    log = _logs(view)
-    numbers = list(zip(columns, log, strict=True))
+    *axes, across, up = _apart([*wide, against.title, measure.name])
+    chosen = whole.select("cell", *(pl.col(f"axis: {name}").alias(axis) for name, axis in zip(wide, axes, strict=True)))
+    values = found.frame.select("cell", "n", pl.col("x").alias(across), pl.col("value").alias(up))
+    rows = chosen.unique("cell").join(values, on="cell", how="inner")
+    numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.drawn(rows, numbers)
     if kept.is_empty():
         return Shown(message="No cell has both values yet.")
-    scales = parallel.scales(kept, {name: levels[name] for name in wide}, numbers)
+    scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
     faint = " Faint: cells beyond those that colours tell apart." if len(about.cells) > len(about.drawn) else ""
     figure = parallel.draw_parallel(kept, scales, about.look)
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
+    some = f" The first {_MOST_AXES} axes that vary." if sum(len(of) > 1 for of in levels.values()) > len(wide) else ""
+    words = f"{against.title} ({found.x.better} is better) and {measured(measure, unit_of(view, measure))}"
     caption = (
-        f"A line per cell, {count(kept.height, 'cell')}: its level on each axis in the grid's order, and its averages "
-        f"over seeds.{faint}{left_out}"
+        f"A line per cell, {count(kept.height, 'cell')}, {_n(kept['n'].to_list())}: its level on each axis in the "
+        f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"
     )
     here = set(kept["cell"])
     legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn if cell in here]
@@ -177,15 +227,23 @@ def _standings(view: View) -> Shown:
     about = grid_of(view)
     found = _compared(view).frame
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
-    rows = named(found.drop("label"), about).select("variant", "standing", several, "n", "note")
+    seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
+    rows = named(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
     columns = [
         link("variant", "compare", "cell", width=220),
         {"field": "standing", "width": 150},
         _wrapped("dominated by"),
-        {"field": "n", "width": 70, "filter": False},
+        {"field": "seeds", "width": 90, "filter": False},
         _wrapped("note"),
     ]
-    caption = "Paired tests over seeds, Holm over all pairs of cells. A note says why a claim is cautious or missing."
+    exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
+    cells = len(about.cells)
+    caption = (
+        f"Dominated: another cell is shown to be better in both{exact} (Holm over {cells * (cells - 1):,} ordered "
+        "pairs). On the front: against each other cell it is shown to be better in one of the two (Holm over "
+        f"{count(cells, 'cell')}). One-sided t tests paired by seed, of three shared seeds or more. A note says why a "
+        "claim is cautious or missing."
+    )
     return Shown(caption=caption, data=rows, columns=columns)
 
 
@@ -193,9 +251,16 @@ def _wrapped(name: str) -> dict[str, Any]:
     return {"field": name, "flex": 1, "minWidth": 220, "wrapText": True, "autoHeight": True}
 
 
-def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """Names of columns; one that an axis has already gets a mark."""
-    return [f"{name} (value)" if name in taken else name for name in names]
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names of columns beside cell, n and variant; one that is taken gets marks."""
+    taken = {"cell", "n", "variant"}
+    found = []
+    for name in names:
+        while name in taken:
+            name += " (value)"
+        taken.add(name)
+        found.append(name)
+    return found
 
 
 def _controls(view: View) -> Sequence[Control]:
@@ -207,7 +272,7 @@ def _controls(view: View) -> Sequence[Control]:
     scales = [Option("log", "logarithmic"), Option("linear", "linear")]
     log = _logs(view)
     usual = ["log" if each else "linear" for each in log]
-    ways = [Option("lower", "lower"), Option("higher", "higher")]
+    ways = [Option("lower", "lower" if against.way.known else "lower, a guess"), Option("higher", "higher")]
     return (
         *measure_controls(view),
         Control(
@@ -220,7 +285,7 @@ def _controls(view: View) -> Sequence[Control]:
             remakes=True,
             resets=("against_better", "x_scale"),
         ),
-        Control("against_better", "Of that, better is", "choice", ways, usual=better(against.quantity.name)),
+        Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
         Control("x_scale", "Axis across", "choice", scales, usual=usual[0]),
         Control("y_scale", "Axis up", "choice", scales, usual=usual[1]),
     )

@@ -53,6 +53,18 @@ def test_what_noise_hides_is_not_told_apart_although_the_means_differ() -> None:
     assert found["untold"].to_list() == [["b"], ["a"]]
 
 
+def test_a_cell_without_runs_counts_in_both_families() -> None:
+    values = runs({"a": (1.0, 1.0), "b": (1.3, 1.3)}, noise=0.1, seeds=4, rng=np.random.default_rng(2))
+    a, b = (values.filter(label=name).select("loss", "seconds").to_numpy() for name in "ab")
+    p = stats.ttest_rel(a, b, alternative="less").pvalue
+    empty = values.head(1).with_columns(cell=pl.lit("none"), label=pl.lit("none"), loss=pl.lit(None, pl.Float64))
+    more = pl.concat([values, empty])
+    for claim, cell, planned in (("dominated", "b", (2, 6)), ("on the front", "a", (2, 3))):
+        least = max(p) if claim == "dominated" else 2 * min(p)  # the better of two objectives, Bonferroni
+        told = [standing(pareto(of, TWO, alpha=least * sum(planned) / 2))[cell] for of in (values, more)]
+        assert told == [claim, "not told apart"]
+
+
 def test_two_seeds_show_nothing_however_far_apart() -> None:
     values = runs(CELLS, noise=1e-6, seeds=2, rng=np.random.default_rng(3))
     assert set(pareto(values, TWO)["standing"]) == {"not told apart"}

@@ -1,7 +1,10 @@
 """The unit of everything that tasks and evaluations measure, and which way is better, by name without predictor."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+from store.published.reading import cells
+from store.statistics import Better
 
 
 class Told(NamedTuple):
@@ -59,51 +62,26 @@ MEASURES: Mapping[str, Told] = {
     "word_perplexity": Told("per word", "lower"),
 }
 
-PROBED: Mapping[str, tuple[str, str]] = {
-    "activation_first": ("", "length of a vector"),
-    "activation_others": ("", "length of a vector"),
-    "activation_ratio": ("", "ratio"),
-    "below_threshold": ("", _SHARE),
-    "effective_rank": ("", "directions, 1 to T"),
-    "effective_rank_median": ("", "directions, 1 to T"),
-    "entropy": ("", "nats"),
-    "entropy_last": ("", "nats"),
-    "entropy_last_sd": ("", "nats"),
-    "first_key_norm": ("", "length of a vector"),
-    "first_qk_cosine": ("", "-1 to 1"),
-    "first_token_negative": ("", _SHARE),
-    "first_token_weight": ("", "weight, signed"),
-    "first_value_norm": ("", "length of a vector"),
-    "gate_sparsity": ("", _SHARE),
-    "gradient_norm_cv": ("", "ratio"),
-    "gradient_norm_mean": ("", "norm of the gradient"),
-    "gradient_norm_not_finite": ("", "steps"),
-    "gradient_norm_sd": ("", "norm of the gradient"),
-    "gradient_norm_variance": ("", "norm of the gradient, squared"),
-    "gradient_spikes": ("", "steps"),
-    "ground_mass": ("", "weight"),
-    "importance": ("", _SHARE),
-    "number": (".STAGE.FIELD", "the number's own"),
-    "other_key_norm": ("", "length of a vector"),
-    "other_qk_cosine": ("", "-1 to 1"),
-    "other_value_norm": ("", "length of a vector"),
-    "predicted": (".STAGE.FIELD", "the number's own"),
-    "predicted_sd": (".STAGE.FIELD", "the number's own"),
-    "qk_logit_mean": ("", "nats"),
-    "qk_logit_sd": ("", "nats"),
-    "raw_importance": ("", "weight, signed"),
-    "raw_sink_sequences": ("", "sequences"),
-    "raw_sink_share": ("", _SHARE),
-    "sink_sequences": ("", "sequences"),
-    "sink_share": ("", _SHARE),
-    "token_class": (".BY.CLASS", _SHARE),
-    "token_class_softmax": (".BY.CLASS", _SHARE),
-    "unnormed_activation_first": ("", "length of a vector"),
-    "unnormed_activation_others": ("", "length of a vector"),
-    "unnormed_activation_ratio": ("", "ratio"),
-    "weight_sum": ("", "weight, signed"),
-    "weight_sum_count": ("", "queries"),
-    "weight_sum_mean": ("", "weight, signed"),
-    "weight_sum_median": ("", "weight, signed"),
+_HARNESS: Final[Mapping[str, Better]] = {
+    **dict.fromkeys(("acc", "acc_all", "acc_bytes", "acc_mutual_info", "acc_norm", "bleu", "chrf", "chrf++"), "higher"),
+    **dict.fromkeys(("exact_match", "f1", "likelihood", "mcc"), "higher"),
+    **dict.fromkeys(("bits_per_byte", "brier_score", "perplexity", "ter"), "lower"),
 }
-"""What follows the first word of a probe's row, and its unit."""
+"""Metrics of lm-eval 0.4.13, as its registry says (HIGHER_IS_BETTER_REGISTRY)."""
+
+
+def direction(name: str) -> Better | None:
+    """Which way a measurement is better, whichever predictor or set it is of; None where nothing says.
+
+    `name` is that of an evaluation, of a training metric, or of a row of the harness ("lm_eval.piqa.acc"). What no task
+    of this package measures has the direction that the published tables give it.
+    """
+    parts = name.split(".")
+    for part in parts:
+        if part in MEASURES:
+            return MEASURES[part].better or None
+    if parts[-1] == "loss":
+        return "lower"
+    if parts[0] == "lm_eval":
+        return next((_HARNESS[part] for part in parts[2:] if part in _HARNESS), None)
+    return next((cell.better for cell in cells() if cell.measurement == name), None)
