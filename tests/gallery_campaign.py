@@ -24,6 +24,8 @@ from store.shards import ShardBuffer
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))
+OVER_STEPS = ("loss", "grad_norm", "validation_loss", "qk_logit_mean", "sink_share")
+"""What is recorded at every one of them; all else at the last."""
 Row = tuple[str, str, Mapping[str, float], int | None, int | None]
 """Table (metric, evaluation or probe), name, point, layer, head."""
 
@@ -42,6 +44,7 @@ def known(label: str, name: str, point: Mapping[str, float], seed: int, where: t
         middle = 0.65 + 0.2 * (zlib.crc32(label.encode()) % 1000) / 1000 + (0.01 if name.endswith("median") else 0)
         return (400 * math.exp(-(((point["sum"] - middle) / 0.12) ** 2)) if "sum" in point else middle) * (1 + apart)
     level *= 1.4 - 2 * point["eps"] if name == "sink_share" else 1
+    level *= 0.1 if name == "entropy_last_sd" else 1
     level *= 4000 * math.exp(-((point["norm"] - 3) ** 2)) if name == "embedding_norm_count" else 1
     level *= 60 * math.tanh(point["a"] * point["x"] / 60) if name == "boundary_prediction" else 1
     return float(level * (1 + sum(abs(c) / (5 + abs(c)) for c in at) / (2 + 2 * len(at))) * (1 + apart))
@@ -149,7 +152,7 @@ def _run(layout: Layout, buffer: ShardBuffer, line: Mapping[str, Any], cell: Mad
             _maps(layout, key, cell.label, seed)
             continue
         where = tuple(float(at) for at in (layer, head) if at is not None)
-        steps = STEPS if table == "metric" or name in ("qk_logit_mean", "sink_share") else STEPS[-1:]
+        steps = STEPS if name in OVER_STEPS else STEPS[-1:]
         for step in steps:
             at = (*where, float(STEPS[-1] - step)) if len(steps) > 1 else where
             value = float("nan") if harm.nan(place, seed) else known(cell.label, name, point, seed, at)
@@ -170,7 +173,10 @@ def _maps(layout: Layout, key: str, label: str, seed: int) -> None:
     for layer in LAYERS:
         path = layout.artefact(key, 1, STEPS[-1], f"attention-{layer:02d}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, weights=weights(label, seed, layer).astype(np.float16))
+        maps = {"weights": weights(label, seed, layer)}
+        if label.startswith("learned_sink"):
+            maps["ground"] = maps["weights"][..., 0] / 2
+        np.savez(path, **{name: each.astype(np.float16) for name, each in maps.items()})
     inputs = np.arange(TOKENS, dtype=np.int64)[None]
     np.savez(layout.artefact(key, 1, STEPS[-1], "attention-inputs"), inputs=inputs)
 
@@ -245,14 +251,15 @@ def rows_of(cell: Cell) -> Iterator[Row]:
     elif name is not None:
         yield "evaluation", name, point, None, None
     elif tasks_of(cell):
-        yield from (("evaluation", task, {}, None, None) for task in tasks_of(cell))
+        at = {"fewshot": 0} if cell.paper == "000" else {}
+        yield from (("evaluation", task, at, None, None) for task in tasks_of(cell))
     elif "lambada" in cell.metric:
         yield "evaluation", "lm_eval.lambada_openai.acc", {"fewshot": float(cell.setup["shots"])}, None, None
     elif "LongBench" in cell.metric:
         yield (
             "evaluation",
             f"long_context.{cell.metric.removeprefix('LongBench ').lower()}",
-            {"factor": 1.0},
+            {"factor": 4.0},
             None,
             None,
         )
@@ -275,7 +282,7 @@ def figure_grids() -> dict[str, list[Made]]:
         "003-models": _variants(
             ("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B"), quantifier=("every", "some")
         ),
-        "003-sizes": _variants(("softmax",), _rows_003(), model=("1L1AH", "3L4AH", "12L8AH")),
+        "003-sizes": _variants(("softmax",), _rows_003(), model=("1 layer, 1 head", "3 layers, 4 heads")),
         "004-lengths": _variants(("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), length=("16", "64", "256")),
         "004-dynamics": _one_at_a_time(_rows_004()),
         "004-variants": _variants(("softmax", "sigmoid", "key_bias", "value_bias"), _rows_004()),
@@ -361,14 +368,14 @@ def _rows_000() -> list[Row]:
 def _rows_002() -> list[Row]:
     return [
         *_probe("first_token_weight", *({"query": float(query)} for query in range(2, 10))),
-        *(row for name in CLASSES for row in _probe(f"token_class.task.{name}")),
+        *(row for name in CLASSES for row in _probe(f"token_class.closed_class.{name}")),
         *_probe("entropy_last"),
         *_probe("entropy_last_sd", heads=False),
         *_probe("first_token_negative"),
     ]
 
 
-CLASSES = ("punctuation", "content", "function", "other")
+CLASSES = ("special_punctuation", "content", "function", "other")
 
 
 def _rows_003() -> list[Row]:
@@ -389,7 +396,8 @@ def _rows_004() -> list[Row]:
     depths = [{"depth": float(depth)} for depth in (0, 1, 2, 3)]
     places = [{"eps": eps, "position": float(position)} for eps in (0.2, 0.3, 0.4) for position in (1, 2, 3, 4)]
     plain = ("first_key_norm", "other_key_norm", "first_value_norm", "other_value_norm")
-    found: list[Row] = [("metric", "loss", {}, None, None), *_probe("sink_share", *places)]
+    found: list[Row] = [("metric", "loss", {}, None, None), ("evaluation", "validation_loss", {}, None, None)]
+    found += _probe("sink_share", *places)
     found += [row for name in (*plain, "first_qk_cosine", "other_qk_cosine") for row in _probe(name)]
     for name in ("activation_ratio", "unnormed_activation_ratio", "activation_first", "activation_others"):
         found += [("probe", name, point, int(point["depth"]), None) for point in depths]

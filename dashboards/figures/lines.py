@@ -32,6 +32,8 @@ _GAP: Final = 76
 """Pixels between panels that stand above each other."""
 _BESIDE: Final = 0.12
 """Share of the width between panels that stand side by side."""
+_MOST_TICKS: Final = 12
+"""Places that have a tick each."""
 _LARGEST: Final = 1e300
 """Sums of larger values leave the doubles."""
 _SINGLE: Final = np.finfo(np.float32)
@@ -72,6 +74,8 @@ class Drawing(NamedTuple):
     """Pixels of a line."""
     words: Callable[[float | None], str] = number
     """How values are told under the pointer."""
+    own_x: bool = False
+    """Every panel has a range of x of its own."""
 
 
 PLAIN: Final = Drawing()
@@ -108,7 +112,7 @@ def draw_lines(
 def draw_panels(
     panels: Sequence[Panel], series: Mapping[str, Series], *, x: str, drawing: Drawing = PLAIN
 ) -> go.Figure:
-    """`draw_lines` several times with one axis x: zooming into one panel zooms all."""
+    """`draw_lines` several times with one axis x: zooming into one panel zooms all, unless each has its own."""
     rows = -(-len(panels) // drawing.columns)
     figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=plain(x))
     few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
@@ -137,7 +141,18 @@ def draw_panels(
         # intervals stand beside each other in the order of the series, not on top of each other
         figure.update_layout(scattermode="group", scattergap=0.6)
         figure.for_each_trace(lambda trace: trace.update(offsetgroup=trace.legendgroup))
+    elif drawing.log_x and len(places) <= _MOST_TICKS:  # plotly's ticks of a log axis are lone digits
+        figure.update_xaxes(tickvals=places.sort().to_list())
+    elif _counts(places):
+        figure.update_xaxes(dtick=1)
     return figure
+
+
+def _counts(places: pl.Series) -> bool:
+    """Whether an axis has a few whole numbers, such as layers, between which there is nothing."""
+    if not places.dtype.is_numeric() or not len(places):
+        return False
+    return bool((places == places.round()).all()) and float(places.max() - places.min()) <= _MOST_TICKS  # type: ignore[operator, arg-type]
 
 
 def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -217,7 +232,7 @@ def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> 
     x = {**usual[0], "domain": [left, min(left + width, 1.0)], "anchor": f"y{at}"}
     if place + drawing.columns < panels:
         x["title"] = {"text": ""}
-    if place:
+    if place and not drawing.own_x:
         x["matches"] = "x"
     return {f"xaxis{at}": x, f"yaxis{at}": {**usual[1], "domain": [top - height + gap, top], "anchor": f"x{at}"}}
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from dashboards.figures.histogram import draw_histogram, of_bins
 from dashboards.figures.lines import Series
-from dashboards.gallery.drawing import lacking, told
+from dashboards.gallery.drawing import counted, lacking, told
 from dashboards.gallery.item import Drawn
 from dashboards.gallery.measured import ended, judged, probed, series_of
 from dashboards.subject import Subject
@@ -32,7 +32,7 @@ def counted_sums(about: Subject) -> Drawn:
         "layer's queries, averaged over layers and seeds."
     )
     data = told(counts.join(rules, on="series", how="left"), series)
-    return Drawn(caption, data, figure, legend=_used(series, counts))
+    return Drawn(counted(caption, found), data, figure, legend=_used(series, counts))
 
 
 def counted_norms(about: Subject) -> Drawn:
@@ -50,8 +50,8 @@ def counted_norms(about: Subject) -> Drawn:
     series = series_of(about)
     figure = draw_histogram(counts, rules, series, x="norm of the embedding", y="tokens (log axis)", log=True)
     data = told(counts.join(rules, on="series", how="left"), series)
-    caption = "Bars: tokens per bin. Full rule: mean; dashed rule: median, of bins."
-    return Drawn(caption, data, figure, legend=_used(series, counts))
+    caption = "Bars: tokens per bin, mean over seeds. Full rule: mean; dashed rule: median, of bins."
+    return Drawn(counted(caption, found), data, figure, legend=_used(series, counts))
 
 
 def _used(series: Mapping[str, Series], counts: pl.DataFrame) -> dict[str, Series]:

@@ -13,11 +13,12 @@ from dashboards.gallery.item import Drawn
 from dashboards.gallery.measured import by_level, named_series, series_of
 from dashboards.seeds import Scale
 from dashboards.subject import Look, Subject
-from dashboards.words import listed
+from dashboards.words import count, listed
 
 _USUAL: Final = Drawing()
 OVER_SEEDS: Final = "Band: 95 % t interval over seeds."
 OVER_HEADS: Final = "Band: one standard deviation over heads, each averaged over seeds; it is no interval over seeds."
+_LAYERS: Final = "Layers count from 0."
 
 
 def lacking(*names: str) -> Drawn:
@@ -26,15 +27,26 @@ def lacking(*names: str) -> Drawn:
 
 
 def drawn_lines(
-    panels: Sequence[Panel], series: Mapping[str, Series], *, x: str, caption: str, drawing: Drawing = _USUAL
+    panels: Sequence[Panel],
+    series: Mapping[str, Series],
+    *,
+    x: str,
+    caption: str,
+    drawing: Drawing = _USUAL,
+    each: str = "seed",
 ) -> Drawn:
-    """Lines in one panel or several; those without a point are left out, and `series` may have more than is drawn."""
+    """Lines in one panel or several; those without a point are left out, and `series` may have more than is drawn.
+
+    `each` is what n counts: "seed" or "head".
+    """
     kept = [panel for panel in panels if not panel.found.is_empty()]
     used = list(dict.fromkeys(name for panel in kept for name in panel.found["series"]))
     shown = {name: series[name] for name in used}
     figure = draw_panels(kept, shown, x=x, drawing=drawing)
     parts = [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
-    return Drawn(_counted(caption, kept), told(pl.concat(parts, how="diagonal"), shown), figure, legend=shown)
+    caption = f"{caption} {_LAYERS}" if x == "layer" else caption
+    told_ = told(pl.concat(parts, how="diagonal"), shown)
+    return Drawn(counted(caption, told_, each), told_, figure, legend=shown)
 
 
 def told(data: pl.DataFrame, series: Mapping[str, Series]) -> pl.DataFrame:
@@ -43,17 +55,20 @@ def told(data: pl.DataFrame, series: Mapping[str, Series]) -> pl.DataFrame:
     return data.with_columns(pl.col("series").replace(names))
 
 
-def _counted(caption: str, panels: Sequence[Panel]) -> str:
-    counts = sorted({n for panel in panels if "n" in panel.found.columns for n in panel.found["n"].drop_nulls()})
+def counted(caption: str, data: pl.DataFrame, each: str = "seed") -> str:
+    """The caption with the n of what is drawn, least to most: "n = 3 seeds", "n = 1 to 3 seeds"."""
+    counts = sorted(set(data["n"].drop_nulls())) if "n" in data.columns else []
     if not counts:
         return caption
-    return f"{caption} n = {counts[0]}." if len(counts) == 1 else f"{caption} n = {counts[0]} to {counts[-1]}."
+    least = f"{counts[0]} to " if len(counts) > 1 else ""
+    return f"{caption} n = {least}{count(counts[-1], each)}."
 
 
 def drawn_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str) -> Drawn:
     """A heat map, a panel for every `panel` of the frame."""
     data = found.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
-    return Drawn(caption, data, draw_heat(found, ramp, x=x, y=y))
+    caption = f"{caption} {_LAYERS}" if y == "layer" else caption
+    return Drawn(counted(caption, data), data, draw_heat(found, ramp, x=x, y=y))
 
 
 def by_model(about: Subject, found: pl.DataFrame, title: str, scale: Scale) -> tuple[list[Panel], dict[str, Series]]:
@@ -88,4 +103,5 @@ def joined(parts: Sequence[tuple[str, Drawn]], figure: go.Figure, caption: str) 
     """Several drawings as one: their data under each other, their legends together."""
     data = [part.data.select(pl.lit(title).alias("part"), pl.all()) for title, part in parts if part.data.height]
     legend = {key: each for _, part in parts for key, each in part.legend.items()}
-    return Drawn(caption, pl.concat(data, how="diagonal_relaxed"), figure, legend=legend)
+    together = pl.concat(data, how="diagonal_relaxed")
+    return Drawn(counted(caption, together), together, figure, legend=legend)

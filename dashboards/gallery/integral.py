@@ -65,10 +65,9 @@ def _first_token(about: Subject) -> Drawn:
     found = probed(about, "first_token_weight", "query", spread="heads", last=True)
     if found.is_empty():
         return lacking("first_token_weight")
-    caption = f"Line: mean over heads of the last layer. {OVER_HEADS}"
-    return drawn_lines(
-        [Panel(found, "weight on token 1")], series_of(about), x="position of the query", caption=caption
-    )
+    caption = f"Line: mean over heads of each model's last layer. {OVER_HEADS}"
+    panels = [Panel(found, "weight on token 1")]
+    return drawn_lines(panels, series_of(about), x="position of the query", caption=caption, each="head")
 
 
 def _classes(about: Subject) -> Drawn:
@@ -76,10 +75,20 @@ def _classes(about: Subject) -> Drawn:
     if not recorded:
         return lacking("token_class.BY.CLASS")
     by = recorded[0].split(".")[1]
-    chosen = [name for name in recorded if name.split(".")[1] == by]
+    chosen = sorted((name for name in recorded if name.split(".")[1] == by), key=_place)
     panels = [Panel(probed(about, name, "layer", spread="heads"), f"share, {name.split('.', 2)[2]}") for name in chosen]
     caption = f"Line: mean share of the attention over heads, by class of token as told by {by}. {OVER_HEADS}"
-    return drawn_lines(panels, series_of(about), x="layer", caption=caption, drawing=Drawing(260, 2))
+    return drawn_lines(panels, series_of(about), x="layer", caption=caption, drawing=Drawing(260, 2), each="head")
+
+
+_CLASSES: Final = ("special_punctuation", "content", "function", "other")
+"""The panels (a) to (d) of figure 3."""
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Where a class has its panel; classes of another kind follow by name."""
+    of = name.split(".", 2)[2]
+    return _CLASSES.index(of) if of in _CLASSES else len(_CLASSES), of
 
 
 def _entropy(about: Subject) -> Drawn:
@@ -103,7 +112,8 @@ def _negative(about: Subject) -> Drawn:
         return lacking("first_token_negative")
     percent = found.with_columns(pl.col("value", "low", "high") * 100)
     caption = f"Line: mean over heads. {OVER_HEADS}"
-    return drawn_lines([Panel(percent, "negative scores to token 1, %")], series_of(about), x="layer", caption=caption)
+    panels = [Panel(percent, "negative scores to token 1, %")]
+    return drawn_lines(panels, series_of(about), x="layer", caption=caption, each="head")
 
 
 _figure = partial(figure_item, PAPER)

@@ -31,15 +31,15 @@ class Drawn(NamedTuple):
 class PrintedPoints(NamedTuple):
     """Where a paper prints values of a figure."""
 
-    table: str
-    """Of the same paper: "T1"."""
+    number: int
+    """Of the table, in the same paper."""
     x: str
     """The coordinate of the points that runs along the figure's axis."""
 
     @property
     def words(self) -> str:
         """ "table 1"."""
-        return f"table {self.table.removeprefix('T')}"
+        return f"table {self.number}"
 
 
 class Item(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.figures.lines import Series
-from dashboards.figures.probed import Reading, along, by_layer, names, over_training, places
+from dashboards.figures.probed import Reading, along, by_layer, names, over_training
 from dashboards.gallery.placing import levels, speaks
 from dashboards.seeds import Scale, over_seeds
 from dashboards.subject import Subject
@@ -42,21 +42,36 @@ def probed(
     """A probe of the drawn cells along `x`: "layer", "step", or a coordinate of its points.
 
     Layers and heads that are not told apart are averaged within a run; runs are those that are ok, at their last step.
-    `last` is the last layer alone. Without any row the frame is empty.
+    `last` is the last layer of each cell alone. Without any row the frame is empty.
     """
     if name not in names(about.store, about.grid):
         return pl.DataFrame(
             schema={"series": pl.String, "x": pl.Float64, "n": pl.Int64, **dict.fromkeys(_VALUES, pl.Float64)}
         )
-    layer = places(about.store, about.grid, name).layers[-1] if last else None
-    reading = Reading(about.grid, name, dict(at or {}), layer=layer)
-    if x == "step":
-        found = over_training(about.store, reading, about.drawn)
-    elif x == "layer":
-        found = by_layer(about.store, reading, about.drawn, spread)
-    else:
-        found = along(about.store, reading, about.drawn, x, spread)
-    return found.rename({"cell": "series"}).cast({"x": pl.Float64}).filter(pl.col("value").is_not_null())
+    parts = []
+    for layer, cells in (_last_layers(about, name) if last else {None: about.drawn}).items():
+        reading = Reading(about.grid, name, dict(at or {}), layer=layer)
+        if x == "step":
+            parts.append(over_training(about.store, reading, cells))
+        elif x == "layer":
+            parts.append(by_layer(about.store, reading, cells, spread))
+        else:
+            parts.append(along(about.store, reading, cells, x, spread))
+    found = pl.concat(parts).rename({"cell": "series"}).cast({"x": pl.Float64})
+    return in_series(found, about.drawn)
+
+
+def _last_layers(about: Subject, name: str) -> Mapping[int | None, Sequence[str]]:
+    """The drawn cells by their last layer that a probe looked at: models of a grid may be of several depths."""
+    found = about.store.sql(
+        "SELECT g.cell, max(p.layer) AS layer FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
+        "AND p.name = $name AND p.layer IS NOT NULL GROUP BY g.cell",
+        {"grid": about.grid, "name": name},
+    )
+    by_layer: dict[int | None, list[str]] = {}
+    for cell, layer in found.iter_rows():
+        by_layer.setdefault(layer, []).append(cell)
+    return by_layer or {None: about.drawn}
 
 
 def judged(
@@ -71,6 +86,17 @@ def judged(
     )
     given = {"grid": about.grid, "name": name, "along": x, **parameters}
     return in_series(about.store.sql(over_seeds(rows, _KEYS, scale), given), about.drawn)
+
+
+def evaluated(about: Subject, name: str) -> pl.DataFrame:
+    """An evaluation of the drawn cells at every step at which there was one, its points averaged: x is the step."""
+    rows = (
+        "SELECT g.cell AS series, e.step AS x, avg(e.value) AS value FROM v_evaluation e "
+        "JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND e.name = $name "
+        "AND t.status = 'ok' GROUP BY g.cell, e.trial, e.step"
+    )
+    given = {"grid": about.grid, "name": name}
+    return in_series(about.store.sql(over_seeds(rows, _KEYS, "linear"), given), about.drawn)
 
 
 def ended(about: Subject, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:

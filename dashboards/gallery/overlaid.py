@@ -5,8 +5,8 @@ from typing import Final
 import polars as pl
 
 from dashboards.gallery.item import Item
+from dashboards.gallery.printed import beside, printed_table
 from dashboards.subject import Subject
-from store.published.reading import cells
 
 _SCHEMA: Final = {
     **dict.fromkeys(("key", "series"), pl.String),
@@ -16,31 +16,18 @@ _SCHEMA: Final = {
 
 
 def overlaid(about: Subject, item: Item) -> pl.DataFrame:
-    """What the papers print of the operators that are drawn: key (the cell), series, x, value, printed, color.
+    """What the papers print in place of the cells that are drawn: key (the cell), series, x, value, printed, color.
 
-    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and with
-    several cells of an operator only the first has marks.
+    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
+    what is printed where the grid has a cell that is not drawn.
     """
     if item.printed is None:
         return pl.DataFrame(schema=_SCHEMA)
-    found = about.store.sql(
-        "SELECT DISTINCT o.cell, o.operator, to_json(o.arguments)::VARCHAR AS arguments FROM v_published_operator o "
-        "JOIN grid_trial g USING (cell) WHERE g.grid = $grid",
-        {"grid": about.grid},
-    )
-    place = {cell: i for i, cell in enumerate(about.drawn)}
-    first: dict[tuple[str, str], str] = {}
-    for cell, operator, arguments in sorted(found.iter_rows(), key=lambda row: place.get(row[0], len(place))):
-        if cell in place:
-            first.setdefault((operator, arguments), cell)
     rows = []
-    for each in cells():
-        here = (each.paper, each.paper_table) == (item.paper, item.printed.table) and each.measurement is not None
-        if not here or each.value is None or each.unusable or item.printed.x not in each.point:
+    for cell, own, *_ in beside(about, printed_table(item.paper, item.printed.number)):
+        if own is None or own.cell not in about.drawn or cell.value is None or cell.unusable:
             continue
-        arguments = "{" + ",".join(f'"{name}":"{value}"' for name, value in sorted(each.arguments.items())) + "}"
-        cell = first.get((str(each.operator), arguments))
-        if cell is not None:
-            name, color = about.look.names[cell], about.look.styles[cell].color
-            rows.append((cell, name, each.point[item.printed.x], each.value * each.factor, each.printed, color))
+        if item.printed.x in cell.point:
+            name, color = about.look.names[own.cell], about.look.styles[own.cell].color
+            rows.append((own.cell, name, cell.point[item.printed.x], cell.value * cell.factor, cell.printed, color))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

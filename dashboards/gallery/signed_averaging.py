@@ -49,26 +49,61 @@ def _functions(about: Subject) -> Drawn:
 
 
 def _boundaries(about: Subject) -> Drawn:
-    slopes = about.store.sql(
-        "SELECT DISTINCT point['a'] AS a FROM v_final WHERE grid = $grid AND name = 'boundary_prediction' ORDER BY a",
-        {"grid": about.grid},
-    )["a"].drop_nulls()
+    """Figure 1: the steepest function that was asked for, a panel per model."""
+    slopes = _slopes(about)
+    if not slopes:
+        return lacking(_PREDICTION)
+    found = judged(about, _PREDICTION, "x", at={"a": slopes[-1]})
+    of = {str(cell): rows for (cell,), rows in found.group_by("series", maintain_order=True)}
+    panels = [
+        Panel(_with_target(rows, slopes[-1]), f"prediction, {about.look.names[cell]}") for cell, rows in of.items()
+    ]
+    return _drawn_boundaries(about, panels, f"Asked for: {slopes[-1]:g} x.")
+
+
+def _ranges(about: Subject) -> Drawn:
+    """Figure 9: the least slope at high x, the steepest at usual and at low x; all models in each."""
+    slopes = _slopes(about)
+    if not slopes:
+        return lacking(_PREDICTION)
+    shown = [
+        (slopes[0], "high", pl.col("x") >= 0),
+        (slopes[-1], "usual", pl.col("x").abs() <= USUAL),
+        (slopes[-1], "low", pl.col("x") <= 0),
+    ]
     panels = []
-    for slope in slopes:
-        found = judged(about, "boundary_prediction", "x", at={"a": slope})
-        if not found.is_empty():
-            truth = pl.DataFrame({"x": found["x"].unique().sort()}).select(
-                pl.lit(_TARGET).alias("series"), "x", value=slope * pl.col("x")
-            )
-            panels.append(Panel(pl.concat([truth, found], how="diagonal"), f"prediction of {slope:g} x"))
-    if not panels:
-        return lacking("boundary_prediction")
+    for slope, words, where in shown:
+        found = judged(about, _PREDICTION, "x", at={"a": slope}).filter(where)
+        panels.append(Panel(_with_target(found, slope), f"prediction of {slope:g} x, {words} x"))
+    return _drawn_boundaries(about, panels, f"Usual x are those within {USUAL:g} of 0.", own=True)
+
+
+def _slopes(about: Subject) -> list[float]:
+    found = about.store.sql(
+        "SELECT DISTINCT point['a'] AS a FROM v_final WHERE grid = $grid AND name = $name ORDER BY a",
+        {"grid": about.grid, "name": _PREDICTION},
+    )
+    return found["a"].drop_nulls().to_list()
+
+
+def _with_target(found: pl.DataFrame, slope: float) -> pl.DataFrame:
+    truth = pl.DataFrame({"x": found["x"].unique().sort()}).select(
+        pl.lit(_TARGET).alias("series"), "x", value=slope * pl.col("x")
+    )
+    return pl.concat([truth, found], how="diagonal") if found.height else found
+
+
+def _drawn_boundaries(about: Subject, panels: Sequence[Panel], words: str, *, own: bool = False) -> Drawn:
     series = {_TARGET: Series("target", REST), **series_of(about)}
-    caption = f"Line: mean prediction over prompts and seeds, and what was asked for. {OVER_SEEDS}"
-    return drawn_lines(panels, series, x="x", caption=caption, drawing=Drawing(320, 2))
+    caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
+    drawing = Drawing(300, min(len(panels), 3), own_x=own)
+    return drawn_lines(panels, series, x="x", caption=caption, drawing=drawing)
 
 
+_PREDICTION: Final = "boundary_prediction"
 _TARGET: Final = "target"
+USUAL: Final = 10.0
+"""The largest |x| of the middle panel of figure 9."""
 
 
 def _attention(about: Subject) -> Drawn:
@@ -122,11 +157,21 @@ _table = partial(printed_item, PAPER)
 _SHIFT: Final = "specs/out_of_distribution.py"
 
 ITEMS: Final[Sequence[Item]] = (
-    _figure(1, "Boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
-    _figure(2, "Attention with a large value", "maps of the last layer's heads", ("attention_maps",), _attention),
-    _figure(3, "Error under shift", "x sigma_f; maps over sigma_f and sigma_x", (_MSE,), _by_shift)._replace(
-        spec=_SHIFT, printed=PrintedPoints("T1", "sigma_f")
+    _figure(1, "Boundary values", "x input, y prediction and target; a panel per model", (_PREDICTION,), _boundaries),
+    _figure(
+        2,
+        "Attention with a large value",
+        "maps of the last layer, mean over heads; a panel per operator",
+        ("attention_maps",),
+        _attention,
     ),
+    _figure(
+        3,
+        "Error under shift",
+        "x sigma_f, y squared error (log axis); maps over sigma_f and sigma_x",
+        (_MSE,),
+        _by_shift,
+    )._replace(spec=_SHIFT, printed=PrintedPoints(1, "sigma_f")),
     _figure(
         4,
         "Errors on every",
@@ -156,9 +201,11 @@ ITEMS: Final[Sequence[Item]] = (
         partial(_errors, quantifier="every", widest=10),
     ),
     _figure(8, "Norms of token embeddings", "histogram, log count", ("embedding_norm_count",), counted_norms),
-    _figure(9, "More boundary values", "x input, y prediction and target", ("boundary_prediction",), _boundaries),
+    _figure(9, "More boundary values", "the same at high, usual and low x; models together", (_PREDICTION,), _ranges),
     _figure(10, "The base function", "closed form for three n, and exp", (), _functions),
-    _figure(11, "Error under shift by size", "x sigma_f; a line and a map per size", (_MSE,), _by_shift),
+    _figure(11, "Error under shift by size", "x sigma_f; a line and a map per size", (_MSE,), _by_shift)._replace(
+        printed=PrintedPoints(6, "sigma_f")
+    ),
     _table(1, "Squared error under shift", "rows: scores; columns: sigma_f", _SHIFT),
     _table(2, "Language tasks", "rows: tasks; columns: shots and operator"),
     _table(3, "Grammar", "rows: paradigms; columns: operators"),

@@ -14,6 +14,7 @@ from gallery_campaign import (
     CLASSES,
     HEADS,
     LAYERS,
+    OVER_STEPS,
     STEPS,
     Harm,
     axes_of,
@@ -29,9 +30,10 @@ from gallery_campaign import (
 )
 
 from dashboards.gallery import affine_scaled, integral, signed_averaging, sink_emergence
+from dashboards.gallery.attended import place_of
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.items import ITEMS, item
-from dashboards.gallery.page import gallery, gallery_html, gallery_markdown
+from dashboards.gallery.page import Gallery, gallery, gallery_html, gallery_markdown
 from dashboards.gallery.printed import printed_table
 from dashboards.problems import Unknown
 from dashboards.report import campaign_styles
@@ -64,8 +66,13 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def drawn(full: Store) -> Mapping[str, Drawn]:
-    return {each.key: shown for each, shown in gallery(full, GRIDS).drawn}
+def whole(full: Store) -> Gallery:
+    return gallery(full, GRIDS)
+
+
+@pytest.fixture(scope="session")
+def drawn(whole: Gallery) -> Mapping[str, Drawn]:
+    return {each.key: shown for each, shown in whole.drawn}
 
 
 @pytest.fixture(scope="session", params=HARMS)
@@ -107,21 +114,23 @@ def test_every_item_is_drawn(drawn: Mapping[str, Drawn], key: str) -> None:
 
 
 def expected(cell: Cell, label: str, seeds: Sequence[int]) -> float | None:
-    """The mean over seeds of what was planted for a printed cell, in the printed unit; None for what is derived."""
+    """The mean over seeds of what was planted for a printed cell, in the printed unit; None for what is derived.
+
+    Where the table is read on the log scale it is the geometric mean.
+    """
     rows = list(rows_of(cell))
     derived = cell.measurement is None and ("rank" in cell.metric or "gain" in cell.metric)
     if not rows or derived:
         return None
     factor = cell.factor if cell.measurement else 0.01
     by_seed = [fmean(_planted(label, row, seed) for row in rows) / factor for seed in seeds]
-    return fmean(by_seed)
+    return math.exp(fmean(map(math.log, by_seed))) if cell.scale == "log" else fmean(by_seed)
 
 
 def _planted(label: str, row: Any, seed: int) -> float:
-    table, name, point, layer, head = row
+    _, name, point, layer, head = row
     where = tuple(float(at) for at in (layer, head) if at is not None)
-    over_steps = table == "metric" or name in ("qk_logit_mean", "sink_share")
-    return known(label, name, point, seed, (*where, 0.0) if over_steps else where)
+    return known(label, name, point, seed, (*where, 0.0) if name in OVER_STEPS else where)
 
 
 def check_table(each: Item, data: pl.DataFrame, seeds: Sequence[int], lost: Callable[[str], bool]) -> int:
@@ -162,6 +171,7 @@ def test_cells_of_one_size_beside_several_printed_sizes_say_so_in_every_place(tm
     notes = {each.note for entries in shown.sheet.entries for each in entries if each.words != "–"}
     assert {note.split(":")[0] for note in notes} == {"not 0.5B", "not 1B", "not 3B"}
     assert "stands beside every printed size" in shown.latex
+    assert "every number is of the grid one, none is printed in the paper" in shown.latex
 
 
 def test_cells_that_an_axis_tells_apart_by_size_need_no_note(drawn: Mapping[str, Drawn]) -> None:
@@ -242,6 +252,18 @@ def test_maps_of_heads_and_of_attention_are_the_planted_ones(drawn: Mapping[str,
         assert found[5, 1] == pytest.approx(planted[4, 0], rel=1e-3)
         assert found[5, 3] == pytest.approx(planted[4, 2], rel=1e-3)
         assert (3, 5) not in found  # a key that the query cannot see
+    assert "in layer 2 of 3, mean" in drawn["000-figure-9"].caption
+    assert "in layer 3 of 3, mean" in drawn["003-figure-2"].caption
+    assert place_of("middle", 16) == 7  # "the 8th layer of the 1B model", which has 16
+
+
+def test_what_lies_beside_the_tokens_of_a_sink_is_key_0(drawn: Mapping[str, Drawn]) -> None:
+    maps = drawn["000-figure-9"].data.filter((pl.col("x") == 0) & (pl.col("y") == "5"))
+    ground = weights("learned_sink · 1B", 0, 1)[0, :, 4, 0].mean() / 2
+    assert set(maps["panel"]) == {"learned_sink · 0.5B", "learned_sink · 1B", "learned_sink · 3B"}
+    at = maps.filter(pl.col("panel") == "learned_sink · 1B")
+    assert at["value"].to_list() == pytest.approx([ground], rel=1e-3)
+    assert (drawn["003-figure-2"].data["x"] > 0).all()
 
 
 def test_bands_over_heads_are_one_standard_deviation(drawn: Mapping[str, Drawn]) -> None:
@@ -260,7 +282,9 @@ def test_bands_over_heads_are_one_standard_deviation(drawn: Mapping[str, Drawn])
     )
     for name in CLASSES:
         shares = points(drawn["002-figure-3"], "softmax", name)
-        assert shares == pytest.approx({la: probe("softmax", f"token_class.task.{name}", {}, [la]) for la in LAYERS})
+        assert shares == pytest.approx(
+            {la: probe("softmax", f"token_class.closed_class.{name}", {}, [la]) for la in LAYERS}
+        )
 
 
 def test_entropy_of_the_last_token_has_the_recorded_spread(drawn: Mapping[str, Drawn]) -> None:
@@ -304,11 +328,28 @@ def test_a_grid_that_asks_about_no_quantifier_has_no_map_of_errors(full: Store) 
         assert f'"{quantifier}"' in item("003", "figure", number).make(about).message
 
 
-def test_boundary_values_stand_beside_their_target(drawn: Mapping[str, Drawn]) -> None:
+def test_boundary_values_of_a_model_stand_beside_their_target(drawn: Mapping[str, Drawn]) -> None:
     shown = drawn["003-figure-1"]
-    assert points(shown, "target", "of 10 x")[-50.0] == -500
-    wanted = fmean(known("softmax", "boundary_prediction", {"a": 10.0, "x": -50.0}, seed) for seed in SEEDS)
-    assert points(shown, "softmax", "of 10 x")[-50.0] == pytest.approx(wanted)
+    assert list(dict.fromkeys(shown.data["panel"])) == ["prediction, softmax", "prediction, ssa"]
+    assert "Asked for: 10 x." in shown.caption
+    for name in ("softmax", "ssa"):
+        assert points(shown, "target", name)[-50.0] == -500
+        wanted = fmean(known(name, "boundary_prediction", {"a": 10.0, "x": -50.0}, seed) for seed in SEEDS)
+        assert points(shown, name, name)[-50.0] == pytest.approx(wanted)
+
+
+def test_more_boundary_values_are_of_high_usual_and_low_x(drawn: Mapping[str, Drawn]) -> None:
+    shown = drawn["003-figure-9"]
+    panels = {"prediction of 1 x, high x": (0, 100), "of 10 x, usual x": (-10, 10), "of 10 x, low x": (-100, 0)}
+    for panel, ends in panels.items():
+        found = points(shown, "ssa", panel)
+        assert (min(found), max(found)) == ends
+        slope = 1.0 if "of 1 x" in panel else 10.0
+        assert points(shown, "target", panel) == {x: slope * x for x in found}
+        wanted = {x: fmean(known("ssa", "boundary_prediction", {"a": slope, "x": x}, s) for s in SEEDS) for x in found}
+        assert found == pytest.approx(wanted)
+    assert shown.figure is not None
+    assert all(axis.matches is None for axis in shown.figure.select_xaxes())
 
 
 def test_sinks_by_length_by_domain_and_by_position_are_shares_of_heads(drawn: Mapping[str, Drawn]) -> None:
@@ -317,9 +358,13 @@ def test_sinks_by_length_by_domain_and_by_position_are_shares_of_heads(drawn: Ma
 
     lengths = points(drawn["004-figure-1"], "eps = 0.2", "GPT2-XL")
     assert lengths == pytest.approx({float(t): share(f"softmax · GPT2-XL · {t}", 0.2) for t in (16, 64, 256)})
+    models = drawn["004-figure-1"].data.filter(pl.col("part") == "by model")
+    assert dict(models.select("group", "value").iter_rows()) == pytest.approx(
+        {name: share(f"softmax · {name} · 64") for name in ("GPT2-XL", "LLaMA2-7B")}
+    )
     bars = drawn["004-figure-7"].data.filter((pl.col("group") == "github") & pl.col("series").str.contains("LLaMA"))
     assert bars["value"].to_list() == pytest.approx([share("softmax · LLaMA2-7B · github")])
-    positions = points(drawn["004-figure-3"].__class__(data=drawn["004-figure-3"].data), "sigmoid")
+    positions = points(drawn["004-figure-3"], "sigmoid")
     assert positions == pytest.approx({float(k): share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)})
 
 
@@ -329,14 +374,38 @@ def test_two_axes_have_loss_and_sinks_over_what_varies(drawn: Mapping[str, Drawn
     at = data.filter((pl.col("part") == "Window") & (pl.col("x") == 8))
     loss = fmean(known(label, "loss", {}, seed, (0.0,)) for seed in SEEDS)
     sink = probe(label, "sink_share", {"eps": 0.3, "position": 1.0}, LAYERS, 0.0)
-    assert dict(at.select("of", "value").iter_rows()) == pytest.approx({"loss": loss, "sink share": sink})
+    validation = fmean(known(label, "validation_loss", {}, seed, (0.0,)) for seed in SEEDS)
+    assert dict(at.select("of", "value").iter_rows()) == pytest.approx(
+        {"loss": loss, "validation loss": validation, "sink share": sink}
+    )
     assert set(data["part"]) == {"Over training", "Learning rate", "Data", "Window"}
+    over = data.filter((pl.col("part") == "Over training") & (pl.col("of") == "validation loss"))
+    base = "softmax · 0.0004 · 5000 · 64"
+    assert dict(over.select("x", "value").iter_rows()) == pytest.approx(
+        {s: fmean(known(base, "validation_loss", {}, seed, (STEPS[-1] - s,)) for seed in SEEDS) for s in STEPS}
+    )
+    assert "validation loss" not in set(data.filter(pl.col("part") == "Learning rate")["of"])
+    assert set(data.filter(pl.col("part") == "Learning rate")["series"]) == {
+        f"learning rate {level}" for level in ("0.0004", "0.0001", "0.001")
+    }
+
+
+def test_the_last_layer_is_that_of_each_model(tmp_path: Path) -> None:
+    deep, flat, *_ = figure_grids()["002-figures"]
+    two = [deep, replace(flat, rows=[row for row in flat.rows if row[3] in (None, 0)])]
+    with Store.open(write_gallery(tmp_path / "depths", {"two": two}, Harm(seeds=(0,)))) as store:
+        shown = item("002", "figure", 1).make(subject(store, "two", campaign_styles(store)))
+    for made, layer in zip(two, (LAYERS[-1], 0), strict=True):
+        found = points(shown, made.label)
+        wanted = [known(made.label, "first_token_weight", {"query": 4.0}, 0, (float(layer), head)) for head in HEADS]
+        assert found[4.0] == pytest.approx(fmean(wanted))
+    assert "n = 2 heads." in shown.caption
 
 
 def test_norms_are_those_of_the_first_token_and_of_the_others(drawn: Mapping[str, Drawn]) -> None:
     shown = drawn["004-figure-6"]
     for name, series in (("first_key_norm", "token 1"), ("other_key_norm", "others")):
-        wanted = {float(layer): probe("softmax", name, {}, [layer]) for layer in LAYERS}
+        wanted = {float(layer) + 1: probe("softmax", name, {}, [layer]) for layer in LAYERS}  # block 1 has layer 0
         assert points(shown, series, "norm of keys") == pytest.approx(wanted)
     ratios = points(drawn["004-figure-4"], "sigmoid", "token 1 over the others")
     planted = {
@@ -369,7 +438,7 @@ def test_formulas_are_what_the_papers_write() -> None:
     powers = {(name, x): value for name, x, value in signed_averaging.base_functions().iter_rows()}
     assert powers["SSA, n = 2", 3.0] == pytest.approx(16)
     assert powers["SSA, n = 2", -3.0] == pytest.approx(1 / 16)
-    sees = {(panel, q, k): value for panel, k, q, value in sink_emergence.masks().iter_rows()}
+    sees = {(panel, int(q), k): value for panel, k, q, value in sink_emergence.masks().iter_rows()}
     assert [sees["prefix", 1, k] for k in (4, 5)] == [1, 0]
     assert [sees["shifted window", 5, k] for k in (2, 3, 5, 6)] == [0, 1, 1, 0]
     packed = sink_emergence.packing()
@@ -418,8 +487,8 @@ def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:
             assert found.message or not each.needs or each.key == "004-figure-3", each.key
 
 
-def test_the_page_of_the_documentation_is_current(full: Store) -> None:
-    text = gallery_markdown(gallery(full, GRIDS))
+def test_the_page_of_the_documentation_is_current(whole: Gallery) -> None:
+    text = gallery_markdown(whole)
     assert (DOCS / "gallery.md").read_text(encoding="utf-8") == text, REMEDY
     pictures = {path.stem: path.stat().st_size for path in (DOCS / "gallery").glob("*.png")}
     assert set(pictures) == set(GRIDS), REMEDY
@@ -429,9 +498,9 @@ def test_the_page_of_the_documentation_is_current(full: Store) -> None:
 
 
 @pytest.mark.browser
-def test_the_gallery_is_drawn_in_a_browser(full: Store, look: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_gallery_is_drawn_in_a_browser(whole: Gallery, look: Callable[..., Any], tmp_path: Path) -> None:
     page = tmp_path / "gallery.html"
-    page.write_text(gallery_html(gallery(full, GRIDS)), encoding="utf-8")
+    page.write_text(gallery_html(whole), encoding="utf-8")
     seen = look(page)
     assert seen.complaints == []
     assert seen.page.locator("figure").count() == len(ITEMS)
