@@ -13,6 +13,7 @@ from dashboards.words import count
 
 MOST_UNDECIDED: Final = 8
 MOST_REASONS: Final = 4
+_HOPELESS: Final = "no affordable number"
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
 
@@ -48,7 +49,8 @@ def _failed(about: Subject) -> list[Step]:
         reason = str(row["reason"] or "unknown")
         words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
-        what = f"train {count(row['n'], 'failed trial')} again, or leave them as results"
+        left = "it as a result" if row["n"] == 1 else "them as results"
+        what = f"train {count(row['n'], 'failed trial')} again, or leave {left}"
         why = f"{reason}: {row['message']}" if row["message"] else reason
         steps.append(Step(what, why, command))
     return steps
@@ -56,13 +58,20 @@ def _failed(about: Subject) -> list[Step]:
 
 def _outstanding(states: Mapping[str, int]) -> list[Step]:
     steps = []
+    running = states.get("running", 0)
+    if n := states.get("not finite", 0):
+        why = "they ended, and their value is no finite number: comparisons count them as failed"
+        steps.append(Step(f"see to {count(n, 'trial')} without a finite value", why, ""))
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
         steps.append(Step(f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"))
-    if n := states.get("pending", 0):
+    if running:
         steps.append(
-            Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", "ablate run SPEC")
+            Step(f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch")
         )
+    if n := states.get("pending", 0):
+        how = "the run that is on takes them up; once it has ended, ablate run SPEC" if running else "ablate run SPEC"
+        steps.append(Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how))
     if n := states.get("stopped", 0):
         why = "halving stopped them, so their cells have no verdict"
         steps.append(Step(f"train {count(n, 'trial')} to the end", why, "ablate run SPEC, without --halving"))
@@ -70,18 +79,21 @@ def _outstanding(states: Mapping[str, int]) -> list[Step]:
 
 
 def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
-    """Those that fewest seeds would decide first, then those that nothing affordable would."""
+    """Those with the smallest p, then those that no affordable number of seeds would decide, then how many more."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
-    steps = [
-        Step(
-            f"more seeds for {about.look.names[row['cell']]}",
-            _last_clause(row["reason"]),
-            "more seeds=... in the spec, then ablate run SPEC",
-        )
-        for row in open_.head(MOST_UNDECIDED).iter_rows(named=True)
+    told = [
+        (about.look.names[cell], _what_decides(reason)) for cell, reason in open_.select("cell", "reason").iter_rows()
     ]
+    hopeless = [(name, why) for name, why in told if why.startswith(_HOPELESS)]
+    hopeful = [each for each in told if each not in hopeless]
+    how = "more seeds=... in the spec, for all cells, then ablate run SPEC"
+    steps = [Step(f"more seeds for {name}", why, how) for name, why in hopeful[:MOST_UNDECIDED]]
+    steps += [Step(f"leave {name} undecided", why, "") for name, why in hopeless[: MOST_UNDECIDED - len(steps)]]
     more = open_.height - len(steps)
-    return [*steps, *([Step(f"more seeds for {count(more, 'more cell')}", "undecided, too", "")] if more > 0 else [])]
+    return [
+        *steps,
+        *([Step(f"see to {count(more, 'more undecided cell')}", "listed under Compare", "")] if more else []),
+    ]
 
 
 def _without(verdicts: pl.DataFrame) -> list[Step]:
@@ -91,6 +103,6 @@ def _without(verdicts: pl.DataFrame) -> list[Step]:
     return [Step(f"see to {count(n, 'variant')} without a verdict", reason, "") for reason, n in reasons]
 
 
-def _last_clause(reason: str) -> str:
-    """What a reason for no decision ends with: how many seeds would decide, and what they cost."""
-    return reason.rpartition("; ")[2]
+def _what_decides(reason: str) -> str:
+    """What a reason for no decision ends with, behind its p: how many seeds would decide, and what they cost."""
+    return reason.rpartition("; Holm p ")[2].partition("; ")[2]

@@ -1,5 +1,6 @@
 """The noise floor of a grid: the smallest difference from its baseline that so many seeds would find."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -7,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from store.statistics import MIN_PAIRS, Scale, detectable
-from store.statistics.arms import arms, baseline_arm, pair
+from store.statistics.arms import Pairing, arms, baseline_arm, pair
 from store.statistics.paired import or_null
+from store.statistics.scales import misfit
 from store.verdicts import baseline_of, measure_of, runs
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class NoiseFloor(NamedTuple):
     family: int
     """Of how many there are."""
     scale: Scale
+    unknown: Mapping[str, int]
+    """Why the spread of the others is not known, and of how many."""
 
 
 def noise_floor(
@@ -46,7 +50,8 @@ def noise_floor(
     found = arms(runs(store, grid, rules))
     base = baseline_arm(found, baseline_of(store, grid, baseline))
     pairings = [pair(arm, base, rules.scale) for arm in found.values() if arm.cell != base.cell]
-    known = [each for each in pairings if each.method == "paired t" and each.spread and each.shared >= MIN_PAIRS]
+    reasons = [_unknown(each, rules.scale) for each in pairings]
+    known = [each for each, why in zip(pairings, reasons, strict=True) if why is None]
     sd = np.array([float(each.summary.sd) for each in known])
     planned = len(store.grid(grid)["seeds"])
     alpha = rules.alpha / max(len(pairings), 1)
@@ -58,4 +63,14 @@ def noise_floor(
         rows.append((n, *map(or_null, three)))
     schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    return NoiseFloor(frame, planned, len(known), len(pairings), rules.scale)
+    unknown = Counter(why for why in reasons if why is not None)
+    return NoiseFloor(frame, planned, len(known), len(pairings), rules.scale, unknown)
+
+
+def _unknown(pairing: Pairing, scale: Scale) -> str | None:
+    """Why the spread of a pairing is not known; None where it is."""
+    if pairing.shared < MIN_PAIRS:
+        return f"fewer than {MIN_PAIRS} finished seeds in common with the baseline"
+    if not np.isfinite(pairing.differences).all():
+        return misfit(scale)
+    return None if pairing.spread else "the same difference on every seed"

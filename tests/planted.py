@@ -23,7 +23,7 @@ class Planted(NamedTuple):
 
     value: Callable[[Line], float]
     state: Callable[[Line], str] = lambda _: "ok"
-    """ok, pending, or the reason of a failure."""
+    """ok, pending, running, or the reason of a failure."""
     cost: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Fields of `cost` in end.json, and parameters and memory_bytes."""
     items: Callable[[Line], Mapping[str, float]] = lambda _: {}
@@ -59,6 +59,8 @@ def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) ->
     if state == "pending":
         return
     write_start(layout, key, 1)
+    if state == "running":
+        return
     if state != "ok":
         write_end(layout, key, 1, status="failed", reason=state, message=f"it {state} <b>", step=2)
         return

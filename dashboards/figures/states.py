@@ -16,6 +16,7 @@ from dashboards.subject import Look, in_order
 from dashboards.theme import INK, PAPER, STATUS
 from store import Store
 from store.effects import levels_of
+from store.verdicts import Measure
 
 MOST_CELLS: Final = 32
 """More cells have no room for a row each."""
@@ -38,6 +39,7 @@ class State(NamedTuple):
 STATES: Final = {
     "ok": State("done", "✓", STATUS["ok"], PAPER),
     "failed": State("failed", "✗", STATUS["failed"], PAPER),
+    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER),
     "running": State("running", "▸", STATUS["running"], PAPER),
     "pending": State("to do", "·", STATUS["pending"], INK),
     "stopped": State("stopped by halving", "‖", STATUS["pending"], INK),
@@ -45,8 +47,12 @@ STATES: Final = {
 }
 
 
-def states(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
-    """Every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why."""
+def states(store: Store, grid: str, cells: Sequence[str], measure: Measure | None = None) -> pl.DataFrame:
+    """Every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why.
+
+    With a `measure` a trial that ended with what is no finite number of it is told apart, as comparisons count it as
+    failed.
+    """
     found = store.sql(
         """
         SELECT g.cell, g.label, g.operator, g.axes::VARCHAR AS axes, g.seed, g.trial,
@@ -60,6 +66,15 @@ def states(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
         """,
         {"grid": grid},
     )
+    if measure is not None:
+        values = store.final(grid, measure.name, measure.point).select("trial", "value")
+        lost = (pl.col("state") == "ok") & ~pl.col("value").is_finite()
+        told = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
+        found = found.join(values, on="trial", how="left").with_columns(
+            state=pl.when(lost).then(pl.lit("not finite")).otherwise("state"),
+            why=pl.when(lost).then(told).otherwise("why"),
+        )
+        found = found.drop("value")
     return in_order(found, cells, "seed")
 
 

@@ -12,10 +12,14 @@ from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
+from dashboards.next_steps import next_steps
+from dashboards.report import campaign_styles
+from dashboards.subject import subject
 from dashboards.words import change
 from store import Store
 from store.noise import noise_floor
 from store.statistics import power
+from store.statistics.reasons import Finding, Rule, reason
 from store.verdicts import verdicts
 
 HOSTILE = "<script>%{x}"
@@ -90,6 +94,7 @@ def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> Non
     assert found.frame["smallest"].to_list() == sorted(found.frame["smallest"].to_list(), reverse=True)
     shown = seen(root, OVERVIEW).slots["noise"]
     assert change(row["smallest"], "log").removeprefix("+") in shown.caption
+    assert "unless the seeds show that it lies within the 5 % that count as equal" in shown.caption
     assert "5, planned" in shown.data["paired seeds"].to_list()
 
 
@@ -172,6 +177,101 @@ def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) 
     found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(planted)), OVERVIEW)
     assert "Nothing is left to do" in found.slots["next"].message
     assert found.slots["failures"].message == "No trial has failed."
+
+
+UNSETTLED = {("zeta", 2): "running", ("alpha", 1): "pending"}
+
+
+@pytest.fixture(scope="module")
+def unsettled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rates that are compared by odds; one run is on, one waits, and two have ended with no number."""
+
+    def planted(line: Line) -> float:
+        if line["operator"] == "alpha" and line["seed"] > 2:
+            return math.nan if line["seed"] == 3 else math.inf
+        return value(line) / 4
+
+    root = tmp_path_factory.mktemp("unsettled") / "runs"
+    planned = Planted(planted, lambda line: UNSETTLED.get((line["operator"], line["seed"]), "ok"))
+    return plant(root, OPERATORS, SEEDS, planned, measure={"scale": "logit"})
+
+
+def test_a_value_that_is_no_number_is_a_failure_everywhere(unsettled: Path) -> None:
+    found = seen(unsettled, OVERVIEW)
+    shown = found.slots["progress"]
+    assert shown.caption.startswith("16 of 20 trials done, 2 failed, 1 running; verdicts are preliminary.")
+    assert "Counted as failed: 2 trials that ended with mse that is no finite number." in shown.caption
+    lost = shown.data.filter(pl.col("state") == "not finite")
+    assert lost.select("cell", "seed", "reason").rows() == [("alpha", 3, "mse NaN"), ("alpha", 4, "mse inf")]
+    assert any("its value is no finite number" in key.name for key in shown.legend)
+    assert "2 failed trials of 2 kinds (no finite value 2)" in found.slots["failures"].caption
+    assert found.frame("failures")["example"].to_list() == lost["trial"].to_list()
+    with Store.open(unsettled) as store:
+        reason = verdicts(store, "grid").filter(pl.col("label") == "alpha")["reason"].item()
+    assert "2 failed only here" in reason  # Compare counts the same
+
+
+def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
+    steps = dict(seen(unsettled, OVERVIEW).frame("next").select("what", "how").iter_rows())
+    assert steps["wait for 1 running trial"] == "ablate watch"
+    assert steps["train 1 outstanding trial"] == "the run that is on takes them up; once it has ended, ablate run SPEC"
+    assert "see to 2 trials without a finite value" in steps
+    with Store.open(unsettled) as store:
+        about = subject(store, "grid", campaign_styles(store))
+        alone = next_steps(about, {"ok": 4, "running": 2}, None)
+    assert alone["what"].to_list() == ["wait for 2 running trials"]
+
+
+def test_differences_of_odds_are_called_so(unsettled: Path) -> None:
+    found = seen(unsettled, OVERVIEW)
+    assert "difference in odds" in found.frame("verdicts").columns
+    assert " in odds of mse in four of five repetitions" in found.slots["noise"].caption
+    assert "lies within the 5 % in odds that count as equal" in found.slots["noise"].caption
+
+
+def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: Path) -> None:
+    rule = Rule("log", 0.05, 0.05, 1)
+
+    def said(seeds: float) -> str:
+        found = Finding("undecided", 0.01, -0.1, 0.1, (5, 5), "paired t", 0.3, 0.3, seeds, 30.0, on_gpu=False)
+        return f"preliminary: 5 of 6 seeds; {reason(found, rule)}"
+
+    with Store.open(root) as store:
+        about = subject(store, "grid", campaign_styles(store))
+        found = verdicts(store, "grid").with_columns(
+            verdict=pl.lit("undecided"),
+            reason=pl.Series([said(math.nan), said(12.0), said(4.0)]),
+            p=pl.Series([0.1, 0.3, 0.2]),
+        )
+        steps = next_steps(about, {}, found).filter(pl.col("what").str.contains("seeds for|undecided"))
+    names = [about.look.names[cell] for cell in found["cell"]]
+    assert steps.select("what", "why").rows() == [
+        (
+            f"more seeds for {names[2]}",
+            "these seeds could have decided if the true difference is the one seen; a few more may",
+        ),
+        (
+            f"more seeds for {names[1]}",
+            "if the true difference is the one seen, about 12 seeds (7 more, 3.5 min) would decide",
+        ),
+        (f"leave {names[0]} undecided", "no affordable number of seeds would decide"),
+    ]
+
+
+def test_why_the_noise_is_not_known_is_said(tmp_path: Path) -> None:
+    def planted(line: Line) -> float:
+        factor = {"zeta": 2.0, HOSTILE: -1.0}.get(line["operator"], 1.0)
+        return factor * (1 + line["seed"])
+
+    def planted_state(line: Line) -> str:
+        return "pending" if line["operator"] == "alpha" and line["seed"] > 1 else "ok"
+
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(planted, planted_state)), OVERVIEW)
+    assert found.slots["noise"].message == (
+        "Nothing is known of the noise yet: the same difference on every seed (1 variant); fewer than 3 finished seeds "
+        "in common with the baseline (1 variant); a value is zero or negative, so the log scale has no meaning "
+        "(1 variant)."
+    )
 
 
 def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from dashboards.next_steps import next_steps
 from dashboards.problems import tried
 from dashboards.sections.charts import named
 from dashboards.sections.overview import progress_words
-from dashboards.sections.verdict_table import marked, summary
+from dashboards.sections.verdict_table import marked, measured, summary
+from dashboards.seeds import rope_words
 from dashboards.subject import Subject
 from dashboards.theme import Style, dark_partners
 from dashboards.words import change, count, p_value
@@ -30,7 +31,7 @@ _RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "eq
 def _states(view: View) -> tuple[pl.DataFrame, Counter[str]]:
     about = grid_of(view)
     cells = [cell.cell for cell in about.cells]
-    found = once(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells))
+    found = once(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells, about.measure))
     return found, Counter(found["state"].to_list())
 
 
@@ -46,7 +47,7 @@ def _progress(view: View) -> Shown:
     done = {
         "planned": found.height,
         "ok": counts["ok"] + counts["unreadable"],
-        "failed": counts["failed"],
+        "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
         "pending": counts["pending"] + stopped,
     }
@@ -62,6 +63,9 @@ def _progress(view: View) -> Shown:
         if counts[name]
     ]
     said = f"{progress_words(done, stopped)} {sizes}"
+    if counts["not finite"] and about.measure is not None:
+        ended = count(counts["not finite"], "trial")
+        said += f" Counted as failed: {ended} that ended with {about.measure.name} that is no finite number."
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
@@ -82,12 +86,12 @@ def _verdicts(view: View) -> Shown:
         pl.col("verdict").map_elements(marked, return_dtype=pl.String),
         pl.struct("difference")
         .map_elements(lambda row: change(row["difference"], measure.scale), return_dtype=pl.String)
-        .alias("difference"),
+        .alias("difference in odds" if measure.scale == "logit" else "difference"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
         "pairs",
         "reason",
     )
-    said = f"{summary(found, str(about.baseline_name))} {measure.name}, {measure.better} is better."
+    said = f"{summary(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
     columns = [
         link("variant", "compare", "cell"),
         *(_wrapped(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
@@ -103,21 +107,20 @@ def _noise(view: View) -> Shown:
     about = grid_of(view)
     found = noise_floor(view.store, about.grid)
     if not found.comparisons:
-        return Shown(
-            message="Nothing is known of the noise yet: no variant has three seeds in common with the baseline."
-        )
+        whys = [f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items()]
+        why = "; ".join(whys) or "there is no variant beside the baseline"
+        return Shown(message=f"Nothing is known of the noise yet: {why}.")
     words = [
         (n, *(change(value, found.scale).removeprefix("+") for value in ends), n == found.planned)
         for n, *ends in found.frame.iter_rows()
     ]
     planned = next(row for row in words if row[4])
-    what = "odds of " if found.scale == "logit" else ""
     said = (
-        f"The {count(found.planned, 'seed')} of this grid find a true difference of {planned[1]} in {what}"
-        f"{about.measure.name if about.measure else 'the measure'} in four of five repetitions "
-        f"({planned[2]} to {planned[3]} by comparison); smaller ones are likely to stay undecided."
+        f"The {count(found.planned, 'seed')} of this grid find a true difference of {planned[1]} in {_noisy(about)} in "
+        f"four of five repetitions ({planned[2]} to {planned[3]} by comparison). Smaller ones are found less often: "
+        f"what is not found stays undecided{_or_equal(about)}."
         if planned[1] != "–"
-        else f"{count(found.planned, 'seed')} are too few for any verdict; a verdict needs three."
+        else f"With {count(found.planned, 'seed')} no verdict can be had; it needs three."
     )
     caption = (
         f"{said} Computed from the spread of {found.comparisons} of {count(found.family, 'comparison')}, for the "
@@ -134,6 +137,21 @@ def _noise(view: View) -> Shown:
     return Shown(caption=caption, data=data, columns=[{"field": name} for name in data.columns])
 
 
+def _noisy(about: Subject) -> str:
+    """What differences are of."""
+    if about.measure is None:
+        return "the measure"
+    return f"{'odds of ' if about.measure.scale == 'logit' else ''}{about.measure.name}"
+
+
+def _or_equal(about: Subject) -> str:
+    """What else a small difference may be shown to be."""
+    if about.measure is None or not about.measure.rope:
+        return ""
+    rope = rope_words(about.measure.rope, about.measure.scale, about.unit)
+    return f", unless the seeds show that it lies within the {rope} that count as equal"
+
+
 def _next(view: View) -> Shown:
     about = grid_of(view)
     _, counts = _states(view)
@@ -145,12 +163,12 @@ def _next(view: View) -> Shown:
             message=why or "Nothing is left to do: every trial has ended well and every variant has a verdict."
         )
     columns = [_wrapped("what"), _wrapped("why", 2), _wrapped("how", 2)]
-    return Shown(message=why, data=steps, columns=columns)
+    return Shown(caption="What stands in the way of verdicts first.", message=why, data=steps, columns=columns)
 
 
 def _failures(view: View) -> Shown:
     about = grid_of(view)
-    found = failures(view.store, about.grid)
+    found = pl.concat([failures(view.store, about.grid), _not_finite(view)], how="diagonal")
     if found.is_empty():
         return Shown(message="No trial has failed.")
     more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS
@@ -178,6 +196,19 @@ def _failures(view: View) -> Shown:
         link("example", "run", "run", width=150),
     ]
     return Shown(caption=caption, data=rows, columns=columns)
+
+
+def _not_finite(view: View) -> pl.DataFrame:
+    """Trials that ended, with what is no number, as a kind of failure: reason, n, example, labels, message."""
+    found, _ = _states(view)
+    lost = found.filter(pl.col("state") == "not finite")
+    kinds = lost.group_by(pl.col("why").alias("message"), maintain_order=True).agg(
+        pl.lit("no finite value").alias("reason"),
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col("trial").first().alias("example"),
+        pl.col("label").unique(maintain_order=True).alias("labels"),
+    )
+    return kinds.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
 
 
 def _left_out(view: View) -> Shown:
