@@ -34,7 +34,7 @@ def selected_verdicts(
     Every setting, the baseline's too, is represented by its best cell on the seeds that select; it is compared on the
     others ("apart"), or on all ("same"), which each reason then warns of. The columns besides those of `compare`:
     selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
-    of the best of so many equal cells on all reported seeds, in standard deviations of a run; 0 apart).
+    of the best of so many equal cells with as many values as it has, in standard deviations of a run; 0 apart).
     Without any value on the seeds that select, in the setting or in the baseline's, there is no verdict and `among`
     is 0; while runs on these seeds are outstanding, or where they failed or halving stopped cells, the reason says
     how many. Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
@@ -121,7 +121,7 @@ def _with_choices(found: pl.DataFrame, chosen: Selected, base: Choice) -> pl.Dat
         words.append(word if selected else "no verdict")
         against = [_of_selecting(pick, ""), theirs, *([reason] if selected else []), told]
         reasons.append("; ".join(filter(None, against)))
-    optimism = [expected_optimism(pick.among, len(chosen.reported_on)) if chosen.warning else 0.0 for pick in picks]
+    optimism = [expected_optimism(pick.among, pick.values) if chosen.warning else 0.0 for pick in picks]
     levels = [
         ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
         for pick in picks

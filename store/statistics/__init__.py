@@ -5,6 +5,7 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 """
 
 from store.statistics.checks import checks
+from store.statistics.balanced import balanced_means
 from store.statistics.compare import compare
 from store.statistics.curves import Rule, compare_curves
 from store.statistics.factorial import Factorial, factorial
@@ -43,6 +44,7 @@ __all__ = [
     "Paired",
     "Rule",
     "Scale",
+    "balanced_means",
     "checks",
     "compare",
     "compare_curves",

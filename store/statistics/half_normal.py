@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 from grid.errors import SpecError
 from store.statistics.design import CROSS, SEED, Factor, check, read_factors, usable
 from store.statistics.paired import Floats
-from store.statistics.scales import Scale, response
+from store.statistics.scales import ROUNDING, Scale, response
 
 CONTRASTS: Final[dict[str, Any]] = {
     "contrast": pl.String,
@@ -43,7 +43,8 @@ class HalfNormal(NamedTuple):
 
     contrasts: pl.DataFrame
     pseudo_error: float | None
-    """Lenth's estimate of the standard error of every effect; null below three effects."""
+    """Lenth's estimate of the standard error of every effect; null below three effects, and where most are zero but
+    for rounding, so that nothing tells of noise."""
     margin: float | None
     """An effect without truth is larger with probability alpha."""
     simultaneous: float | None
@@ -110,6 +111,9 @@ def half_normal(
     contrasts = _orthogonal(read_factors(values, factors), y)
     known = np.array([each.effect for each in contrasts if each.effect is not None])
     found = lenth(known, alpha)
+    largest = float(np.abs(y).max(initial=0.0 if scale == "linear" else 1.0))
+    if found.pseudo_error <= ROUNDING * largest:
+        found = Lenth(math.nan, math.nan, math.nan)
     ranked = np.sort(np.abs(known))
     rows: list[tuple[object, ...]] = []
     for name, order, effect, of in contrasts:

@@ -37,6 +37,8 @@ class Choice(NamedTuple):
     """Of these, failed, or ended without a finite value."""
     stopped: int = 0
     """Cells of the setting that halving stopped."""
+    values: int = 0
+    """Of the chosen cell on the seeds that select, by which it was chosen."""
 
 
 class Selected(NamedTuple):
@@ -80,7 +82,7 @@ def select_then_report(
     selected = _in_units(values.filter(pl.col("seed").is_in(selecting)), scale)
     choices = _choices(selected, over, within, better)
     found = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
-    return Selected(found, choices, selecting, reported, _warning(choices, over, len(seeds)) if split == "same" else "")
+    return Selected(found, choices, selecting, reported, _warning(choices, over) if split == "same" else "")
 
 
 def _in_units(values: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -113,7 +115,8 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
         levels = {name: best[name] for name in over}
         runs, outstanding = sums["runs_"], sums["outstanding_"]
         failed, stopped = runs - outstanding - sums["n_"] - sums["cut_"], sum(row["cut_"] > 0 for row in group)
-        found[best["cell"]] = Choice(best["cell"], best["label"], among, levels, runs, outstanding, failed, stopped)
+        counts = (runs, outstanding, failed, stopped, best["n_"])
+        found[best["cell"]] = Choice(best["cell"], best["label"], among, levels, *counts)
     return found
 
 
@@ -124,14 +127,17 @@ def _rank(row: Mapping[str, Any], better: Better) -> tuple[int, float]:
     return -row["n_"], row["mean_"] if better == "lower" else -row["mean_"]
 
 
-def _warning(choices: Mapping[str, Choice], over: Sequence[str], seeds: int) -> str:
-    most = max((choice.among for choice in choices.values()), default=0)
-    if most < 2:
+def _warning(choices: Mapping[str, Choice], over: Sequence[str]) -> str:
+    """Of the choice that flatters itself most."""
+    flattery, among, values = max(
+        ((expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()),
+        default=(0.0, 0, 0),
+    )
+    if among < 2:
         return ""
-    flattery = expected_optimism(most, seeds)
     return (
-        f"selected over {', '.join(over)} on the seeds that are reported: the best of {most} equal cells looks "
-        f"{flattery:.2g} standard deviations of a run better than it is"
+        f"selected over {', '.join(over)} on the seeds that are reported: the best of {among} equal cells looks "
+        f"{flattery:.2g} standard deviations of a run better than it is, with {values} value{'s' * (values != 1)} each"
     )
 
 

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 TYPES = column_types()
 
 
-MADE = {8: "d084013c31ecdef1406d5ebc068aeafa"}
+MADE = {9: "93851f93d1783bb134d7876704cde8c2"}
 """Of each version of the database the hash of what makes an empty one."""
 
 

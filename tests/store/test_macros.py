@@ -7,13 +7,16 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import polars as pl
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import SpecError
 from store.layout import Layout
 from store.shards import ShardBuffer
+from store.statistics import select_then_report
 from store.store import Store
+from store.verdicts import measure_of, runs
 
 OpenStore = Callable[..., Store]
 
@@ -49,7 +52,7 @@ def test_pairs_are_those_of_the_baseline_unless_another_cell_is_named(shared: Ca
 
 @pytest.fixture
 def tuned(tmp_path: Path, opened: OpenStore) -> Store:
-    """A grid of two operators and three rates, of which one has an effect for each operator."""
+    """A grid of two operators and three rates, of which one has an effect for each operator; for SSA it lost a seed."""
     best = {"softmax": 0.1, "SSA": 0.3}
     write_campaign(
         tmp_path,
@@ -68,14 +71,43 @@ def tuned(tmp_path: Path, opened: OpenStore) -> Store:
 @pytest.mark.parametrize("axis", ["rate", "operator.rate"])
 def test_the_best_level_of_an_axis_is_found_beside_each_of_the_others(tuned: Store, axis: str) -> None:
     found = tuned.sql(f"FROM best_over('{axis}', 'mse') ORDER BY label").rows(named=True)
-    assert [(row["rest"], row["level"], row["n"], row["levels"], row["least_n"]) for row in found] == [
-        ('{"operator":"SSA"}', "0.3", 2, 3, 2),
-        ('{"operator":"softmax"}', "0.1", 3, 3, 3),
+    assert [(row["rest"], row["n"], row["levels"], row["least_n"], row["truncated"]) for row in found] == [
+        ('{"operator":"SSA"}', 3, 3, 2, 0),
+        ('{"operator":"softmax"}', 3, 3, 3, 0),
     ]
+    assert (found[0]["level"] != "0.3", found[1]["level"]) == (True, "0.1")
     for row in found:
         values = tuned.sql("SELECT value FROM final('mse') WHERE cell = $c", {"c": row["cell"]})["value"].to_list()
         assert row["mean"] == pytest.approx(mean(values))
         assert row["remark"] == "chosen on these seeds: the mean is too good"
+
+
+def test_the_best_level_is_that_of_a_selection_on_all_seeds(tmp_path: Path, opened: OpenStore) -> None:
+    """Of logarithms on the log scale; neither halving nor failures may leave a lucky seed in the lead."""
+    values = {0.1: (1.0, 100.0, 10.0), 0.2: (20.0, 20.0, 21.0), 0.3: (0.1, None, None), 0.4: (0.2, math.nan, 0.1)}
+    layout, lines = Layout(tmp_path), plan_lines(("SSA",), range(3), "g", {"rate": list(values)})
+    publish_grid(layout, plan_header(lines, "g", {"rate": list(values)}, ("SSA",)), lines)
+    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
+    for line in lines:
+        value = values[line["axes"]["rate"]][line["seed"]]
+        write_start(layout, line["trial"], 1)
+        if value is not None:
+            buffer.add("evaluation", (line["trial"], 1, 4, "mse", {"sigma_f": 5.0, "sigma_x": 1.0}, value, 10, 0.1))
+        ended = {"step": 4} if value is not None else {"step": 2, "status": "stopped", "reason": "halving"}
+        write_end(layout, line["trial"], 1, **ended)
+    buffer.flush()
+    store = opened(tmp_path)
+    row = store.sql("FROM best_over('rate', 'mse')").row(0, named=True)
+    assert (row["level"], row["levels"], row["truncated"]) == ("0.1", 4, 1)
+    assert row["remark"] == "chosen on these seeds: the mean is too good; halving stopped 1 level"
+    judged = runs(store, "g", measure_of(store, "g", None)).with_columns(pl.col("label").alias("rate"), one=1)
+    how = {"over": ["rate"], "within": ["one"], "scale": "log", "better": "lower", "split": "same"}
+    assert list(select_then_report(judged, **how).choices) == [row["cell"]]
+    counts = store.sql("SELECT label, n, truncated FROM v_cell_stats WHERE name = 'mse' ORDER BY label").rows()
+    assert counts == [("SSA · 0.1", 3, 0), ("SSA · 0.2", 3, 0), ("SSA · 0.3", 1, 2), ("SSA · 0.4", 3, 0)]
+    for asked in ("v_pair", "paired('mse')"):
+        pairs = store.sql(f"SELECT DISTINCT label, truncated FROM {asked} ORDER BY label").rows()
+        assert pairs == [("SSA · 0.2", 0), ("SSA · 0.3", 2), ("SSA · 0.4", 0)]
 
 
 def test_what_is_preferred_turns_the_choice_around(tuned: Store) -> None:

@@ -9,6 +9,7 @@ from scipy import stats
 
 from grid.errors import SpecError
 from store.statistics.half_normal import half_normal, lenth
+from store.statistics.scales import Scale
 
 AXES = {name: ["-", "+"] for name in "abcd"}
 
@@ -107,6 +108,14 @@ def test_an_axis_that_does_not_apply_and_missing_cells_leave_orthogonal_parts() 
     known = found.contrasts["effect"].drop_nulls()
     assert (known**2).sum() <= values["value"].drop_nulls().var(ddof=0) + 1e-12
     assert found.runs == 15
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_effects_of_which_most_are_zero_tell_of_no_noise(scale: Scale) -> None:
+    """Else anything beyond rounding would be beyond both margins."""
+    found = half_normal(grid(1000.0 + (np.arange(16) % 2)), AXES, scale=scale)
+    assert (found.pseudo_error, found.margin, found.simultaneous) == (None, None, None)
+    assert found.contrasts["beyond"].drop_nulls().is_empty()
 
 
 def test_several_seeds_and_too_few_effects_are_told() -> None:

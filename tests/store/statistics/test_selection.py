@@ -67,6 +67,17 @@ def test_every_setting_has_its_own_choice_and_the_split_is_recorded() -> None:
     assert "the best of 2 equal cells looks 0.25 standard deviations of a run better" in same.warning
 
 
+def test_seeds_that_failed_do_not_lessen_the_warning() -> None:
+    rng = np.random.default_rng(2)
+    values = runs(rng.normal(size=(4, 6)))
+    found = select(
+        values.with_columns(status=pl.when(pl.col("seed") > 1).then(pl.lit("failed")).otherwise("status")), split="same"
+    )
+    assert f"the best of 4 equal cells looks {expected_optimism(4, 2):.2g} standard deviations" in found.warning
+    assert found.warning.endswith("with 2 values each")
+    assert {choice.values for choice in found.choices.values()} == {2}
+
+
 def test_values_on_the_reported_seeds_have_no_part_in_the_choice() -> None:
     values = np.array([[1.0, 9.0, 1.0, 9.0], [2.0, 0.0, 2.0, 0.0]])
     assert list(select(runs(values)).choices) == ["a0"]

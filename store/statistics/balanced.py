@@ -1,0 +1,56 @@
+"""Means over several settings of what is averaged out, each setting counted alike, whatever runs of it are missing.
+
+A plain mean of the runs at hand shifts towards the settings that lost none. Here the mean of a group is that of the
+means of its settings. Runs of one seed belong together, so its variance is that of seeds: with no run missing it is
+the squared standard error of the seeds' means, otherwise that of clusters of unequal weight (the sandwich with each
+residual scaled up for its setting's own mean, as HC2; Bell and McCaffrey 2002 for clusters).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from store.statistics.paired import Paired, t_interval
+
+SETTING: Final = "setting"
+"""The column with the setting of a run."""
+
+
+def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 0.05) -> pl.DataFrame:
+    """One row per group of `keys`: keys, mean, low, high, n, runs, settings.
+
+    Args:
+        values: the columns `keys`, "setting", "seed", and "units" (on the analysis scale, without nulls).
+        keys: what tells groups apart.
+        alpha: one less the level of the t interval.
+
+    Returns:
+        mean over settings of their means over seeds; low, high: its t interval over seeds, null where a setting has
+        one seed; n: seeds of the setting with the fewest, on which the interval's degrees of freedom rest; runs;
+        settings: that have a value.
+    """
+    each = [*keys, SETTING]
+    units, n = pl.col("units"), pl.len().over(each)
+    settings = pl.col(SETTING).n_unique().over(keys)
+    parts = values.with_columns(
+        of_setting=units.mean().over(each),
+        share=1 / (settings * n),
+        scale=pl.when(n > 1).then((n / (n - 1)).sqrt()),
+        n=n,
+    )
+    by_seed = parts.group_by(*keys, "seed").agg(
+        moved=(pl.col("share") * pl.col("scale") * (units - pl.col("of_setting"))).sum()
+    )
+    errors = by_seed.group_by(keys).agg((pl.col("moved") ** 2).sum().sqrt().alias("error"))
+    means = parts.group_by(keys).agg(
+        mean=(units * pl.col("share")).sum(),
+        n=pl.col("n").min().cast(pl.Int64),
+        runs=pl.len().cast(pl.Int64),
+        settings=pl.col(SETTING).n_unique().cast(pl.Int64),
+    )
+    found = means.join(errors, on=list(keys))
+    seeds, mean = found["n"].cast(pl.Float64).to_numpy(), found["mean"].to_numpy()
+    low, high = t_interval(Paired(seeds, mean, found["error"].to_numpy() * seeds**0.5), alpha)
+    ends = [pl.Series(name, end).fill_nan(None) for name, end in (("low", low), ("high", high))]
+    return found.with_columns(ends).select(*keys, "mean", "low", "high", "n", "runs", "settings")
