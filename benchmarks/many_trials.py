@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from big_campaign import write_attempt, write_plan
@@ -16,6 +17,7 @@ from measured import machine, report, tell, took
 
 from store.ingest import ingest
 from store.layout import Layout
+from store.looked import SETTLED_S
 from store.store import Store
 
 
@@ -32,7 +34,9 @@ def main() -> None:
         if not layout.exists():
             write(layout, options.trials)
         report("first_ingest", [took(lambda: ingest(layout))])
-        report("nothing_new", [took(lambda: ingest(layout)) for _ in range(options.repeat)])
+        time.sleep(SETTLED_S)  # until then directories that were just written are read again
+        report("every_trial", [took(lambda: ingest(layout)) for _ in range(options.repeat)])
+        report("what_changed", [took(lambda: ingest(layout, thorough=False)) for _ in range(options.repeat)])
         with Store.open(layout.root, refresh=False) as store:
             for name, ask in {"progress": lambda: store.progress("large"), "warnings": store.warnings}.items():
                 report(name, [took(ask) for _ in range(options.repeat)], target_s=1)

@@ -27,6 +27,7 @@ from store.files import (
 )
 from store.heartbeat import EVERY_S
 from store.layout import FILE_SCHEMA, Layout
+from store.looked import tell
 from store.status import pid_space, process_started
 
 
@@ -88,6 +89,7 @@ def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str],
     """One try; another after one that was done, and was not told so, finds that it was."""
     place = final_place.with_name(temporary_name(final_place.name))
     make_directory(place)
+    tell(layout, start["trial"])
     try:
         write_json(place / "start.json", start)
         (place / "heartbeat").touch()
@@ -111,6 +113,16 @@ def _is_ours(layout: Layout, start: Mapping[str, Any]) -> bool:
         return read_json(layout.start(start["trial"], start["attempt"])) == start
     except (NotFoundError, StoreError):
         return False
+
+
+def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
+    """Write `record` as the `end.json` of the attempt that it names.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    tell(layout, record["trial"])
+    write_json(layout.end(record["trial"], record["attempt"]), record)
 
 
 def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:

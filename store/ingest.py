@@ -1,16 +1,20 @@
 """From files to the live database: what is new since the last time, each fact once, by one process at a time."""
 
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, final
 
 import duckdb
 
+from grid.errors import EnvironmentProblem
 from store.database import open_live
 from store.grid_views import refresh_grid_views
 from store.intake import Intake
 from store.landing import Landing
 from store.layout import Layout
 from store.locking import ingest_lock
+from store.looked import Looked
 from store.snapshot import publish, snapshot_is_current, sweep
 
 
@@ -39,7 +43,9 @@ class Ingested(NamedTuple):
     """Whether nothing was done because another process is ingesting."""
 
 
-def ingest(root: Path | Layout, *, wait: bool = True, threads: int | None = None, snapshot: bool = True) -> Ingested:
+def ingest(
+    root: Path | Layout, *, wait: bool = True, threads: int | None = None, snapshot: bool = True, thorough: bool = True
+) -> Ingested:
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
     Args:
@@ -47,6 +53,7 @@ def ingest(root: Path | Layout, *, wait: bool = True, threads: int | None = None
         wait: whether to wait while another process ingests, or to return at once, `busy`.
         threads: cores to use; give 1 while trials train on the others.
         snapshot: whether to publish.
+        thorough: whether to look at every trial, or only where something has changed by what `store.looked` remembers.
 
     Raises:
         StoreError: another version wrote the database, or it cannot be read; says what to do.
@@ -57,17 +64,24 @@ def ingest(root: Path | Layout, *, wait: bool = True, threads: int | None = None
         if not held:
             return Ingested(busy=True)
         sweep(layout)
+        looked = Looked(layout, thorough=thorough)
         with open_live(layout.live, threads=threads) as connection:
-            found = ingest_into(layout, connection)
+            found = ingest_into(layout, connection, looked.same)
+            troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
             publish(layout)
             found = found._replace(published=True)
+        with suppress(EnvironmentProblem):  # all is in the database; without a memory, the next look is thorough
+            looked.remember(file for (file,) in troubled)
         return found
 
 
-def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection) -> Ingested:
-    """Bring everything new into the database behind `connection`; the caller holds the lock."""
-    landing, intake = Landing(layout, connection), Intake(layout, connection)
+def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> Ingested:
+    """Bring everything new into the database behind `connection`; the caller holds the lock.
+
+    The directories `same` of trials hold nothing new.
+    """
+    landing, intake = Landing(layout, connection, same), Intake(layout, connection)
     landing.run()
     intake.run()
     refresh_grid_views(connection)

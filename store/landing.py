@@ -1,7 +1,7 @@
 """Plans and records into tables: what changed on disk since the last time, and the states that follow from it."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, final
 
 import duckdb
@@ -14,14 +14,18 @@ from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
 from store.records import Attempt, Problem, attempt_signature, read_attempt
 
+_ELSEWHERE = "NOT list_contains($same, left(trial, 2))"
+
 
 @final
 class Landing:
     """Brings the JSON files of a campaign into the live database."""
 
-    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> None:
+        """Records in the directories `same` of trials are known as they are; open attempts are read all the same."""
         self._layout = layout
         self._connection = connection
+        self._same = {"same": sorted(same)}
         self.plans = 0
         self.attempts = 0
         self.evaluated = 0
@@ -87,8 +91,8 @@ class Landing:
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         execute = self._connection.execute
-        ended = "SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL"
-        signatures = {(trial, attempt): found for trial, attempt, found in execute(ended).fetchall()}
+        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
+        signatures = {(trial, attempt): found for trial, attempt, found in execute(ended, self._same).fetchall()}
         columns = ", ".join(Attempt._fields)
         rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
         open_before = {row[:2]: Attempt(*row) for row in rows_before}
@@ -96,7 +100,7 @@ class Landing:
         problems: list[Problem] = []
         missing = {*signatures, *open_before}
         gone: list[tuple[str, int]] = []
-        for key, attempt, directory in self._layout.every_attempt():
+        for key, attempt, directory in self._to_read(open_before):
             place = (key, attempt)
             known = place in missing
             missing.discard(place)
@@ -112,13 +116,22 @@ class Landing:
         self.attempts += len(rows) + len(gone)
         return problems
 
+    def _to_read(self, open_before: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
+        same = frozenset(self._same["same"])
+        yield from self._layout.every_attempt(leave_out=same)
+        for key, attempt in open_before:
+            if key[:2] in same:
+                yield key, attempt, str(self._layout.attempt(key, attempt))
+
     def _evaluated(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
         execute = self._connection.execute
-        finished = execute("SELECT trial, attempt FROM attempt WHERE status = 'ok' ORDER BY ALL").fetchall()
+        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_ELSEWHERE} ORDER BY ALL"
+        finished = execute(ok, self._same).fetchall()
         on_disk = evaluated_on_disk(self._layout, finished)
         columns = "trial, attempt, evaluation, signature"
-        known = {row[:3]: row[3] for row in execute(f"SELECT {columns} FROM evaluated").fetchall()}
+        rows_before = execute(f"SELECT {columns} FROM evaluated WHERE {_ELSEWHERE}", self._same).fetchall()
+        known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]
         found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]

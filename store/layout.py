@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -17,6 +17,7 @@ STORE_SCHEMA = 9
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
+_FAN = re.compile(r"[0-9a-f]{2}")
 _ARTEFACT = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _ARRAYS = re.compile(rf"(?P<name>{_ARTEFACT.pattern})-(?P<step>[0-9]{{9,}})\.npz")
 _GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -82,6 +83,11 @@ class Layout:
     def ingest_lock(self) -> Path:
         """The file whose flock makes a process the ingester."""
         return self.store / "ingest.lock"
+
+    @property
+    def looked(self) -> Path:
+        """What the last ingest has seen of the directories of trials."""
+        return self.store / "looked.json"
 
     def exists(self) -> bool:
         """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""
@@ -178,19 +184,28 @@ class Layout:
         found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
         return [name for name in found if self.manifest(name).is_file()]
 
+    def fans(self) -> list[str]:
+        """Names of the directories that trials are fanned out into, sorted."""
+        return sorted({name for name in _names(self.trials) if _FAN.fullmatch(name)})
+
     def trial_keys(self) -> Iterator[str]:
         """Keys of all trials that have a directory, sorted."""
-        for fan in sorted({*_names(self.trials)}):
+        for fan in self.fans():
             yield from _keys(fan, _names(self.trials / fan))
 
     def attempts(self, key: str) -> list[int]:
         """Numbers of the trial's attempts, ascending, whether or not they have begun."""
         return _numbers(_names(self.trial(key)))
 
-    def every_attempt(self) -> Iterator[tuple[str, int, str]]:
-        """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many."""
+    def every_attempt(self, leave_out: Container[str] = ()) -> Iterator[tuple[str, int, str]]:
+        """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many.
+
+        Directories of `fans` in `leave_out` are not read.
+        """
         trials = f"{self.root}/trials"
-        for fan in sorted({*_names(trials)}):
+        for fan in self.fans():
+            if fan in leave_out:
+                continue
             for key in _keys(fan, _names(f"{trials}/{fan}")):
                 directory = f"{trials}/{fan}/{key}"
                 for attempt in _numbers(_names(directory)):

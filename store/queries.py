@@ -99,11 +99,11 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
         "WHERE grid = $grid GROUP BY cell",
         {"grid": header["grid"]},
     )
+    orders = {axis["name"]: {label: at for at, label in enumerate(axis["labels"])} for axis in header["axes"]}
     places = {}
     for cell, text, position in cells.rows():
         axes = json.loads(text)
-        levels = [(axis["labels"], label_of(axes.get(axis["name"]))) for axis in header["axes"]]
-        at = [labels.index(level) if level in labels else len(labels) for labels, level in levels]
+        at = [order.get(label_of(axes.get(name)), len(order)) for name, order in orders.items()]
         places[cell] = (cell != header.get("baseline"), at, position)
     keys = [places[cell] for cell in found["cell"]]
     return found[sorted(range(found.height), key=keys.__getitem__)]

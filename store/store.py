@@ -33,12 +33,13 @@ class Store:
         """Why the newest files may be missing, in words; None when all of them are in."""
 
     @classmethod
-    def open(cls, root: Path, *, refresh: bool = True, memory_bytes: int | None = None) -> Self:
+    def open(cls, root: Path, *, refresh: bool = True, thorough: bool = True, memory_bytes: int | None = None) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
         Args:
             root: the campaign directory.
             refresh: whether to ingest what is new first, unless another process is doing so.
+            thorough: whether to look for it at every trial, or only where something has changed, as `ingest`.
             memory_bytes: how much memory a query may take, and so much disk beside; by default most of the machine's.
 
         Raises:
@@ -51,7 +52,7 @@ class Store:
             raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
         for name in layout.grid_names():
             require_version(layout, name)
-        stale = _refresh(layout) if refresh else "it was opened as it is"
+        stale = _refresh(layout, thorough=thorough) if refresh else "it was opened as it is"
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
@@ -200,11 +201,11 @@ def _is_older(snapshot: Path) -> bool:
             connection.close()
 
 
-def _refresh(layout: Layout) -> str | None:
+def _refresh(layout: Layout, *, thorough: bool) -> str | None:
     """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
     waits = not layout.snapshot.exists()
     try:
-        found = ingest(layout, wait=waits)
+        found = ingest(layout, wait=waits, thorough=thorough)
         if found.busy and _is_older(layout.snapshot):
             found = ingest(layout)
     except EnvironmentProblem as problem:

@@ -126,7 +126,7 @@ def _problem_of(root: Path) -> str | None:
 def _ingested(root: Path) -> None:
     if not Layout(root).exists():  # ingesting would make its store anew
         raise Unknown(f"there is no campaign in {root} any more")
-    ingest(root, wait=False, threads=1)
+    ingest(root, wait=False, threads=1, thorough=False)
 
 
 def _signature(path: Path) -> str:

@@ -14,7 +14,7 @@ from runners.attempts.claims import Claim, by_code
 from runners.attempts.failure import Failure
 from runners.attempts.memory import peak_memory_bytes
 from runners.surroundings import Finished
-from store.attempts import end_record
+from store.attempts import end_record, write_end
 from store.files import environment_problem, read_json, retried, write_atomic, write_json
 from store.heartbeat import Heartbeat
 from store.layout import Layout
@@ -321,7 +321,7 @@ class Attempt:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
         self._require_own_record()
-        self._writes(lambda: write_json(self._layout.end(self._trial, self.number), {**record, **outcome}))
+        self._writes(lambda: write_end(self._layout, {**record, **outcome}))
 
     @staticmethod
     def _writes(write: Callable[[], object]) -> None:

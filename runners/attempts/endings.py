@@ -3,8 +3,7 @@
 import time
 
 from runners.attempts.failure import Failure
-from store.attempts import end_record
-from store.files import write_json
+from store.attempts import end_record, write_end
 from store.layout import Layout
 from store.status import trial_state
 
@@ -13,4 +12,4 @@ def record_death(layout: Layout, trial: str, number: int, step: int, failure: Fa
     """Write the `end.json` that the owner of the attempt, which is dead, can no longer write."""
     state = next((found for found in trial_state(layout, trial).attempts if found.attempt == number), None)
     wall_s = time.time() - float(state.start["started"]) if state else 0.0
-    write_json(layout.end(trial, number), {**end_record(trial, number, step, wall_s), **failure._asdict()})
+    write_end(layout, {**end_record(trial, number, step, wall_s), **failure._asdict()})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from store.files import write_json
+from store.attempts import write_end
 from store.layout import Layout
 from store.status import trial_state
 
@@ -29,5 +29,5 @@ def give_back_unreadable(root: Path, grids: Iterable[str]) -> int:
         for attempt in trial_state(layout, key).attempts:
             if attempt.end is not None and attempt.end["status"] == "ok":
                 end = {**attempt.end, "status": "stopped", "message": WHY}
-                write_json(layout.end(key, attempt.attempt), end)
+                write_end(layout, end)
     return len(lost)

@@ -30,7 +30,7 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     from runners.tending.whereabouts import whereabouts
     from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
+    with Store.open(find_campaign(campaign), thorough=False) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
         found = read_status(store, whereabouts(store, Slurm()), names, grid)
     if as_json:

@@ -25,6 +25,7 @@ from runners.tasks.task import Items, Measured
 from store.evaluated import Place, evaluation_shards, read_evaluation
 from store.files import environment_problem, is_temporary, make_directory, write_atomic, write_json
 from store.layout import FILE_SCHEMA, Layout
+from store.looked import tell
 from store.shards import encode_shard, shard_prefix, verify_shard
 
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")
@@ -145,12 +146,14 @@ def write_evaluation(layout: Layout, trained: Trained, spec: Evaluation, judged:
         "changed": changed,
         "data": None if judged.data is None else dict(judged.data),
     }
+    tell(layout, place[0])
     write_json(layout.evaluation(*place), record)
     _sweep(layout, place)
 
 
 def forget(layout: Layout, place: Place) -> None:
     """Remove a later evaluation: everything it said was said anew by another; the caller holds the attempt."""
+    tell(layout, place[0])
     layout.evaluation(*place).unlink(missing_ok=True)
     _sweep(layout, place)
 

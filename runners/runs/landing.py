@@ -14,14 +14,16 @@ _SHARE = 10
 
 
 def land(root: Path, *, wait: bool) -> None:
-    """Bring the store of the campaign up to date and publish it; `wait` for another ingester, or leave it to them.
+    """Bring the store of the campaign up to date and publish it.
+
+    Either `wait` for another ingester and look at every trial; or leave it to them, and look at what has changed.
 
     Raises:
         AblateError: the store cannot be written or read.
     """
     from store.ingest import ingest  # here: the engine is not loaded for a run whose store is kept elsewhere
 
-    ingest(root, wait=wait, threads=1)
+    ingest(root, wait=wait, threads=1, thorough=wait)
 
 
 @final

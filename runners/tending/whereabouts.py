@@ -105,6 +105,8 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     takers = _Takers(store, crews, runs, open_states)
     found: dict[str, Whereabout] = {}
     again: set[str] = set()
+    # one for all that have ended alike: there may be very many
+    ended = {(now, logged): Whereabout(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
     for key, status, _, logged in rows:
         state = open_states.get(key)
         now = state.status if state else status
@@ -112,8 +114,7 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
             found[key] = Whereabout("queued")
             again.add(key)
         else:
-            where = Whereabout(_ENDED[now]) if now in _ENDED else takers.whereabout(key, state)
-            found[key] = where._replace(logged=logged)
+            found[key] = ended[now, logged] if now in _ENDED else takers.whereabout(key, state)._replace(logged=logged)
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     notes += [
         _quiet(each)

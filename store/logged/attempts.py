@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from grid.errors import EnvironmentProblem, SpecError
-from store.attempts import begin, end_record, start_record
-from store.files import write_atomic, write_json
+from store.attempts import begin, end_record, start_record, write_end
+from store.files import write_atomic
 from store.layout import Layout
 from store.status import TrialState, trial_state
 
@@ -78,7 +78,7 @@ def end(layout: Layout, start: Mapping[str, Any], step: int, outcome: Mapping[st
     said = outcome.get("traceback") or outcome.get("message")
     if said:
         write_atomic(layout.log(trial, attempt), f"{said.rstrip()}\n".encode("utf-8", "replace"))
-    write_json(layout.end(trial, attempt), {**record, **outcome})
+    write_end(layout, {**record, **outcome})
 
 
 def failure(error: BaseException | str, reason: str | None) -> dict[str, Any]:

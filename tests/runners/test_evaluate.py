@@ -118,7 +118,11 @@ def test_an_evaluation_is_made_once(
     campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first, *_) = keys(campaign)
+    ingest(campaign)
+    told = Layout(campaign).trial(first).parent
+    before_ns = told.stat().st_mtime_ns
     assert evaluate(campaign, first[:9], "--with", asked, "--json") == 0
+    assert told.stat().st_mtime_ns > before_ns, "an ingest that is not thorough would not look there"
     (made,) = json.loads(capsys.readouterr().out)["data"]
     assert (made["trial"], made["status"], len(made["measured"])) == (first, "done", 6)
     before = rows(campaign, LATER)

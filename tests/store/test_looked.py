@@ -1,0 +1,175 @@
+"""A look that is not thorough finds all that the program itself changes, and reads no directory that is as it was."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import SUBMISSION, Campaign, write_end
+
+from grid.errors import EnvironmentProblem
+from runners.evaluating.records import forget
+from store import attempts, looked
+from store.ingest import Ingested, ingest
+from store.layout import Layout
+from store.store import Store
+
+OpenStore = Callable[..., Store]
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories count as settled at once, as those of a campaign do that has lain for a while."""
+    monkeypatch.setattr(looked, "SETTLED_S", -1)
+
+
+def look(campaign: Campaign) -> Ingested:
+    return ingest(campaign.root, thorough=False)
+
+
+def finished(campaign: Campaign) -> tuple[str, int]:
+    """A trial that is ok, and its attempt."""
+    with Store.open(campaign.root) as store:
+        trial, attempt = store.sql("SELECT trial, attempt FROM attempt WHERE status = 'ok' ORDER BY trial").rows()[0]
+    return str(trial), int(attempt)
+
+
+def begin(layout: Layout, trial: str, attempt: int) -> None:
+    here = {"submission": SUBMISSION, "worker": 0, "path": "eager", "device": "cpu", "threads": 1}
+    assert attempts.begin(layout, {**attempts.start_record(trial, attempt), **here})
+
+
+def remove_by_hand(layout: Layout, trial: str) -> None:
+    """As nobody does who knows that the directory above tells."""
+    before = layout.trial(trial).parent.stat().st_ctime_ns
+    shutil.rmtree(layout.attempt(trial, 1))
+    assert layout.trial(trial).parent.stat().st_ctime_ns == before
+
+
+def test_only_what_has_changed_is_looked_at(campaign: Campaign) -> None:
+    key, _ = finished(campaign)
+    assert look(campaign) == Ingested()
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign) == Ingested()
+    looked.tell(campaign.layout, key)
+    assert look(campaign).attempts == 1
+
+
+def test_a_thorough_look_finds_what_nobody_told(campaign: Campaign) -> None:
+    key, _ = finished(campaign)
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign) == Ingested()
+    assert ingest(campaign.root).attempts == 1
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["later", "the clock was put back"])
+def test_what_was_looked_at_at_another_time_is_looked_at_again(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    key, _ = finished(campaign)
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign) == Ingested()
+    now_ns = time.time_ns() + hours * 3600 * 10**9
+    monkeypatch.setattr(looked, "_now_ns", lambda _: now_ns)
+    assert look(campaign).attempts == 1
+
+
+def test_what_has_changed_just_now_is_looked_at_again(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told before it was done, and a listing may be old: the look between must not be the last."""
+    monkeypatch.setattr(looked, "SETTLED_S", 90)
+    key, _ = finished(campaign)
+    looked.tell(campaign.layout, key)
+    assert look(campaign) == Ingested()
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign).attempts == 1
+
+
+def test_beginning_ending_and_judging_tell(campaign: Campaign) -> None:
+    layout = campaign.layout
+    key, attempt = finished(campaign)
+    assert look(campaign) == Ingested()
+    begin(layout, key, attempt + 1)
+    assert look(campaign).attempts == 1
+    attempts.write_end(layout, {**attempts.end_record(key, attempt + 1, 3, 1.0), "reason": "error", "message": "no"})
+    assert look(campaign).attempts == 1
+    assert look(campaign) == Ingested()
+    attempts.write_end(layout, {**attempts.end_record(key, attempt + 1, 3, 1.0), "reason": "error", "message": "late"})
+    assert look(campaign).attempts == 1
+    before = looked.Looked(layout, thorough=False).same
+    forget(layout, (key, attempt, "ab" * 16))
+    assert before - looked.Looked(layout, thorough=False).same == {key[:2]}
+
+
+def test_attempts_that_had_not_ended_are_read_every_time(campaign: Campaign) -> None:
+    with Store.open(campaign.root) as store:
+        key, attempt = store.sql("SELECT trial, attempt FROM attempt WHERE status IS NULL ORDER BY trial").rows()[0]
+    assert look(campaign) == Ingested()
+    write_end(campaign.layout, key, attempt, status="ok")  # and the writer was killed before it could tell
+    assert look(campaign).attempts == 1
+
+
+@pytest.mark.parametrize(("record", "status"), [("start.json", "ok"), ("end.json", "ok"), ("start.json", None)])
+def test_what_could_not_be_read_is_tried_every_time(campaign: Campaign, record: str, status: str | None) -> None:
+    asked = "SELECT trial, attempt, status FROM attempt WHERE status IS NOT DISTINCT FROM $status ORDER BY trial"
+    with Store.open(campaign.root) as store:
+        key, attempt, _ = store.sql(asked, {"status": status}).rows()[0]
+    file = campaign.layout.attempt(key, attempt) / record
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])  # in place: the directories do not change
+    assert ingest(campaign.root, thorough=status is not None).bad_records == 1
+    look(campaign)
+    file.write_bytes(whole)
+    look(campaign)
+    with Store.open(campaign.root, refresh=False) as store:
+        assert store.bad_records().is_empty()
+        assert (key, attempt, status) in store.sql(asked, {"status": status}).rows()
+
+
+@pytest.mark.parametrize("loss", ["the database", "the memory", "a byte of the memory", "the way back"])
+def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, opened: OpenStore, loss: str) -> None:
+    whole = opened(campaign.root).content_hash()
+    layout = campaign.layout
+    memory = layout.looked.read_bytes()
+    if loss == "the database":
+        layout.live.unlink()
+    elif loss == "the memory":
+        layout.looked.unlink()
+    elif loss == "a byte of the memory":
+        layout.looked.write_bytes(memory.replace(b"0", b"1", 1))
+    else:  # an older database from a backup, which lacks an attempt
+        old = layout.live.read_bytes()
+        key, attempt = finished(campaign)
+        begin(layout, key, attempt + 1)
+        assert look(campaign).attempts == 1
+        whole = opened(campaign.root, refresh=False).content_hash()
+        layout.live.write_bytes(old)
+    look(campaign)
+    assert opened(campaign.root, refresh=False).content_hash() == whole
+
+
+def test_an_ingest_that_is_killed_before_it_remembers_costs_a_thorough_look(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(self: looked.Looked, troubled: object) -> None:
+        raise KeyboardInterrupt
+
+    ingest(campaign.root)
+    key, attempt = finished(campaign)
+    begin(campaign.layout, key, attempt + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(looked.Looked, "remember", killed)
+        with pytest.raises(KeyboardInterrupt):
+            look(campaign)
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign).attempts == 1
+
+
+def test_a_place_that_cannot_be_told_is_one_sentence(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(looked.os, "utime", refused)
+    key = next(campaign.layout.trial_keys())
+    with pytest.raises(EnvironmentProblem, match=r"cannot change .*trials/.*Permission denied"):
+        looked.tell(campaign.layout, key)
