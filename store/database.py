@@ -27,8 +27,12 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
 
     Raises:
         StoreError: a newer version wrote it, or it cannot be read.
-        EnvironmentProblem: the disk is full or not writable.
+        EnvironmentProblem: the disk is full or not writable, or the engine cannot write a log at this path.
     """
+    if "?" in str(path):  # it would write its log to another file
+        raise EnvironmentProblem(
+            f"the engine takes no database whose path has a question mark: {path}; rename the place"
+        )
     make_directory(path.parent)
     with engine_errors(path), ExitStack() as stack:
         if not path.exists():

@@ -384,3 +384,13 @@ def test_a_worker_may_go_on_writing_between_ingests(tmp_path: Path, opened: Open
         buffer.flush()
         assert ingest(tmp_path).rows == 1
     assert opened(tmp_path).sql("SELECT list(step ORDER BY step) AS s FROM metric")["s"].item().to_list() == [*range(5)]
+
+
+def test_a_place_that_the_engine_cannot_log_to_is_named(campaign: Campaign) -> None:
+    moved = campaign.root.rename(campaign.root.with_name("which?"))
+    with pytest.raises(
+        EnvironmentProblem, match=r"no database whose path has a question mark: .*which\?/store/live.duckdb"
+    ):
+        Store.open(moved)
+    with Store.open(moved.rename(moved.with_name("this one, 'and' \"that\" [*]"))) as store:
+        assert store.grids()
