@@ -12,7 +12,7 @@ from dashboards.problems import Unknown
 from dashboards.sections.charts import chosen
 from dashboards.subject import MOST_CURVES, Subject, averages, worth_drawing
 from dashboards.theme import Style
-from dashboards.words import listed
+from dashboards.words import count, listed
 
 MOST: Final = 40
 """Groups in one picture."""
@@ -96,7 +96,7 @@ def _kept(view: View, about: Subject, found: pl.DataFrame, names: dict[str, str]
             raise Unknown(f"there is no group {unknown[0]!r} of runs here; there are {there}")
         chosen_keys = list(dict.fromkeys(by_name.get(name, name) for name in wanted))[:MOST]
         kept = [key for key in keys if key in set(chosen_keys)]
-        return kept, f" Shown: the {len(kept)} of {len(keys)} that were chosen." if len(kept) < len(keys) else ""
+        return kept, f" Shown: {len(kept)} of {count(len(keys), 'group')}, as chosen." if len(kept) < len(keys) else ""
     most = MOST if wanted or view.address.run else MOST_CURVES
     if len(keys) <= most:
         return keys, ""

@@ -54,9 +54,10 @@ def caption(table: Cells) -> str:
     entries = [entry for column in table.columns for entry in column.entries]
     counts = sorted({entry.planned for entry in entries})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    seeds += " planned seed" if counts == [1] else " planned seeds"
     where = ", ".join(f"{axis}={value:g}" for axis, value in sorted(_shared(table.columns)))
     said = [
-        f"{table.grid}{f' at {where}' if where else ''}: arithmetic mean over {seeds} planned seeds; ± is {what}, and "
+        f"{table.grid}{f' at {where}' if where else ''}: arithmetic mean over {seeds}; ± is {what}, and "
         "values without it are of one seed."
     ]
     if any(column.better for column in table.columns):

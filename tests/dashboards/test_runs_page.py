@@ -1,11 +1,13 @@
 """Runs: a row per trial with its choices, state and values; columns that are not there are told."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
+from planted import Line, Planted, plant, seen
 from playwright.sync_api import Page as Tab
 from served import ServeSite
 from synthetic import Campaign, write_campaign
@@ -81,6 +83,24 @@ def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: View) 
     assert [column["field"] for column in found.columns][4:] == ["mse@sigma_f=1,sigma_x=1", "depth", "loss"]
     assert found.data["loss"].null_count() == 2
     assert json.loads(json.dumps(list(found.columns))) == list(found.columns)
+
+
+def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counted(tmp_path: Path) -> None:
+    def more(line: Line) -> dict[str, float]:
+        return {"seed": 10.0 + line["seed"], "trial": 1.0, "depth": math.inf if line["seed"] else 2.0}
+
+    planted = Planted(lambda _: 1.0, more=more)
+    found = seen(
+        plant(tmp_path / "runs", ["softmax"], range(3), planted, factors={"depth": [4]}),
+        RUNS,
+        "?columns=depth&columns=seed (value)&columns=trial (value)&columns=depth (value)",
+    )
+    frame = found.frame("runs")
+    assert frame["depth"].to_list() == [4, 4, 4]
+    assert frame.select("seed", "seed (value)").rows() == [(seed, 10.0 + seed) for seed in range(3)]
+    assert frame["depth (value)"].to_list() == [2.0, math.inf, math.inf]
+    assert "2 trials with a value that is no finite number, shown as –." in found.slots["runs"].caption
+    assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
 
 
 def test_the_status_is_told_by_a_sign_and_a_word(view: View) -> None:

@@ -59,12 +59,17 @@ def trials(about: Subject) -> pl.DataFrame:
     )
 
 
+def _column_of(text: str, found: pl.DataFrame) -> str:
+    """The column of a measurement; one that is called like a column of `trials` is marked as a value."""
+    return f"{text} (value)" if text in found.columns else text
+
+
 def pickable(about: Subject, found: pl.DataFrame) -> list[str]:
     """The columns that may be picked: axes that vary, measurements, what else varies, then what does not."""
     fixed = [name for name in found.columns if name not in (*ALWAYS, "trial", "cell")]
     vary = [name for name in fixed if found[name].drop_nulls().n_unique() > 1]
     axes = [name for name in vary if name not in _COUNTED]
-    measured = [name for name in measurements(about.store, about.grid) if name not in fixed]
+    measured = [_column_of(text, found) for text in measurements(about.store, about.grid)]
     return list(dict.fromkeys([*axes, *measured, *vary, *fixed]))
 
 
@@ -72,16 +77,17 @@ def _usual(about: Subject, found: pl.DataFrame) -> list[str]:
     """The columns that are shown unless others are picked."""
     axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
     measure = about.measure
-    of_grid = [] if measure is None else [text_of(measure.name, measure.point)]
+    of_grid = [] if measure is None else [_column_of(text_of(measure.name, measure.point), found)]
     rest = [name for name in ("step", "wall_s", "attempts", "reason") if found[name].null_count() < found.height]
     return [*axes, *of_grid, *rest]
 
 
 def _with_values(about: Subject, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """The frame with a column for every measurement in `names` that it does not have."""
-    known = dict(measurements(about.store, about.grid))
+    told = dict(measurements(about.store, about.grid))
     if about.measure is not None:
-        known[text_of(about.measure.name, about.measure.point)] = (about.measure.name, dict(about.measure.point))
+        told[text_of(about.measure.name, about.measure.point)] = (about.measure.name, dict(about.measure.point))
+    known = {_column_of(text, found): what for text, what in told.items()}
     for name in names:
         if name not in found.columns:
             found = found.join(_values(about, *known[name]).rename({"value": name}), on="trial", how="left")
@@ -111,18 +117,21 @@ def _runs(view: View) -> Shown:
     columns = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     shown = _with_values(about, found, columns).select(*columns, "trial")
     return Shown(
-        caption=_caption(about, found), data=shown, columns=[_column(name, shown) for name in columns]
+        caption=_caption(about, found, shown), data=shown, columns=[_column(name, shown) for name in columns]
     )  # fmt: skip
 
 
-def _caption(about: Subject, found: pl.DataFrame) -> str:
+def _caption(about: Subject, found: pl.DataFrame, shown: pl.DataFrame) -> str:
     states = dict(found.group_by("status").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
     judged = f" {about.measure.name}, {about.measure.better} is better." if about.measure is not None else ""
     unit = f" It is in {about.unit}." if about.unit and judged else ""
+    kinds = [name for name, kind in shown.schema.items() if kind.is_float()]
+    lost = int(shown.select(pl.any_horizontal(~pl.col(kinds).is_finite()).sum()).item()) if kinds else 0
+    no_number = f" {count(lost, 'trial')} with a value that is no finite number, shown as –." if lost else ""
     return (
         f"{count(found.height, 'trial')}: {listed(told)}.{judged}{unit} A row is a trial; its values are the last "
-        "ones, of finished trials alone. Select rows to compare them."
+        f"ones, of finished trials alone.{no_number} Select rows to compare them."
     )
 
 

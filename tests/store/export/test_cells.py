@@ -11,8 +11,8 @@ from store_export_reader import rows
 from synthetic import write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
-from store.export.cells import Entry, cells, within_noise
-from store.export.cells_text import latex_cells, markdown_cells
+from store.export.cells import Cells, Column, Entry, cells, within_noise
+from store.export.cells_text import caption, latex_cells, markdown_cells
 from store.store import Store
 
 
@@ -84,6 +84,11 @@ def test_digits_of_a_column_stand_below_each_other(store: Store) -> None:
         plain = re.sub(r"\\(?:textbf|phantom)\{([^}]*)\}", r"\1", row[1])
         widths.add(len(plain.partition(".")[2]))
     assert len(widths) == 1
+
+
+def test_one_planned_seed_is_one() -> None:
+    one = Cells("g", ["a"], [Column("mse", {}, None, "log", [Entry(1.0, None, 1, 1, None, False)])], "sd", 0.05, [])
+    assert "arithmetic mean over 1 planned seed; ± is" in caption(one)
 
 
 def test_markdown_says_the_same(store: Store) -> None:
