@@ -40,27 +40,31 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
         connection = stack.enter_context(_connected(path, threads))
         if stored_version(connection, path) < STORE_SCHEMA:
             stack.close()
-            _make_anew(path)
+            _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
+            _create(path)
             connection = stack.enter_context(_connected(path, threads))
         check_version(connection, path)
         yield connection
 
 
-def _make_anew(path: Path) -> None:
-    _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
-    try:
-        # its log must go first: replayed into the new database it would damage it
-        Path(f"{path}.wal").unlink(missing_ok=True)
-        path.unlink()
-        sync_directory(path.parent)
-    except OSError as error:
-        raise environment_problem("replace", path, error) from error
-    _create(path)
-
-
 def _create(path: Path) -> None:
     """An empty store at `path`, whole or not there: a kill in the middle would leave no readable database."""
+    remove_log(path)
     write_atomic(path, _empty())
+
+
+def remove_log(path: Path) -> None:
+    """Remove the log of the database at `path` for good, before another takes its place: replayed, it would damage it.
+
+    Raises:
+        EnvironmentProblem: it cannot be removed.
+    """
+    log = Path(f"{path}.wal")
+    try:
+        log.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise environment_problem("remove", log, error) from error
 
 
 @cache

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from grid.errors import NotFoundError
-from store.database import open_live
+from store.database import open_live, remove_log
 from store.files import environment_problem, sync_directory, temporary_name
 from store.ingest import Ingested, ingest_into
 from store.layout import Layout
@@ -38,10 +38,8 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
 
 
 def _replace(layout: Layout, fresh: Path) -> None:
+    remove_log(layout.live)
     try:
-        # the old log must go first, and for good: replayed into the new database it would damage it
-        Path(f"{layout.live}.wal").unlink(missing_ok=True)
-        sync_directory(layout.store)
         fresh.rename(layout.live)
         sync_directory(layout.store)
     except OSError as error:

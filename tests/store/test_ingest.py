@@ -394,3 +394,18 @@ def test_a_place_that_the_engine_cannot_log_to_is_named(campaign: Campaign) -> N
         Store.open(moved)
     with Store.open(moved.rename(moved.with_name("this one, 'and' \"that\" [*]"))) as store:
         assert store.grids()
+
+
+def test_the_log_of_a_database_that_was_removed_is_not_replayed(campaign: Campaign, opened: OpenStore) -> None:
+    whole = opened(campaign.root).content_hash()
+    live = campaign.layout.live
+    log = live.with_name("live.duckdb.wal")
+    with duckdb.connect(str(live)) as connection:
+        connection.execute("SET wal_autocheckpoint = '1GB'")
+        connection.execute("DELETE FROM trial")
+        left = log.read_bytes()
+    assert len(left) > 100
+    live.unlink()
+    log.write_bytes(left)
+    ingest(campaign.root)
+    assert opened(campaign.root, refresh=False).content_hash() == whole

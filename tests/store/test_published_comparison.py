@@ -142,6 +142,47 @@ def test_sinks_of_probes_are_means_over_heads_in_the_printed_unit(tmp_path: Path
     assert sigmoid[1]["because"] == "no cell of softmax differs from unlike in the operator only"
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (
+            {"probing": {"length": 32}},
+            "sink shares of other lengths are not comparable: of 64 tokens there, of 32 here",
+        ),
+        ({"probing": {"length": 64}}, None),
+    ],
+)
+def test_sinks_of_another_length_are_another_quantity(tmp_path: Path, more: dict[str, Any], why: str | None) -> None:
+    def sinks(seed: int, share: float) -> list[Value]:
+        return [("probe", "sink_share", {"eps": 0.3, "position": 1.0}, share + 0.002 * (seed % 3))]
+
+    cells = {"plain": softmax(), "sigmoid": catalogue()["sigmoid"].make()}
+    values = {"plain": [sinks(s, 0.3) for s in range(4)], "sigmoid": [sinks(2 * s, 0.1) for s in range(4)]}
+    values["plain"] = [[*v, ("evaluation", "validation_loss", {}, 3.0)] for v in values["plain"]]
+    with planted(tmp_path, cells, values, task="text", plain=more, sigmoid=more) as store:
+        found = compare_published(store, "planted", paper="4", table="T4", metric="sink_share")
+    row = found.filter(pl.col("operator") == "sigmoid").row(0, named=True)
+    assert (row["word"], row["because"]) == (
+        ("not comparable", why) if why else ("same direction", "both differences have the same sign")
+    )
+
+
+def test_an_operator_in_other_layers_makes_another_claim(tmp_path: Path) -> None:
+    def scores(seed: int, gain: float) -> list[Value]:
+        return [("evaluation", "multiple_choice_acc_full.boolq", {}, 0.5 + gain + 0.001 * (seed % 3))]
+
+    integral = catalogue()["integral"].make()
+    cells = {"plain": softmax(), "all": integral, "top": integral}
+    values = {"plain": [scores(s, 0.0) for s in range(4)]}
+    values |= {name: [scores(2 * s, 0.1) for s in range(4)] for name in ("all", "top")}
+    top = {"placement": {"share": 0.5, "side": "top"}}
+    with planted(tmp_path, cells, values, task="text", top=top) as store:
+        found = compare_published(store, "planted", paper="002", table="T1", metric="boolq")
+    judged = found.filter(pl.col("word") != "not comparable").select("row_label", "label").rows()
+    assert {label for row, label in judged if "all layers" in row} == {"all"}
+    assert {label for row, label in judged if row.endswith("INTG")} == {"top"}
+
+
 def test_an_interval_excludes_zero_where_holm_rejects() -> None:
     rng = np.random.default_rng(0)
     for size in (1, 2, 7, 30):
