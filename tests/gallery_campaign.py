@@ -277,12 +277,14 @@ def figure_grids() -> dict[str, list[Made]]:
         "000-figures": _variants(("softmax", "learned_sink", "affine_scaled"), _rows_000(), model=("0.5B", "1B", "3B")),
         "001-design": _design(),
         "002-figures": _variants(("softmax", "cog", "differential", "integral"), _rows_002()),
-        "003-figures": _variants(("softmax", "ssa"), _rows_003()),
+        "003-figures": _variants(("softmax", "ssa"), _rows_003(), task="linear_functions"),
         "003-quantifiers": _variants(("softmax", "ssa"), _rows_003(), quantifier=("every", "some")),
         "003-models": _variants(
             ("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B"), quantifier=("every", "some")
         ),
-        "003-sizes": _variants(("softmax",), _rows_003(), model=("1 layer, 1 head", "3 layers, 4 heads")),
+        "003-sizes": _variants(
+            ("softmax",), _rows_003(), task="linear_functions", model=("1 layer, 1 head", "3 layers, 4 heads")
+        ),
         "004-lengths": _variants(("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), length=("16", "64", "256")),
         "004-dynamics": _one_at_a_time(_rows_004()),
         "004-variants": _variants(("softmax", "sigmoid", "key_bias", "value_bias"), _rows_004()),
@@ -309,14 +311,12 @@ _GRID_OF = {
 }
 
 
-def _variants(names: Sequence[str], rows: Sequence[Row], **axes: Sequence[str]) -> list[Made]:
+def _variants(names: Sequence[str], rows: Sequence[Row], task: str = "text", **axes: Sequence[str]) -> list[Made]:
     made = []
     for levels in product(names, *axes.values()):
         given = dict(zip(("operator", *axes), levels, strict=True))
         some = next(each for each in operators() if each.operator == levels[0])
-        asked = (
-            {"kind": "quantifiers", "quantifier": given["quantifier"]} if "quantifier" in given else {"kind": "text"}
-        )
+        asked = {"kind": "quantifiers", "quantifier": given["quantifier"]} if "quantifier" in given else {"kind": task}
         spec = {"operator": spec_of(levels[0], some.arguments), "task": asked}
         made.append(Made(" · ".join(levels), spec, given, rows))
     return made

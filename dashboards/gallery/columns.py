@@ -1,0 +1,24 @@
+"""What the columns of a printed table are levels of, where their headings are bare numbers."""
+
+from collections.abc import Sequence
+
+from store.published.reading import Cell
+
+
+def columns_of(table: Sequence[Cell]) -> str:
+    """ "sigma_f", "weight decay": the coordinate, fact or argument that is the heading of every cell; else nothing."""
+    for name in dict.fromkeys(name for cell in table for name in _facts(cell)):
+        if all(_is(_facts(cell).get(name), cell.column_label) for cell in table):
+            return name
+    return ""
+
+
+def _facts(cell: Cell) -> dict[str, object]:
+    return {**cell.point, **cell.setup, **cell.arguments}
+
+
+def _is(level: object, heading: str) -> bool:
+    try:
+        return level is not None and float(str(level)) == float(heading)
+    except ValueError:
+        return False
