@@ -223,7 +223,7 @@ def test_every_cell_has_its_operator_and_one_baseline_per_comparison() -> None:
 
 
 def test_the_file_changes_with_its_version() -> None:
-    assert (version(), file_hash()) == (1, "bbcb7a82618d5b6a66b1e5d5bf6acb07"), (
+    assert (version(), file_hash()) == (2, "61fe459e6402ebb6cafd6c3a6ca8fe67"), (
         "raise the version in tables.json and put both here"
     )
 
