@@ -6,9 +6,13 @@ from store.published.reading import Cell
 
 
 def columns_of(table: Sequence[Cell]) -> str:
-    """ "sigma_f", "weight decay": the coordinate, fact or argument that is the heading of every cell; else nothing."""
+    """ "sigma_f", "weight decay": the coordinate, fact or argument that is the heading of every cell; else nothing.
+
+    Some cells may lack it: softmax, among others that sum to alpha, has none.
+    """
     for name in dict.fromkeys(name for cell in table for name in _facts(cell)):
-        if all(_is(_facts(cell).get(name), cell.column_label) for cell in table):
+        told = [_is(_facts(cell)[name], cell.column_label) for cell in table if name in _facts(cell)]
+        if all(told) and 2 * len(told) > len(table):
             return name
     return ""
 
@@ -19,6 +23,6 @@ def _facts(cell: Cell) -> dict[str, object]:
 
 def _is(level: object, heading: str) -> bool:
     try:
-        return level is not None and float(str(level)) == float(heading)
+        return float(str(level)) == float(heading)
     except ValueError:
         return False
