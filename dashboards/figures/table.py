@@ -47,7 +47,7 @@ def table_sheet(found: pl.DataFrame) -> Sheet:
     Args:
         found: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
             "unfinished" or "unmeasured", null where there is a mean), why (in words), best; and printed where a paper
-            prints something, and size where one's own model is of another size.
+            prints something, and note where something has to be read with the value.
     """
     names = [list(dict.fromkeys(found[name])) for name in ("row", "column")]
     at = {(row["row"], row["column"]): row for row in found.iter_rows(named=True)}
@@ -55,14 +55,14 @@ def table_sheet(found: pl.DataFrame) -> Sheet:
     return Sheet(names[1], names[0], entries)
 
 
-def table_latex(found: pl.DataFrame, title: str) -> str:
-    """The same table in LaTeX, as `ablate table` writes one; needs booktabs."""
+def table_latex(found: pl.DataFrame, caption: str) -> str:
+    """The same table in LaTeX, laid out as `ablate table` writes one; needs booktabs. `caption` says all of it."""
     rows = list(dict.fromkeys(found["row"]))
     columns = []
     for (name,), part in found.group_by("column", maintain_order=True):
         at = {row["row"]: row for row in part.iter_rows(named=True)}
         columns.append(Column(str(name), {}, None, "linear", [_entry(at.get(row)) for row in rows]))
-    return latex_cells(Cells(title, rows, columns, "interval", 0.05, []))
+    return latex_cells(Cells("", rows, columns, "interval", 0.05, []), caption)
 
 
 def _entry(row: Mapping[str, Any] | None) -> Entry:
@@ -79,7 +79,7 @@ def _text(row: Mapping[str, Any] | None) -> Text:
         return Text(SIGNS[row["missing"] or "unmeasured"], hint=row["why"] or "", printed=printed)
     few = f"{row['n']} of {row['planned']} seeds"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
-    return Text(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, row.get("size") or "")
+    return Text(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, row.get("note") or "")
 
 
 def _number(mean: float, spread: float | None) -> str:

@@ -1,8 +1,9 @@
 """Which cells of a grid stand where a paper prints a value.
 
 A printed cell is of an operator with arguments, in some layers, of a model, under a setup. What the table varies has
-to be said by the grid, too: the operator by what it is made of, everything else by a level of an axis. What the table
-keeps fixed may be another here; `store.published.setting.differs` tells it.
+to be said by the grid, too: the operator by what it is made of, everything else by the spec or by a level of an axis.
+Where the grid varies what the table keeps fixed, the cells that agree stand there; else it may be another here, which
+`store.published.setting.differs` tells.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from dashboards.subject import Subject
 from store.published.own import Own, Results
 from store.published.reading import Cell
-from store.published.setting import named
+from store.published.setting import OF_MEASUREMENT, agrees, another, named
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model", "size", "scale"),
@@ -24,8 +25,8 @@ _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names of axes that speak of a fact, where they are not the fact's own name."""
 
-_OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
-"""Facts that the measurement, its point or the operator says already."""
+_WRITTEN: Final[Mapping[str, str]] = {"fixed token": "fixed {}"}
+"""How else a level says a fact."""
 
 Levels = Mapping[str, Mapping[str, str]]
 """By cell: axis -> level."""
@@ -59,17 +60,6 @@ def speaks(axis: Mapping[str, str], fact: str) -> bool:
     return bool(words & {fact, *_SPOKEN.get(fact, ())})
 
 
-def agrees(level: str, text: str) -> bool:
-    """Whether a level of an axis is what a paper writes: "0.10" is "0.1", "fixed 1" is "1", "Rotary" is "rotary"."""
-    one, other = level.strip().casefold(), text.strip().casefold()
-    if one == other or one.rpartition(" ")[2] == other:
-        return True
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return "".join(filter(str.isalnum, one)) == "".join(filter(str.isalnum, other))
-
-
 class Apart(NamedTuple):
     """What tells the cells of a table apart."""
 
@@ -81,8 +71,10 @@ class Apart(NamedTuple):
 
 def apart(table: Sequence[Cell]) -> Apart:
     """What the cells of a table are told apart by."""
+    run = [cell for cell in table if cell.operator is not None] or table
     told = [_facts(cell) for cell in table]
     texts = {name: {facts.get(name) for facts in told} for name in {name for facts in told for name in facts}}
+    texts["model"] = {cell.model for cell in run}  # a model that somebody else trained tells no operators apart
     facts = {name: {text for text in of if text is not None} for name, of in texts.items() if len(of) > 1}
     models: dict[str, set[str | None]] = {}
     for cell in table:
@@ -91,28 +83,33 @@ def apart(table: Sequence[Cell]) -> Apart:
 
 
 def place(cell: Cell, table: Apart, about: Subject, found: Results, by_cell: Levels) -> Placed:
-    """The cells of the grid that stand where `cell` of a table is printed."""
+    """The cells of the grid that stand where `cell` of a table is printed, in the grid's order."""
     own = _of_operator(cell, found)
-    if not own.cells:
-        return own
-    cells, said, facts = own.cells, cell.operator is not None, _facts(cell)
-    if "placement" in table.facts and cell.placement is not None:
-        cells = [each for each in cells if each.placement == cell.placement]
-        if not cells:
-            return Placed([], f"no cell of the grid has it in {cell.placement}")
-    for fact, texts in table.facts.items():
+    cells = [each for each in own.cells if not another(cell, each)]
+    if not cells:
+        return Placed([], another(cell, own.cells[0]) if own.cells else own.why)
+    said, facts = cell.operator is not None, _facts(cell)
+    for fact in dict.fromkeys([*table.facts, *facts]):
         axes = [axis["name"] for axis in about.header["axes"] if speaks(axis, fact)]
-        if fact == "placement" or (fact == "model" and said and table.operators and not axes):
-            continue
-        if fact not in facts:
-            cells = [each for each in cells if not any(_has(each, axes, text, by_cell) for text in texts)]
-        elif not axes:
+        heres = {each.cell: _heres(each, fact, axes, by_cell) for each in cells}
+        agreeing = [each for each in cells if fact in facts and _says(heres[each.cell], fact, facts[fact])]
+        if fact not in table.facts:
+            said, cells = said or (fact == "model" and bool(agreeing)), agreeing or cells
+        elif fact == "model" and said and table.operators and not axes:
+            cells = agreeing or cells
+        elif fact not in facts:
+            texts = table.facts[fact]
+            cells = [each for each in cells if not any(_says(heres[each.cell], fact, text) for text in texts)]
+        elif not any(heres.values()):
             return Placed([], f"the grid has no axis for {fact}")
         else:
-            said, cells = True, [each for each in cells if _has(each, axes, facts[fact], by_cell)]
+            said, cells = True, agreeing
         if not cells:
             return Placed([], f"no cell of the grid has {fact} {facts.get(fact, 'as usual')}")
-    return Placed(cells) if said else Placed([], "nothing in the grid says that it is this model")
+    if not said:
+        return Placed([], "nothing in the grid says that it is this model")
+    order = {each.cell: i for i, each in enumerate(about.cells)}
+    return Placed(sorted(cells, key=lambda each: order.get(each.cell, len(order))))
 
 
 def _of_operator(cell: Cell, found: Results) -> Placed:
@@ -123,10 +120,18 @@ def _of_operator(cell: Cell, found: Results) -> Placed:
     return Placed(own, f"no cell of the grid is {named(cell)}")
 
 
-def _has(own: Own, axes: Sequence[str], text: str, by_cell: Levels) -> bool:
-    return any(agrees(by_cell.get(own.cell, {}).get(axis, ""), text) for axis in axes)
+def _heres(own: Own, fact: str, axes: Sequence[str], by_cell: Levels) -> list[str]:
+    """What the spec of a cell, and its levels of `axes`, say of a fact."""
+    levels_ = by_cell.get(own.cell, {})
+    spec = [own.said[fact]] if fact in own.said else []
+    return spec + [levels_[axis] for axis in axes if axis in levels_]
+
+
+def _says(heres: Sequence[str], fact: str, text: str) -> bool:
+    written = (text, _WRITTEN.get(fact, "{}").format(text))
+    return any(agrees(here, each) for here in heres for each in written)
 
 
 def _facts(cell: Cell) -> dict[str, str]:
-    facts = {name: text for name, text in cell.setup.items() if name not in _OF_MEASUREMENT}
-    return {**facts, "model": cell.model, **({} if cell.placement is None else {"placement": cell.placement})}
+    """What a printed cell is told apart by, but for its operator and its layers, which `another` compares."""
+    return {**{name: text for name, text in cell.setup.items() if name not in OF_MEASUREMENT}, "model": cell.model}

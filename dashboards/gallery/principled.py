@@ -51,7 +51,8 @@ def _design(about: Subject) -> Drawn:
         f"{average} of {about.measure.name} over seeds of the mean over the other numbers' levels; ± is half the 95 % "
         "t interval over seeds. The paper prints the design alone: a number has these levels of granularity."
     )
-    return Drawn(caption, found, sheet=table_sheet(found), latex=table_latex(found, "001, design"))
+    latex = table_latex(found, f"The design of paper 001: {caption}")
+    return Drawn(caption, found, sheet=table_sheet(found), latex=latex)
 
 
 def _marginal(runs: pl.DataFrame, axis: str, level: str, *, log: bool) -> tuple[object, ...]:

@@ -1,5 +1,6 @@
 """A table of a paper with one's own results in its places."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -9,7 +10,7 @@ import polars as pl
 
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.gallery.item import Drawn, Item
-from dashboards.gallery.measuring import Measured, Measuring, measured, measuring, tasks_of
+from dashboards.gallery.measuring import Measured, Measuring, measured, measuring, needed, tasks_of
 from dashboards.gallery.placing import Apart, Levels, Placed, apart, levels, place, speaks
 from dashboards.subject import Subject
 from dashboards.words import count
@@ -17,8 +18,8 @@ from store.export.cells import Missing, within_noise
 from store.published.own import Own
 from store.published.reading import Cell, cells
 from store.published.setting import alike, differs, sized
-from store.statistics import summarise, t_interval
-from store.statistics.paired import Paired
+from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
+from store.statistics.scales import back, forward
 
 ALPHA: Final = 0.05
 _ROUNDING: Final = 1e-12
@@ -31,8 +32,8 @@ class Beside(NamedTuple):
 
     cell: Cell
     own: Own | None
-    others: int
-    """Further cells of the grid that could stand there; the first in the grid's order does."""
+    alike: int
+    """Cells of the grid that could stand there; the first in the grid's order does."""
     got: Measured
     size: str = ""
     """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
@@ -70,7 +71,7 @@ class _Places(NamedTuple):
             return Beside(cell, None, 0, Measured({}, why=placed.why))
         own = placed.cells[0]
         got = measured(cell, own, self._softmax(cell, own), self.given)
-        return Beside(cell, own, len(placed.cells) - 1, got, self._size(cell, own))
+        return Beside(cell, own, len(placed.cells), got, self._size(cell, own))
 
     def _size(self, cell: Cell, own: Own) -> str:
         told = "model" in self.told.facts and self.told.operators
@@ -82,12 +83,11 @@ class _Places(NamedTuple):
         return f"not {cell.model}: the same cell beside every size, {here}"
 
     def _softmax(self, cell: Cell, own: Own) -> Own | None:
-        """The softmax that a derived value is against: that of the table, else the grid's with the same spec else."""
+        """The softmax that a derived value is against: the grid's whose spec is the same else."""
         if cell.measurement is not None or tasks_of(cell):
             return None
-        plain = [each for each in self.given.found.cells.values() if self._is_softmax(each)]
-        same = [each for each in plain if each.rest == own.rest]
-        return next(iter(same or plain), None)
+        plain = (each for each in self.given.found.cells.values() if self._is_softmax(each))
+        return next((each for each in plain if each.rest == own.rest), None)
 
     def _is_softmax(self, own: Own) -> bool:
         return ("softmax", ()) in self.given.found.operators.get(own.cell, ())
@@ -97,8 +97,10 @@ def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
     """One row per printed cell.
 
     Returns:
-        row, column, printed, unit, measurement, point, cell (the label of one's own), n, planned, mean, spread (half of
-        a 95 % t interval over seeds), low, high: in the printed unit; missing, why, best, differs, notes, trust, size.
+        row, column, printed, unit, measurement, point, cell (the label of one's own), n, planned, mean (on the log
+        scale the geometric one), spread (the longer half of a 95 % t interval over seeds, from three on), low, high:
+        in the printed unit; scale; missing, why, best, differs, notes, trust, size, note (size and what was chosen
+        among several cells or points).
     """
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
@@ -109,28 +111,38 @@ def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
 def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool) -> tuple[Any, ...]:
     cell, own, _, got, size = each
     state = progress.get(own.cell) if own is not None else None
-    runs = _finite(got.runs)
-    summary = summarise(np.array(list(runs.values()), dtype=np.float64)) if runs else None
-    mean = float(summary.mean) if summary else None
-    low, high = _interval(summary) if summary and len(runs) > 1 else (None, None)
-    spread = None if mean is None or low is None else mean - low
+    runs = _usable(cell, got)
+    mean, low, high = _average(list(runs.values()), cell.scale)
+    spread = None if mean is None or low is None or high is None else max(high - mean, mean - low)
     missing, why = (None, None) if runs else _missing(got, state)
-    label = own.label if own else None
     where = cell.paper_table.partition("-")[2]
     rows = f"{cell.row_label} ({where})" if where else cell.row_label
     return (
-        *(rows, cell.column_label, cell.printed, cell.unit, cell.measurement or cell.metric, got.point, label),
-        *(len(runs), state["planned"] if state else 0, mean, spread, low, high, missing, why, best),
-        *(differs(cell, own) if own else None, list(cell.notes), cell.trust, size or None),
+        *(rows, cell.column_label, cell.printed, cell.unit, cell.measurement or cell.metric, got.point),
+        *(own.label if own else None, len(runs), state["planned"] if state else 0, mean, spread, low, high, cell.scale),
+        *(missing, why, best, differs(cell, own) if own else None, list(cell.notes), cell.trust, size or None),
+        _note(each) if runs else None,
     )
 
 
-def _interval(summary: Paired) -> tuple[float, float]:
-    """Of the mean; of values that are equal but for rounding that value."""
-    if float(summary.sd) <= _ROUNDING * abs(float(summary.mean)):
-        return float(summary.mean), float(summary.mean)
-    low, high = t_interval(summary, ALPHA)
-    return float(low), float(high)
+def _average(values: Sequence[float], scale: Scale) -> tuple[float | None, float | None, float | None]:
+    """The mean and its interval, computed on the scale; of fewer than three values there is no interval."""
+    if not values:
+        return None, None, None
+    summary = summarise(forward(np.array(values, dtype=np.float64), scale))
+    mean = float(summary.mean)
+    if len(values) < MIN_PAIRS:
+        return back(mean, scale), None, None
+    flat = float(summary.sd) <= _ROUNDING * max(abs(mean), 1.0 if scale == "log" else 0.0)
+    low, high = (mean, mean) if flat else map(float, t_interval(summary, ALPHA))
+    return back(mean, scale), back(low, scale), back(high, scale)
+
+
+def _note(each: Beside) -> str | None:
+    """What has to be read with a value: that its model is of another size, that others could stand there."""
+    several = f"1 of {each.alike} cells: {each.own.label}" if each.own is not None and each.alike > 1 else ""
+    points = f"1 of {each.got.points} points: {each.got.point}" if each.got.points > 1 else ""
+    return "; ".join(filter(None, (each.size, several, points))) or None
 
 
 def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, str]:
@@ -139,7 +151,7 @@ def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, s
     if state["running"] or state["pending"]:
         return "unfinished", f"{state['pending'] + state['running']} of {count(state['planned'], 'run')} not finished"
     if state["failed"] or got.runs:
-        return "failed", f"{state['failed']} of {count(state['planned'], 'run')} failed; no other has a finite value"
+        return "failed", f"{state['failed']} of {count(state['planned'], 'run')} failed; no other has a usable value"
     return "unmeasured", got.why
 
 
@@ -175,12 +187,14 @@ def _compared(cell: Cell, *, of_models: bool) -> Hashable:
 
 
 def _judged(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
-    runs = _finite(each.got.runs)
+    runs = _usable(each.cell, each.got)
     return {} if progress[_cell(each)]["failed"] or len(runs) < len(each.got.runs) else runs
 
 
-def _finite(runs: Mapping[int, float]) -> dict[int, float]:
-    return {seed: value for seed, value in runs.items() if value - value == 0}
+def _usable(cell: Cell, got: Measured) -> dict[int, float]:
+    """Values that are finite and that the scale of the cell can take."""
+    log = cell.scale == "log"
+    return {seed: value for seed, value in got.runs.items() if math.isfinite(value) and (value > 0 or not log)}
 
 
 def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
@@ -190,21 +204,41 @@ def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
     if found["mean"].is_null().all():
         reasons = found["why"].drop_nulls().value_counts(sort=True)["why"].to_list()
         return Drawn(data=found, message=f"The campaign has nothing of it: {reasons[0]}.")
-    caption = (
-        "Means over seeds in the printed unit; ± is half the 95 % t interval over seeds. Bold: not shown to be worse "
-        "than the best of what the table compares (paired t tests by seed, Holm); where nothing is told apart, nothing "
-        "is bold. × failed, … not finished, – not measured."
-    )
-    title = f"{paper}, table {number}"
+    caption = f"{own_words(about, table)} {_SIGNS}"
+    size = ""
     if found["size"].is_not_null().any():
-        title += "; the grid has one size of model, which stands beside every printed size"
-    return Drawn(caption, found, sheet=table_sheet(found), latex=table_latex(found, title))
+        size = " The grid has one size of model, which stands beside every printed size."
+    latex = (
+        f"The layout of {paper}, table {number}, with results of one's own: every number is of the grid {about.grid}, "
+        f"none is printed in the paper. {caption}{size}"
+    )
+    return Drawn(caption, found, sheet=table_sheet(found), latex=table_latex(found, latex))
+
+
+def own_words(about: Subject, table: Sequence[Cell]) -> str:
+    """What one's own numbers in a table are."""
+    logs = {cell.scale == "log" for cell in table if cell.value is not None}
+    mean = "Geometric means" if logs == {True} else "Means"
+    some = " (geometric where the table spans decades)" if logs == {True, False} else ""
+    half = "the longer half" if True in logs else "half"
+    of_logs = " of logarithms" if logs == {True} else ""
+    planned = len(about.header["seeds"])
+    return (
+        f"{mean} over seeds{some}, {planned} planned, in the printed unit; ± is {half} of the 95 % t interval over "
+        f"seeds{of_logs}, from three seeds on."
+    )
+
+
+_SIGNS: Final = (
+    "Bold: not shown to be worse than the best of what the table compares (paired t tests by seed, Holm); where "
+    "nothing is told apart, nothing is bold. × failed, … not finished, – not measured."
+)
 
 
 def printed_item(paper: str, number: int, title: str, shows: str, spec: str = "") -> Item:
     """A table of which `store.published` has every printed cell."""
     table = printed_table(paper, number)
-    names = [name for cell in table for name in ([cell.measurement] if cell.measurement else tasks_of(cell))]
+    names = [name for cell in table for name in needed(cell)]
     make = partial(draw_printed, paper=paper, number=number)
     return Item(paper, "table", number, title, shows, tuple(dict.fromkeys(names)), make, spec)
 
@@ -213,10 +247,9 @@ _SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("row", "column", "printed", "unit", "measurement", "point", "cell"), pl.String),
     **dict.fromkeys(("n", "planned"), pl.Int64),
     **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
-    **dict.fromkeys(("missing", "why"), pl.String),
+    **dict.fromkeys(("scale", "missing", "why"), pl.String),
     "best": pl.Boolean,
     "differs": pl.String,
     "notes": pl.List(pl.Int64),
-    "trust": pl.String,
-    "size": pl.String,
+    **dict.fromkeys(("trust", "size", "note"), pl.String),
 }

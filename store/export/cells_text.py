@@ -16,8 +16,8 @@ _MEANT: Final = {
 _ARROWS: Final = {"lower": "↓", "higher": "↑"}
 
 
-def latex_cells(table: Cells) -> str:
-    """One row per cell, one column per measurement; needs booktabs only."""
+def latex_cells(table: Cells, said: str = "") -> str:
+    """One row per cell, one column per measurement; needs booktabs only. `said` is in place of the usual caption."""
     heads = ["cell", *(rf"\multicolumn{{2}}{{c}}{{{latex.escape(each)}}}" for each in headings(table))]
     columns = [_latex_column(column) for column in table.columns]
     body = [[latex.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
@@ -25,7 +25,7 @@ def latex_cells(table: Cells) -> str:
         "l" + r"r@{$\,\pm\,$}l" * len(table.columns),
         [" & ".join(heads)],
         [" & ".join(row) for row in body],
-        latex.escape(caption(table)),
+        latex.escape(said or caption(table)),
     )
 
 

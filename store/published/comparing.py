@@ -15,7 +15,7 @@ from store.published.choosing import chosen
 from store.published.claims import Claim, claims
 from store.published.own import Own, Point, Results, results
 from store.published.reading import trust_of
-from store.published.setting import differs, named, pointed
+from store.published.setting import another, differs, named, pointed
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired import Paired
@@ -78,10 +78,13 @@ def _beside(claim: Claim, found: Results) -> list[_Tried]:
         theirs.setdefault(other.rest, []).append(other)
     if not ours:
         return [_Tried(claim, why=f"no cell of the grid is {named(cell)}")]
+    same = [own for own in ours if not another(cell, own)]
+    if not same:
+        return [_Tried(claim, why=another(cell, ours[0]))]
     if not theirs:
         return [_Tried(claim, why=f"no cell of the grid is its baseline, {named(base)}")]
     alone: list[Own | None] = [None]
-    pairs = [(own, other) for own in ours for other in theirs.get(own.rest, alone)]
+    pairs = [(own, other) for own in same for other in theirs.get(own.rest, alone)]
     return [each for own, other in pairs for each in _with(claim, own, other, found)]
 
 

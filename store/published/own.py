@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from store.published.facts import facts
 from store.statistics.arms import Arm, arms
 from store.verdicts import Measure, runs
 
@@ -25,6 +26,10 @@ class Own(NamedTuple):
     parameters: int | None
     steps: int | None
     tokens: float | None
+    said: Mapping[str, str] = {}
+    """What its spec says of facts that papers tell setups apart by, in their words: `{"heads": "8"}`."""
+    probed: int | None = None
+    """Positions of the sequences that probes look at; None where the spec does not say."""
 
 
 class Results(NamedTuple):
@@ -85,14 +90,19 @@ def _own(row: Mapping[str, Any]) -> Own:
     all_layers = share == 1 and side in ("top", "bottom")
     placement = "all layers" if all_layers else f"{side} {100 * share:g} %" if share < 1 else f"{side} layers"
     rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
-    return Own(
-        row["cell"],
-        row["label"],
-        spec.get("task") or {},
-        placement,
-        json.dumps(rest, sort_keys=True),
-        *(row[name] for name in ("parameters", "steps", "tokens")),
-    )
+    sizes = (row[name] for name in ("parameters", "steps", "tokens"))
+    shared = json.dumps(rest, sort_keys=True)
+    own = Own(row["cell"], row["label"], spec.get("task") or {}, placement, shared, *sizes)
+    return own._replace(said=facts(spec), probed=_probed(spec))
+
+
+def _probed(spec: Mapping[str, Any]) -> int | None:
+    """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
+    longest = [
+        part.get(name) for part, name in ((spec.get("probing") or {}, "length"), (spec.get("task") or {}, "context"))
+    ]
+    known = [each for each in longest if each is not None]
+    return min(known) if longest[0] is not None else None
 
 
 def _arms(store: "Store", grid: str) -> Mapping[str, Arm]:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import polars as pl
 import pytest
@@ -100,12 +100,18 @@ def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
     found = shown(at(""), "item")
     row = found.data.filter((pl.col("row") == "SSA") & (pl.col("column") == "5")).row(0, named=True)
     values = [mse(seed, ssa_effects(seed))[4][3] for seed in range(4)]
-    assert row["mean"] == pytest.approx(fmean(values))
-    assert row["difference"] == pytest.approx(math.log(fmean(values) / printed("SSA", "5")))
-    assert (row["n"], row["planned"], row["band"]) == (4, 4, "below")
-    assert "printed below" in words(found)
+    logs = [math.log(value) for value in values]
+    half = 3.182446 * stdev(logs) / 2  # of t with 3 degrees of freedom, by the root of 4
+    wanted = [math.exp(fmean(logs) + each) for each in (0, -half, half)]
+    assert [row["own_mean"], row["own_low"], row["own_high"]] == pytest.approx(wanted)
+    assert row["own_spread"] == pytest.approx(wanted[2] - wanted[0])
+    assert row["difference"] == pytest.approx(fmean(logs) - math.log(printed("SSA", "5")))
+    assert (row["own_n"], row["own_planned"], row["band"], row["word"]) == (4, 4, "below", "same direction")
+    assert "printed below, same direction" in words(found)
+    assert "Geometric means over seeds, 4 planned" in found.caption
     empty = found.data.filter(pl.col("row") == "Sparsemax").row(0, named=True)
-    assert (empty["mean"], empty["missing"], empty["why"]) == (None, "unmeasured", "no cell of the grid is sparsemax")
+    assert (empty["own_mean"], empty["missing"]) == (None, "unmeasured")
+    assert empty["why"] == "no cell of the grid is sparsemax"
 
 
 def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> None:
@@ -115,8 +121,19 @@ def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> N
     for at in views(tmp_path / "runs"):
         data = shown(at("?paper=003&item=table 1"), "item").data
         row = data.filter((pl.col("row") == "Softmax") & (pl.col("column") == "4")).row(0, named=True)
-        assert row["band"] == "inside"
-        assert row["low"] < value < row["high"]
+        assert (row["band"], row["word"]) == ("inside", None)
+        assert row["own_low"] < value < row["own_high"]
+
+
+def test_two_seeds_have_no_interval_and_nothing_to_lie_in(tmp_path: Path) -> None:
+    values = {name: [mse(seed, EFFECTS) for seed in range(2)] for name in ("softmax", "ssa")}
+    planted(tmp_path / "runs", {"softmax": softmax(), "ssa": ssa()}, values).close()
+    for at in views(tmp_path / "runs"):
+        found = shown(at("?paper=003&item=table 1"), "item")
+        own = found.data.filter(pl.col("own_mean").is_not_null())
+        assert set(own["own_n"]) == {2}
+        assert own.select("own_spread", "own_low", "own_high", "band", "word").null_count().row(0) == (own.height,) * 5
+        assert "from three seeds on" in found.caption
 
 
 def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> None:
@@ -124,6 +141,9 @@ def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> No
     found = shown(view, "claims").data
     wanted = compare_published(view.store, "planted", paper="003", table="T1")
     assert found.select("word", "claim").rows() == wanted.select("word", "claim").rows()
+    told = wanted.filter(pl.col("word") != "not comparable").select("row_label", "column_label", "word").rows()
+    beside = shown(view, "item").data.filter(pl.col("word").is_not_null()).select("row", "column", "word").rows()
+    assert sorted(beside) == sorted(told)
     compared = shown(at(""), "claims").data
     assert set(compared["word"]) <= {"same direction", "within noise", "differs"}
     assert 0 < compared.height < found.height
@@ -154,7 +174,11 @@ def test_doubts_and_what_is_lacking_are_said(at: At) -> None:
     lacks = words(shown(at(""), "lacks"))
     assert "20 of 140 printed cells have a value" in lacks
     assert "ablate run specs/out_of_distribution.py" in lacks
-    assert "the grid has no axis for weight decay" in words(shown(at("?paper=004&item=table 1"), "lacks"))
+    other = words(shown(at("?paper=004&item=table 1"), "lacks"))
+    assert "another task: the grid learns linear_functions, the paper's is text" in other
+    assert "It is drawn from: sink_share, validation_loss." in other
+    ranks = words(shown(at("?paper=002&item=table 5"), "lacks"))
+    assert "It is drawn from: effective_rank_median." in ranks
 
 
 def test_specs_that_are_named_are_there() -> None:
@@ -178,3 +202,5 @@ def test_latex_of_a_table_has_the_own_values(at: At) -> None:
     text = shown(at(""), "item").files["tex"]()
     assert text.count(r"\\") >= 14
     assert "Sparsemax" in text
+    assert "every number is of the grid planted, none is printed in the paper" in text
+    assert "arithmetic" not in text

@@ -1,6 +1,5 @@
 """Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -15,8 +14,9 @@ from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, Text, table_sheet
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.items import ITEMS, item
+from dashboards.gallery.judged import judged
 from dashboards.gallery.overlaid import overlaid
-from dashboards.gallery.printed import Beside, beside, frame, printed_table
+from dashboards.gallery.printed import Beside, beside, frame, own_words, printed_table
 from dashboards.problems import Unknown
 from dashboards.seeds import Scale
 from dashboards.words import change, count
@@ -78,17 +78,19 @@ def _shown(view: View) -> Shown:
         return _drawn(view, chosen_)
     about = grid_of(view)
     found = _beside(view, chosen_)
-    data = with_band(frame(about, found), found)
+    data = judged(frame(about, found), found, _compared(view, chosen_))
     caption = (
-        "In each place what the paper prints; below it the mean of your own runs ± half the 95 % t interval over "
-        "seeds, in the printed unit; below that your mean less the printed value (their ratio where the table spans "
-        "decades), and whether the printed value lies in your interval. Bold: own cells that are not shown to be worse "
-        "than the best. The two are of other models, data and budgets, and the noise of a printed value is unknown."
+        f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
+        "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
+        "printed value lies, inside your interval, above or below it. Where the table claims a difference from a "
+        "baseline, a word says whether yours has the same direction, is within noise, or differs (see Claims). The "
+        "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
+        "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
     sheet = table_sheet(data)
     drawn = chosen_.make(about)
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
-    return Shown(caption=caption, data=data, parts=[_table(sheet, _bands(data))], files=files)
+    return Shown(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
 
 
 def _drawn(view: View, chosen_: Item) -> Shown:
@@ -132,25 +134,18 @@ def _beside(view: View, chosen_: Item) -> list[Beside]:
     return once(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
 
 
-def with_band(data: pl.DataFrame, found: Sequence[Beside]) -> pl.DataFrame:
-    """The frame with `difference` (own less printed; their log ratio where the table has the log scale) and `band`.
+def _compared(view: View, chosen_: Item) -> pl.DataFrame:
+    """What the grid says of the claims of a table; empty where it makes none."""
+    about, paper, table = grid_of(view), chosen_.paper, f"T{chosen_.number}"
+    return once(
+        view.store,
+        ("claims", about.grid, chosen_.key),
+        lambda: compare_published(view.store, about.grid, paper=paper, table=table),
+    )
 
-    `band` says whether the printed value lies in the interval of one's own mean: "inside", "above", "below"; null
-    where there is no interval.
-    """
-    rows = []
-    for each, row in zip(found, data.iter_rows(named=True), strict=True):
-        printed, mean = each.cell.value, row["mean"]
-        difference, band = None, None
-        if printed is not None and mean is not None:
-            log = each.cell.scale == "log"
-            possible = not log or (printed > 0 and mean > 0)
-            difference = (math.log(mean / printed) if log else mean - printed) if possible else None
-            if row["low"] is not None:
-                band = "above" if printed > row["high"] else "below" if printed < row["low"] else "inside"
-        rows.append((difference, each.cell.scale, band))
-    more = pl.DataFrame(rows, {"difference": pl.Float64, "scale": pl.String, "band": pl.String}, orient="row")
-    return data.with_columns(more)
+
+_OWN: Final = {name: f"own_{name}" for name in ("mean", "spread", "low", "high", "n", "planned", "cell", "best")}
+"""Names in files, where nothing else says whose the numbers are; those of the view `v_published` where it has them."""
 
 
 def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], str]:
@@ -159,7 +154,7 @@ def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], str]:
     found = {}
     for row in data.iter_rows(named=True):
         if row["difference"] is not None:
-            told = [change(row["difference"], row["scale"]), words[row["band"]]]
+            told = [change(row["difference"], row["scale"]), words[row["band"]], row["word"]]
             found[row["row"], row["column"]] = ", ".join(filter(None, told))
     return found
 
@@ -192,11 +187,9 @@ def _claims(view: View) -> Shown:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
         return Shown(message="It prints no table of values, and makes no claim of an operator against a baseline.")
-    halves = {cell.paper_table for cell in printed_table(chosen_.paper, chosen_.number)}
     if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
         return Shown(message="This table compares no operator with a baseline, so it makes no claim of that kind.")
-    found = compare_published(view.store, grid_of(view).grid, paper=chosen_.paper, table=f"T{chosen_.number}")
-    found = found.filter(pl.col("paper_table").is_in(list(halves)))
+    found = _compared(view, chosen_)
     counts = dict(found.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
     rows = found if view.address.claims == "all" else found.filter(pl.col("word") != "not comparable")
