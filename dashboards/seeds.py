@@ -69,9 +69,12 @@ def average_words(scale: Scale) -> str:
     return {"log": "geometric mean", "logit": "mean of log odds", "linear": "mean"}[scale]
 
 
-def interval_words(scale: Scale) -> str:
+def interval_words(scale: Scale, alpha: float = 0.05) -> str:
     """What bars and bands are."""
-    return "95 % t interval over seeds" + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
+    return (
+        f"{(1 - alpha) * 100:g} % t interval over seeds"
+        + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
+    )
 
 
 def band_words(band: Band, scale: Scale) -> str:

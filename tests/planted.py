@@ -23,7 +23,7 @@ class Planted(NamedTuple):
 
     value: Callable[[Line], float]
     state: Callable[[Line], str] = lambda _: "ok"
-    """ok, pending, running, or the reason of a failure."""
+    """ok, pending, running, stopped (by halving), or the reason of a failure."""
     cost: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Fields of `cost` in end.json, and parameters and memory_bytes."""
     items: Callable[[Line], Mapping[str, float]] = lambda _: {}
@@ -31,6 +31,8 @@ class Planted(NamedTuple):
     """name, layer, head, point, value."""
     more: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Further evaluations without a point, by name."""
+    planned: Callable[[Line], bool] = lambda _: True
+    """Whether the grid has the trial: others make zipped axes, and axes that vary one at a time."""
 
 
 def plant(
@@ -44,7 +46,7 @@ def plant(
 ) -> Path:
     """Write the campaign."""
     layout = Layout(root)
-    lines = plan_lines(operators, seeds, "grid", factors or {})
+    lines = [line for line in plan_lines(operators, seeds, "grid", factors or {}) if planted.planned(line)]
     header = plan_header(lines, "grid", factors or {}, operators)
     publish_grid(layout, header | {"measure": {**MEASURE, **(measure or {})}}, lines)
     buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
@@ -60,6 +62,9 @@ def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) ->
         return
     write_start(layout, key, 1)
     if state == "running":
+        return
+    if state == "stopped":
+        write_end(layout, key, 1, status="stopped", reason="halving", step=2)
         return
     if state != "ok":
         write_end(layout, key, 1, status="failed", reason=state, message=f"it {state} <b>", step=2)
@@ -87,11 +92,11 @@ class Seen(NamedTuple):
         return self.slots[slot].data
 
 
-def seen(root: Path, page: Page, search: str = "") -> Seen:
-    """Every slot of `page` of the campaign `root` for the state `search`."""
+def seen(root: Path, page: Page, search: str = "", only: Sequence[str] = ()) -> Seen:
+    """The slots `only` (else every one) of `page` of the campaign `root` for the state `search`."""
     engine = Engine(Campaigns([root]), [page])
     name = engine.campaigns.names[0]
     with engine.campaigns.reading(name) as store:
         view = engine.view(store, name, page, read(page.address, search))
-        slots = {slot.name: shown_of(slot, view) for slot in page.slots}
+        slots = {slot.name: shown_of(slot, view) for slot in page.slots if not only or slot.name in only}
         return Seen(slots, {each.field: each for each in page.controls(view)})

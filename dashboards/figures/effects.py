@@ -12,6 +12,7 @@ from dashboards.html import plain
 from dashboards.theme import INK, MUTED, ROPE
 from dashboards.words import change, in_odds
 from store import Store
+from store.effects import analysis
 from store.effects import effects as main_effects
 from store.verdicts import Measure, runs
 
@@ -28,6 +29,13 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
         return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})
     found = main_effects(store, grid, measure=measure._asdict()).filter(pl.col("effect").is_not_null())
     return found.filter(pl.len().over("factor") > 1)
+
+
+def notes(store: Store, grid: str, measure: Measure) -> list[str]:
+    """What must be known of main effects: what the analysis left out, and of each axis why its effects are partial."""
+    found = analysis(store, grid, measure=measure._asdict())
+    said = found.terms.filter(pl.col("note") != "").select("term", "note").rows()
+    return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
 
 
 def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:

@@ -7,8 +7,9 @@ import polars as pl
 
 from dashboards.figures.canvas import canvas, one_line
 from dashboards.html import plain
+from dashboards.seeds import Scale
 from dashboards.theme import INK, MUTED, REST, ROPE, level_styles
-from dashboards.words import change
+from dashboards.words import change, in_odds
 from store.statistics import HalfNormal
 
 _LARGE, _LARGEST = level_styles(("margin", "simultaneous margin")).values()
@@ -17,19 +18,26 @@ KINDS: Final = {
     "simultaneous margin": ("beyond the simultaneous margin", _LARGEST._replace(marker="diamond")),
     "margin": ("beyond the margin", _LARGE._replace(marker="square")),
     "": ("as large as noise may be", REST._replace(marker="circle-open")),
+    "not judged": ("not judged", REST._replace(marker="circle")),
 }
 """What a contrast is beyond: in words, and how its point looks."""
 
 
 def contrasts(found: HalfNormal) -> pl.DataFrame:
     """The contrasts that can be told apart, the largest first: contrast, order, effect, size, quantile, beyond."""
-    return found.contrasts.drop_nulls("size").drop("aliased_with").with_columns(pl.col("beyond").fill_null(""))
+    known = found.contrasts.drop_nulls("size").drop("aliased_with")
+    return known.with_columns(pl.col("beyond").fill_null("not judged"))
 
 
-def draw_half_normal(found: HalfNormal, scale: str) -> go.Figure:
+def units_of(scale: Scale) -> str:
+    """What sizes are in, behind that word; '' for the measure's own unit."""
+    return {"log": ", in logarithms", "logit": ", in log odds", "linear": ""}[scale]
+
+
+def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
     """A point per contrast; the line is noise alone, the rules are Lenth's margins; what is beyond has its name."""
     frame = contrasts(found)
-    figure = canvas(420, x="half-normal quantile", y="size of the effect")
+    figure = canvas(420, x="half-normal quantile", y=f"size of the effect{units_of(scale)}")
     widest = max(frame["quantile"].to_list(), default=1.0) * 1.06
     if found.pseudo_error is not None:
         figure.add_trace(_noise(widest, found.pseudo_error))
@@ -63,9 +71,13 @@ def _rule(figure: go.Figure, level: float, name: str, *, dash: str) -> None:
     )
 
 
-def _points(rows: pl.DataFrame, scale: str, marker: dict[str, Any], kind: str) -> go.Scatter:
-    names = [one_line(name) if kind and i < _MOST_NAMES else "" for i, name in enumerate(rows["contrast"])]
-    told = [f"{plain(name)}<br>{change(effect, scale)}" for name, effect in rows.select("contrast", "effect").rows()]
+def _points(rows: pl.DataFrame, scale: Scale, marker: dict[str, Any], kind: str) -> go.Scatter:
+    named = kind in ("simultaneous margin", "margin")
+    names = [one_line(name) if named and i < _MOST_NAMES else "" for i, name in enumerate(rows["contrast"])]
+    told = [
+        f"{plain(name)}<br>{change(effect, scale)}{in_odds(scale)}"
+        for name, effect in rows.select("contrast", "effect").rows()
+    ]
     return go.Scatter(
         x=rows["quantile"].to_list(),
         y=rows["size"].to_list(),

@@ -57,8 +57,9 @@ def draw_heat(
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
             in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for who points
-            at it), key, and reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
-            `heat_cells.SIGNS`).
+            at it), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
+            `heat_cells.SIGNS`), and partial (whether its text says that it lacks something: where texts have no room,
+            such a cell has a ring).
         ramp: of all panels.
         x: title of the axis, as campaigns have it.
         y: the same.
@@ -162,19 +163,29 @@ def _marks(
     missing = [(x, y, cell) for x, y, cell in placed if cell.shade is None and cell.sign]
     if missing:
         symbols = [cell.sign for _, _, cell in missing]
-        marker = {"symbol": symbols, "size": min(max(0.45 * min(size), 3), 9), "color": MUTED, "line": {"width": 1.4}}
+        marker = {"symbol": symbols, "size": _sign_size(size), "color": MUTED, "line": {"width": 1.4}}
         yield _scatter(missing, mode="markers", marker=marker)
     kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
     lines = [cell.words.split(_BREAK) for _, _, cell in kept]
     longest = max((len(line) for each in lines for line in each), default=0)
-    if longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]:
-        return
+    narrow = longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]
+    if narrow:
+        kept = [row for row in kept if row[2].partial]
     low, high = ramp.ends
     colors = [on_fill(ramp.colors, ((cell.shade or 0.0) - low) / (high - low)) for _, _, cell in kept]
     for color in dict.fromkeys(colors):
         rows = [row for row, found in zip(kept, colors, strict=True) if found == color]
+        if narrow:
+            ring = {"symbol": "circle-open", "size": _sign_size(size), "color": color, "line": {"width": 1.4}}
+            yield _scatter(rows, mode="markers", marker=ring)
+            continue
         font = {"color": color, "size": 12}
         yield _scatter(rows, mode="text", text=[cell.words for _, _, cell in rows], textfont=font)
+
+
+def _sign_size(size: tuple[float, float]) -> float:
+    """Pixels of a sign in a cell of `size`."""
+    return min(max(0.45 * min(size), 3), 9)
 
 
 def _scatter(rows: Sequence[tuple[str, str, HeatCell]], **more: Any) -> go.Scatter:

@@ -11,7 +11,13 @@ from dashboards.html import plain
 from dashboards.theme import DIVERGING, SEQUENTIAL
 from dashboards.words import number
 
-SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
+SIGNS: Final = {
+    "failed": "x-thin-open",
+    "not applicable": "line-ew-open",
+    "running": "circle-dot",
+    "stopped": "line-ns-open",
+    "masked": "",
+}
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
 
 LETTER: Final = 7.0
@@ -114,6 +120,8 @@ class HeatCell(NamedTuple):
     """plotly's marker for it where it has no value; empty: none."""
     key: Any
     """What a click sets."""
+    partial: bool = False
+    """Whether its value is of less than its neighbours'."""
 
 
 def heat_cells(found: pl.DataFrame, across: Axis, up: Axis, ramp: Ramp) -> list[list[HeatCell]]:
@@ -123,9 +131,13 @@ def heat_cells(found: pl.DataFrame, across: Axis, up: Axis, ramp: Ramp) -> list[
 
 
 def _cell(row: Mapping[str, Any], ramp: Ramp) -> HeatCell:
-    shade = ramp.shade(row.get("value"))
+    value = row.get("value")
+    shade = ramp.shade(value)
     reason = row.get("reason") or "no value"
-    words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(row["value"]))
+    if shade is None and value is not None and math.isfinite(value):
+        reason = f"{ramp.words(value)} has no colour on a logarithmic scale"
+    words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(value))
     note = row.get("note")
     sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
-    return HeatCell(shade, words, f"{words}<br>{plain(note)}" if note else words, sign, row.get("key"))
+    told = f"{words}<br>{plain(note)}" if note else words
+    return HeatCell(shade, words, told, sign, row.get("key"), row.get("partial") or False)

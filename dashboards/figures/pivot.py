@@ -1,7 +1,5 @@
 """A grid over two of its axes, the others averaged, fixed or best; cells without a value say why."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -10,44 +8,56 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.seeds import Scale
-from dashboards.words import change, number
+from dashboards.figures.pivot_cells import Average, Settings, averages, reason, told
 from store import Store
-from store.effects import levels_of
-from store.statistics import Paired, select_then_report, t_interval
-from store.statistics.paired import or_null
+from store.effects import BESIDE, levels_of
+from store.statistics import select_then_report
 from store.statistics.scales import back, forward
 from store.verdicts import Measure, runs
 
 NOWHERE: Final = "does not apply"
 """The level of a cell on an axis that it does not have."""
 _AXIS: Final = "axis: "
-_STATES: Final = {"running": "running", "pending": "not run", "ok": "no value on this scale"}
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("x", "y"), pl.String),
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    **dict.fromkeys(("n", "runs", "planned", "settings"), pl.Int64),
+    **dict.fromkeys(("best", "reason", "key", "text", "note"), pl.String),
+    "partial": pl.Boolean,
+}
 
 
 class Pivot(NamedTuple):
     """The cells of the map."""
 
     frame: pl.DataFrame
-    """x, y (in the grid's order), value (average over seeds), low, high, n (seeds), runs (that it rests on), planned
-    (runs, of all seeds), reason (why there is no value; else null), key (places of the two levels), text, note."""
+    """x, y (in the grid's order), value (average over seeds), low, high, n (seeds of the setting with the fewest), runs
+    (that it rests on), planned (runs, of all seeds), settings (of `rest`, that have a value), best (the setting that
+    stands for them, if one does), reason (why there is no value; else null), key (places of the two levels), text,
+    note, partial (whether settings lack that another cell has planned)."""
     span: tuple[float, float] | None
     """Least and greatest mean of a single cell of the grid: a scale that every choice of the others shares."""
     warning: str
     """What must be known of values that were chosen as the best."""
+    rest: Settings
+    """Of the axes that are averaged or chosen among."""
+    followers: Mapping[str, str]
+    """By an axis that each level of a shown one decides, as if zipped, that one."""
 
 
 def table(store: Store, grid: str, measure: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """Every planned run with its level on each axis, in columns "axis: NAME", and all levels of each axis in order.
 
-    Columns beside those: as `store.verdicts.runs` has them, trial and why (the reason of a failure). Raises as that.
+    Columns beside those: as `store.verdicts.runs` has them, trial, why (the reason of a failure) and unreadable. Raises
+    as that.
     """
     found = runs(store, grid, measure)
     header = store.grid(grid)
     levels = levels_of(header, found["axes"].to_list())
     columns = [pl.Series(_AXIS + name, [of or NOWHERE for of in each], pl.String) for name, each in levels.items()]
     why = store.sql(
-        "SELECT g.cell, g.seed, g.trial, t.reason AS why FROM grid_trial g JOIN trial t USING (trial) "
+        "SELECT g.cell, g.seed, g.trial, t.reason AS why, u.trial IS NOT NULL AS unreadable FROM grid_trial g "
+        "JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial "
         "WHERE g.grid = $grid",
         {"grid": grid},
     )
@@ -64,6 +74,19 @@ def _present(order: Sequence[str], column: pl.Series) -> list[str]:
     return [level for level in dict.fromkeys(order) if level in there]
 
 
+def follows(found: pl.DataFrame, axis: str, other: str) -> bool:
+    """Whether each level of `other` has one level of `axis` in the runs of `table`, as if zipped."""
+    counts = found.group_by(_AXIS + other).agg(pl.col(_AXIS + axis).n_unique())
+    return bool((counts[_AXIS + axis] == 1).all())
+
+
+def held(found: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
+    """The runs of `table` at these levels."""
+    for name, level in fixed.items():
+        found = found.filter(pl.col(_AXIS + name) == level)
+    return found
+
+
 def pivot(
     found: pl.DataFrame,
     levels: Mapping[str, Sequence[str]],
@@ -75,44 +98,64 @@ def pivot(
 ) -> Pivot:
     """The runs of `table` over two axes.
 
-    Runs are averaged by seed over the axes that are neither shown nor `fixed`, then over seeds; with `best` the cell
-    with the best mean stands for its setting instead, chosen on the seeds that are shown. Averages are of logarithms or
-    log odds where the measure's scale says so; intervals are t over seeds.
+    A cell is the mean over the settings of the axes that are neither shown nor `fixed`, each counted alike, with its t
+    interval over seeds (`balanced_means`); with `best` the setting with the best mean stands for all, chosen on the
+    seeds that are shown. Averages are of logarithms or log odds where the measure's scale says so.
     """
     units = forward(_finite(found), measure.scale)
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
     spans = found.group_by("cell").agg(pl.col("units").mean())["units"].drop_nulls().to_list()
     span = (back(min(spans), measure.scale), back(max(spans), measure.scale)) if spans else None
-    for name, level in fixed.items():
-        found = found.filter(pl.col(_AXIS + name) == level)
-    x, y = (_AXIS + name for name in axes)
-    rest = [_AXIS + name for name, of in levels.items() if name not in (*axes, *fixed) and len(of) > 1]
-    kept, warning = (found, "") if not best or not rest else _best(found, measure, rest, [x, y])
-    averages = _averages(kept, measure, [x, y])
-    reasons = {at: _reason(part) for at, part in found.group_by(x, y)}
-    planned = {at: part.height for at, part in kept.group_by(x, y)}
-    rows = []
-    for i, up in enumerate(levels[axes[1]]):
-        for j, across in enumerate(levels[axes[0]]):
-            value = averages.get((across, up))
-            reason = None if value is not None else reasons.get((across, up), "not planned")
-            rows.append((across, up, *(value or (None,) * 5), planned.get((across, up), 0), reason, f"{j},{i}"))
-    kinds = {"x": pl.String, "y": pl.String, **dict.fromkeys(("value", "low", "high"), pl.Float64)}
-    kinds |= dict.fromkeys(("n", "runs", "planned"), pl.Int64) | {"reason": pl.String, "key": pl.String}
-    frame = pl.DataFrame(rows, schema=kinds, orient="row")
-    told = [
-        _told(row, measure.scale) for row in frame.select("value", "low", "high", "n", "runs", "planned").iter_rows()
-    ]
-    return Pivot(
-        frame.with_columns(
-            pl.col("x").cast(pl.Enum(list(levels[axes[0]]))),
-            pl.col("y").cast(pl.Enum(list(levels[axes[1]]))),
-            pl.Series("text", [text for text, _ in told], pl.String),
-            pl.Series("note", [note for _, note in told], pl.String),
-        ),
-        span,
-        warning,
+    found = held(found, fixed)
+    others = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
+    followers = {name: by for by in reversed(axes) for name in others if follows(found, name, by)}
+    names = [name for name in others if name not in followers]
+    words = pl.concat_str([_AXIS + name for name in names], separator=BESIDE) if names else pl.lit("")
+    found = found.with_columns(words.alias("setting"))
+    rest = Settings(names, found["setting"].unique(maintain_order=True).to_list())
+    chooses = best and bool(names)
+    keys = [_AXIS + name for name in axes]
+    kept, warning = _best(found, measure, names, keys) if chooses else (found, "")
+    averaged = averages(kept, measure, keys)
+    parts, behind = (
+        {(row[0], row[1]): part for row, part in each.group_by(keys, maintain_order=True)} for each in (found, kept)
     )
+    rows = []
+    for at, key in _places(levels, axes):
+        runs = _Runs(parts.get(at, found.clear()), behind.get(at, found.clear()), averaged.get(at), chooses)
+        rows.append((*at, *_row(runs, rest, key, measure)))
+    frame = pl.DataFrame(rows, schema=_KINDS, orient="row").with_columns(
+        pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
+    )
+    return Pivot(frame, span, warning, rest, followers)
+
+
+def _places(levels: Mapping[str, Sequence[str]], axes: tuple[str, str]) -> list[tuple[tuple[str, str], str]]:
+    """The levels of every cell, row by row, and the key of its place."""
+    x, y = (levels[name] for name in axes)
+    return [((across, up), f"{j},{i}") for i, up in enumerate(y) for j, across in enumerate(x)]
+
+
+class _Runs(NamedTuple):
+    """Of a cell of the map."""
+
+    planned: pl.DataFrame
+    kept: pl.DataFrame
+    """Those of its best setting, where one is chosen; else all."""
+    average: Average | None
+    chooses: bool
+
+
+def _row(runs: _Runs, rest: Settings, key: str, measure: Measure) -> tuple[Any, ...]:
+    """The entries of a cell beside its levels."""
+    there = runs.planned.drop_nulls("units")["setting"].unique(maintain_order=True).to_list()
+    planned, average = runs.kept.height, runs.average
+    if average is None:
+        why = reason(runs.planned, measure.scale)
+        return (None,) * 3 + (None, None, planned, 0, None, why, key, "", "", False)
+    best = str(runs.kept["setting"][0]) if runs.chooses else None
+    text, note = told(average, planned, rest, there, best, measure.scale)
+    return *average, planned, len(there), best, None, key, text, note, bool(rest.lacking(there))
 
 
 def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:
@@ -145,68 +188,11 @@ def _best(
     found: pl.DataFrame, measure: Measure, rest: Sequence[str], within: Sequence[str]
 ) -> tuple[pl.DataFrame, str]:
     chosen = select_then_report(
-        found, over=rest, within=within, scale=measure.scale, better=measure.better, split="same"
+        found,
+        over=[_AXIS + name for name in rest],
+        within=within,
+        scale=measure.scale,
+        better=measure.better,
+        split="same",
     )
     return found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
-
-
-class _Average(NamedTuple):
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    """Seeds."""
-    runs: int
-
-
-def _averages(found: pl.DataFrame, measure: Measure, keys: Sequence[str]) -> dict[tuple[str, str], _Average]:
-    """By the levels of the two axes."""
-    known = found.drop_nulls("units")
-    by_seed = known.group_by(*keys, "seed").agg(pl.col("units").mean(), pl.len().alias("runs"))
-    whole = by_seed.group_by(*keys).agg(
-        pl.col("units").mean().alias("mean"),
-        pl.col("units").std().alias("sd"),
-        pl.len().alias("n"),
-        pl.col("runs").sum(),
-    )
-    n, mean = whole["n"].cast(pl.Float64).to_numpy(), whole["mean"].to_numpy()
-    low, high = t_interval(Paired(n, mean, whole["sd"].fill_null(np.nan).to_numpy()), measure.alpha)
-    at = whole.select(*keys, "n", "runs").rows()
-    found_: dict[tuple[str, str], _Average] = {}
-    for row, *ends in zip(at, mean, low, high, strict=True):
-        value, one, other = (or_null(back(float(each), measure.scale)) for each in ends)
-        found_[row[0], row[1]] = _Average(value, one, other, row[2], row[3])
-    return found_
-
-
-def _reason(part: pl.DataFrame) -> str:
-    """'failed: diverged', 'failed: diverged 2, error 1; running 1', 'not run'."""
-    failed = Counter(str(why or "unknown") for why in part.filter(pl.col("status") == "failed")["why"])
-    states = Counter(_STATES[state] for state in part["status"] if state != "failed")
-    said = []
-    if failed:
-        counts = ", ".join(f"{why} {n}" if len(failed) > 1 else why for why, n in failed.most_common())
-        said.append(f"failed: {counts}")
-    said += [f"{word} {n}" if failed or len(states) > 1 else word for word, n in states.most_common()]
-    return "; ".join(said)
-
-
-def _told(row: tuple[Any, ...], scale: Scale) -> tuple[str, str]:
-    value, low, high, n, rests_on, planned = row
-    if value is None:
-        return "", ""
-    spread = spread_words(value, low, high, scale)
-    few = "" if rests_on == planned else f", {rests_on}/{planned} runs"
-    text = "<br>".join([number(value), *([spread] if spread else []), f"n {n}{few}"])
-    ends = "" if low is None or high is None else f"{number(low)} to {number(high)}; "
-    return text, f"{ends}{rests_on} of {planned} planned runs"
-
-
-def spread_words(value: float, low: float | None, high: float | None, scale: Scale) -> str:
-    """Half an interval: '± 0.02'; on the log scale '± 4 %' or '×÷ 2.3'; '' where there is none."""
-    if low is None or high is None:
-        return ""
-    if scale == "log" and value > 0 and high > 0:
-        half = math.log(high / value)
-        return f"±{change(half, 'log').replace('+', ' ')}" if half < math.log(2) else f"×÷ {math.exp(half):.2g}"
-    return f"± {number((high - low) / 2, 2)}"

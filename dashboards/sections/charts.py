@@ -17,7 +17,6 @@ from dashboards.sections.verdict_table import ICONS, marked, measured, paired_wo
 from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
 from dashboards.words import count, in_odds, point
-from store.effects import analysis
 from store.verdicts import Measure
 
 LOSS: Final = "loss"
@@ -180,7 +179,7 @@ def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
     found = effects_figure.effects(about.store, about.grid, measure)
     if found.is_empty():
         return
-    notes = analysis(about.store, about.grid, measure=measure._asdict()).notes
+    notes = effects_figure.notes(about.store, about.grid, measure)
     caption = effects_words(measure, about.unit, notes)
     yield Picture(
         f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found

@@ -1,6 +1,7 @@
 """Factors: effects, interactions and the map equal what plain Python makes of planted values."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean, stdev
@@ -13,6 +14,7 @@ from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
 from dashboards.problems import Unknown
+from store.statistics import expected_optimism
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)
@@ -47,10 +49,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+Look = Callable[..., Seen]
+"""The page for a state, and for another than the usual one only the slots that are named."""
+
+
+def looking(root: Path) -> Look:
+    kept: dict[tuple[str, ...], Seen] = {}
+
+    def look(search: str = "", *only: str) -> Seen:
+        if (search, *only) not in kept:
+            kept[search, *only] = seen(root, FACTORS, search, only)
+        return kept[search, *only]
+
+    return look
+
+
 @pytest.fixture(scope="module")
-def page(root: Path) -> Callable[[str], Seen]:
-    kept: dict[str, Seen] = {}
-    return lambda search="": kept.setdefault(search, seen(root, FACTORS, search))
+def page(root: Path) -> Look:
+    return looking(root)
 
 
 def runs(operator: str, width: int, depths: tuple[int, ...]) -> dict[int, list[float]]:
@@ -68,7 +84,7 @@ def at(frame: pl.DataFrame, x: str, y: str) -> dict[str, Any]:
     return frame.filter(pl.col("x") == x, pl.col("y") == y).row(0, named=True)
 
 
-def test_the_map_averages_over_the_other_axes_by_seed_and_then_over_seeds(page: Callable[[str], Seen]) -> None:
+def test_the_map_averages_over_the_other_axes_by_seed_and_then_over_seeds(page: Look) -> None:
     frame = page("").frame("pivot")
     assert frame["x"].cast(pl.String).unique(maintain_order=True).to_list() == list(OPERATORS)
     assert frame["y"].cast(pl.String).unique(maintain_order=True).to_list() == [str(width) for width in WIDTHS]
@@ -82,33 +98,34 @@ def test_the_map_averages_over_the_other_axes_by_seed_and_then_over_seeds(page: 
         assert (row["n"], row["runs"], row["planned"]) == (len(by_seed), 2 * len(by_seed), 8)
 
 
-def test_a_fixed_axis_leaves_its_other_levels_out(page: Callable[[str], Seen]) -> None:
-    row = at(page("?fix=depth%3D4").frame("pivot"), "SSA", "64")
+def test_a_fixed_axis_leaves_its_other_levels_out(page: Look) -> None:
+    row = at(page("?fix=depth%3D4", "pivot").frame("pivot"), "SSA", "64")
     assert row["value"] == pytest.approx(geometric_mean(of[0] for of in runs("SSA", 64, (4,)).values()))
     assert row["planned"] == 4
 
 
 def test_the_best_cell_stands_for_its_setting_and_the_page_warns_of_the_winner_s_curse(
-    page: Callable[[str], Seen],
+    page: Look,
 ) -> None:
-    best = page("?others=best")
+    best = page("?others=best", "pivot")
     row = at(best.frame("pivot"), "SSA", "64")
     assert row["value"] == pytest.approx(geometric_mean(of[0] for of in runs("SSA", 64, (2,)).values()))
+    assert row["best"] == "2"
     assert "Winner's curse" in best.slots["pivot"].message
     assert "Winner's curse" not in page("").slots["pivot"].message
 
 
-def test_cells_without_a_value_say_why(page: Callable[[str], Seen]) -> None:
+def test_cells_without_a_value_say_why(page: Look) -> None:
     row = at(page("").frame("pivot"), "SSA", "128")
     assert row["value"] is None
     assert row["reason"] == "failed: diverged; not run 4"
-    assert at(page("?fix=depth%3D2").frame("pivot"), "SSA", "128")["reason"] == "failed: diverged"
-    assert at(page("?fix=depth%3D4").frame("pivot"), "SSA", "128")["reason"] == "not run"
+    assert at(page("?fix=depth%3D2", "pivot").frame("pivot"), "SSA", "128")["reason"] == "failed: diverged"
+    assert at(page("?fix=depth%3D4", "pivot").frame("pivot"), "SSA", "128")["reason"] == "not run"
 
 
-def test_colours_that_span_the_grid_are_the_same_for_every_choice_of_the_others(page: Callable[[str], Seen]) -> None:
+def test_colours_that_span_the_grid_are_the_same_for_every_choice_of_the_others(page: Look) -> None:
     def span(search: str) -> tuple[float, float]:
-        figure = page(search).slots["pivot"].figure
+        figure = page(search, "pivot").slots["pivot"].figure
         assert figure is not None
         trace = json.loads(figure.to_json())["data"][0]
         return trace["zmin"], trace["zmax"]
@@ -117,28 +134,28 @@ def test_colours_that_span_the_grid_are_the_same_for_every_choice_of_the_others(
     assert span("?fix=depth%3D2") != span("?fix=depth%3D4")
 
 
-def test_a_click_on_the_map_lists_the_runs_behind_it(page: Callable[[str], Seen]) -> None:
-    rows = page("?at=1,0").frame("chosen")  # SSA at width 32
+def test_a_click_on_the_map_lists_the_runs_behind_it(page: Look) -> None:
+    rows = page("?at=1,0", "chosen").frame("chosen")  # SSA at width 32
     assert rows.height == 8
     assert set(rows["label"]) == {"SSA · 32 · 2", "SSA · 32 · 4"}
     assert rows.filter(pl.col("reason") == "killed").height == 2
     for nowhere in ("?at=9,9", "?at=x", "?at=1"):
-        assert "no planned runs" in page(nowhere).slots["chosen"].message
+        assert "no planned runs" in page(nowhere, "chosen").slots["chosen"].message
 
 
-def test_only_pairs_that_pass_are_proposed_and_others_are_drawn_with_a_warning(page: Callable[[str], Seen]) -> None:
+def test_only_pairs_that_pass_are_proposed_and_others_are_drawn_with_a_warning(page: Look) -> None:
     found = page("")
     passing = [option.value for option in found.controls["pair"].options]
     assert passing == ["operator*depth"]
     assert "Shown to act together: operator × depth." in found.slots["matrix"].caption
     assert found.slots["pair"].message == ""
-    other = page("?pair=width*depth").slots["pair"]
+    other = page("?pair=width*depth", "pair").slots["pair"]
     assert "not shown to act together" in other.message
     assert other.figure is not None
 
 
-def test_the_lines_of_a_pair_are_its_marginal_means(page: Callable[[str], Seen]) -> None:
-    frame = page("?pair=operator*depth").frame("pair")
+def test_the_lines_of_a_pair_are_its_marginal_means(page: Look) -> None:
+    frame = page("?pair=operator*depth", "pair").frame("pair")
     assert frame["x"].unique(maintain_order=True).to_list() == list(OPERATORS)
     row = frame.filter(pl.col("x") == "softmax", pl.col("series") == "2").row(0, named=True)
     cells = [geometric_mean(of[0] for of in runs("softmax", width, (2,)).values()) for width in WIDTHS]
@@ -146,7 +163,7 @@ def test_the_lines_of_a_pair_are_its_marginal_means(page: Callable[[str], Seen])
     assert row["n"] == 12
 
 
-def test_the_matrix_holds_every_pair_once_in_each_half(page: Callable[[str], Seen]) -> None:
+def test_the_matrix_holds_every_pair_once_in_each_half(page: Look) -> None:
     frame = page("").frame("matrix")
     assert frame.height == 9
     one, other = at(frame, "operator", "depth"), at(frame, "depth", "operator")
@@ -180,8 +197,8 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, sea
     assert said.lower() in words(root, search).lower()
 
 
-def test_a_pair_that_is_not_there_gets_a_sentence(page: Callable[[str], Seen]) -> None:
-    assert "No two axes are called 'a*b'" in page("?pair=a*b").slots["pair"].message
+def test_a_pair_that_is_not_there_gets_a_sentence(page: Look) -> None:
+    assert "No two axes are called 'a*b'" in page("?pair=a*b", "pair").slots["pair"].message
 
 
 def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
@@ -207,19 +224,22 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
     assert found.slots["effects"].figure is not None
     assert "Fewer than two axes vary" in found.slots["matrix"].message
     assert "No pair passes" in found.slots["pair"].message
-    assert "a map needs two" in found.slots["pivot"].message
+    assert "A map needs two axes that vary apart; in this grid operator alone varies." in found.slots["pivot"].message
 
 
 def test_axes_of_very_many_levels_have_effects_and_a_map_but_no_interactions(tmp_path: Path) -> None:
     def planted(line: Line) -> float:
         return 1.0 + 0.01 * ((17 * line["axes"]["n"] + 5 * line["axes"]["m"] + 3 * line["seed"]) % 7)
 
-    factors: dict[str, Any] = {"n": list(range(60)), "m": list(range(15))}
-    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(planted), factors=factors)
+    def state(line: Line) -> str:
+        return "ok" if (line["axes"]["n"] - line["axes"]["m"]) % 28 < 2 else "pending"
+
+    factors: dict[str, Any] = {"n": list(range(31)), "m": list(range(28))}
+    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(planted, state), factors=factors)
     found = seen(root, FACTORS)
     assert "too many pairs of levels" in found.slots["matrix"].message
     assert set(found.frame("importance")["axis"]) == {"n", "m"}
-    assert found.frame("pivot").height == 60 * 15
+    assert found.frame("pivot").height == 31 * 28
 
 
 def test_nothing_finished_is_said(tmp_path: Path) -> None:
@@ -227,3 +247,147 @@ def test_nothing_finished_is_said(tmp_path: Path) -> None:
     found = seen(root, FACTORS)
     assert "no effect to show" in found.slots["effects"].message
     assert set(found.frame("pivot")["reason"]) == {"not run"}
+
+
+ODD: dict[str, Any] = {"width": [8, 16], "mean": [32, 64], "seed": [1, 2, 3]}
+"""Width and mean are zipped, the third level of `seed` is there for one cell alone; all names are those of columns."""
+HOSTILE = ("difference", "reason", "seed")
+
+
+def odd_planned(line: Line) -> bool:
+    axes = line["axes"]
+    zipped = (axes["width"] == 8) == (axes["mean"] == 32)
+    return zipped and (axes["seed"] < 3 or (axes["operator"], axes["width"]) == ("softmax", 8))
+
+
+def odd_state(line: Line) -> str:
+    axes = line["axes"]
+    where = (axes["operator"], axes["width"], axes["seed"])
+    if where == ("SSA", 16, 2):
+        return "stopped"
+    return "diverged" if (*where, line["seed"]) == ("SSA", 8, 2, 0) else "ok"
+
+
+def odd_value(line: Line) -> float:
+    axes = line["axes"]
+    if (axes["operator"], axes["width"], axes["seed"]) == ("softmax", 16, 2):
+        return math.nan
+    noise = 1 + 0.01 * ((5 * axes["width"] + 7 * axes["seed"] + 3 * line["seed"]) % 11)
+    return float((3.0 if axes["seed"] == 2 else 1.0) * (1 + 0.5 * line["seed"]) * noise)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    def more(line: Line) -> dict[str, float]:
+        return dict.fromkeys(HOSTILE, 1.0 + line["seed"]) | {
+            "signed": line["axes"]["width"] - 12.0 + 0.1 * line["seed"]
+        }
+
+    planted = Planted(odd_value, odd_state, more=more, planned=odd_planned)
+    root = tmp_path_factory.mktemp("odd") / "runs"
+    return looking(plant(root, ("softmax", "SSA"), range(3), planted, factors=ODD))
+
+
+def of(operator: str, width: int, level: int) -> list[float]:
+    """The values of one cell that there are."""
+    found = []
+    for seed in range(3):
+        axes = {"operator": operator, "width": width, "mean": 4 * width, "seed": level}
+        line = {"axes": axes, "seed": seed}
+        if odd_state(line) == "ok" and math.isfinite(odd_value(line)):
+            found.append(odd_value(line))
+    return found
+
+
+def test_settings_of_the_other_axes_count_alike_and_a_cell_that_lacks_some_says_so(odd: Look) -> None:
+    found = odd("?others=averaged", "pivot").slots["pivot"]
+    row = at(found.data, "SSA", "8")  # one of its settings lost a seed: the mean of the runs would shift to the other
+    assert row["value"] == pytest.approx(geometric_mean([geometric_mean(of("SSA", 8, level)) for level in (1, 2)]))
+    assert row["value"] != pytest.approx(geometric_mean(of("SSA", 8, 1) + of("SSA", 8, 2)))
+    assert (row["n"], row["runs"], row["planned"], row["settings"]) == (2, 5, 6, 2)
+    assert row["note"].endswith("5 of 6 planned runs; without seed 3")
+    others = [("softmax", "8"), ("softmax", "16"), ("SSA", "16")]
+    assert [at(found.data, *cell)["settings"] for cell in others] == [3, 1, 1]
+    assert found.message.startswith("3 of 4 cells with a value lack settings of seed that there are")
+    drawn = json.loads(found.figure.to_json())["data"] if found.figure else []
+    texts = [text for trace in drawn if trace.get("mode") == "text" for text in trace["text"]]
+    assert sorted(text.rpartition("<br>")[2] for text in texts if "settings" in text) == ["1/3 settings"] * 2 + [
+        "2/3 settings"
+    ]
+    assert "averaged over seed (3 settings, each counted alike)" in found.caption
+
+
+def test_the_best_setting_is_named_and_one_of_fewer_is_marked(odd: Look) -> None:
+    found = odd("?others=best&better=higher", "pivot").slots["pivot"]
+    row = at(found.data, "SSA", "8")
+    assert row["best"] == "1"  # the other lost a seed
+    assert row["value"] == pytest.approx(geometric_mean(of("SSA", 8, 1)))
+    best = max((1, 2, 3), key=lambda level: geometric_mean(of("softmax", 8, level)))
+    assert (at(found.data, "softmax", "8")["best"], best) == ("2", 2)
+    assert "were chosen among fewer" in found.message
+    flattery = expected_optimism(3, 3)
+    assert f"the best of 3 equal cells looks {flattery:.2g} standard deviations" in found.message
+
+
+def test_zipped_axes_are_one_and_a_map_is_of_two_that_vary_apart(odd: Look, tmp_path: Path) -> None:
+    found = odd("?x=width", "pivot")
+    assert (found.controls["x"].usual, found.controls["y"].usual) == ("width", "operator")
+    assert {name for name in found.controls if name.startswith("fix:")} == {"fix:seed"}
+    assert "Each level of width has one of mean." in found.slots["pivot"].caption
+    diagonal = odd("?x=width&y=mean", "pivot").frame("pivot")
+    assert diagonal.filter(pl.col("value").is_null())["reason"].to_list() == ["not planned"] * 2
+    planted = Planted(lambda _: 1.0, planned=lambda line: (line["operator"] == "SSA") == (line["axes"]["a"] == 2))
+    root = plant(tmp_path / "tied", ["softmax", "SSA"], [0], planted, factors={"a": [1, 2]})
+    tied = seen(root, FACTORS, "", ["pivot"])
+    assert (
+        tied.slots["pivot"].message
+        == "A map needs two axes that vary apart; in this grid operator and a always move together."
+    )
+
+
+def test_a_cell_says_what_happened_to_its_runs(odd: Look) -> None:
+    frame = odd("?fix=seed%3D2", "pivot").frame("pivot")
+    assert at(frame, "SSA", "16")["reason"] == "stopped by halving"
+    assert at(frame, "softmax", "16")["reason"] == "no finite value"
+    rows = odd("?at=1,1", "chosen").frame("chosen")
+    assert set(rows["reason"]) == {None, "stopped by halving at step 2"}
+
+
+def test_means_that_are_not_positive_have_no_logarithmic_colour_but_a_sentence(odd: Look) -> None:
+    found = odd("?measure=signed&colours=log", "pivot").slots["pivot"]
+    assert "2 cells have means that are not positive, without a colour on a logarithmic scale" in found.message
+    assert found.figure is not None
+    told = json.loads(found.figure.to_json())["data"][0]["text"]
+    assert told[0][0].startswith("−3.9 has no colour on a logarithmic scale")
+    assert found.data["value"].null_count() == 0
+
+
+def test_names_of_axes_and_measures_may_be_those_of_columns(odd: Look) -> None:
+    whole = odd("")
+    assert whole.slots["matrix"].message or whole.slots["matrix"].figure is not None
+    for name in HOSTILE:
+        rows = odd(f"?at=0,0&measure={name}", "chosen").frame("chosen")
+        assert sorted(rows[rows.columns[-1]].to_list()) == [1.0] * 3 + [2.0] * 3 + [3.0] * 3
+        assert rows.columns[-1] == ("value" if name in ("reason", "seed") else name)
+
+
+def test_what_main_effects_lack_is_said_of_each_axis(odd: Look) -> None:
+    caption = odd("").slots["effects"].caption
+    assert "runs failed unequally (" in caption
+    assert " For operator: " in caption
+
+
+def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> None:
+    shown = odd("").slots
+    for name in ("effects", "pivot"):
+        assert "mse at sigma_f 5, sigma_x 1 (squared output units; lower is better)" in shown[name].caption
+    assert "95 % t interval over seeds (of logarithms)" in shown["pivot"].caption
+
+
+def test_contrasts_that_cannot_be_judged_are_called_so(tmp_path: Path) -> None:
+    planted = Planted(lambda line: 1.0 + line["axes"]["depth"])
+    root = plant(tmp_path / "few", ["softmax"], [0], planted, factors={"depth": [1, 2]})
+    found = seen(root, FACTORS, "", ["half-normal"]).slots["half-normal"]
+    assert "Fewer than three contrasts cannot tell the noise, so none is judged." in found.caption
+    assert [entry.name for entry in found.legend] == ["not judged"]
+    assert "changes (of two levels half of their difference), in logarithms." in found.caption

@@ -202,6 +202,20 @@ def test_texts_stand_only_where_the_width_of_the_figure_has_room_for_them() -> N
     assert shown(draw_heat(named, ramp, x="x", y="y", width=500)) == {}
 
 
+def test_a_cell_of_less_than_its_neighbours_has_a_ring_where_its_text_has_no_room() -> None:
+    found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [1.0, 2.0], "partial": [False, True]})
+    for text, mode in (("1/2", "text"), ("1/2 " * 80, "markers")):
+        figure = draw_heat(found.with_columns(text=pl.lit(text)), Ramp(0, 2), x="", y="")
+        drawn = [(trace.mode, x) for trace in figure.data[1:] for x in trace.x]
+        assert sorted(drawn) == ([("text", "a"), ("text", "b")] if mode == "text" else [("markers", "b")])
+
+
+def test_a_value_without_a_colour_says_which_it_is() -> None:
+    found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [-0.25, 2.0]})
+    (cells,) = draw_heat(found, Ramp(1, 3, log=True), x="", y="").data[0].text
+    assert cells[0] == "−0.25 has no colour on a logarithmic scale"
+
+
 @pytest.mark.parametrize("title", ["mse", "the title of a quantity that takes lines"])
 def test_a_bar_of_colours_has_room_beside_few_rows(title: str) -> None:
     found = plane(x=[1], y=[0], value=[1.0])

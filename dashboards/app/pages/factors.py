@@ -1,32 +1,31 @@
 """Factors: what each axis does, whether axes act together, and a map of the grid over two of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app.address import entries
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
 from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of, link, options
+from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of
+from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
 from dashboards.figures import effects as effects_figure
-from dashboards.figures import half_normal, interactions, pivot
+from dashboards.figures import half_normal, interactions
+from dashboards.figures.canvas import is_cut
 from dashboards.problems import Unknown
 from dashboards.sections.charts import effects_words
-from dashboards.seeds import average_words, interval_words
+from dashboards.sections.verdict_table import measured
+from dashboards.seeds import average_words
 from dashboards.theme import Style, level_styles
 from dashboards.words import count, listed, number, p_value
 from store.effects import analysis, unreplicated
 from store.statistics import Factorial
-from store.verdicts import Measure
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
 _MOST_RUNS: Final = 1000
-_NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
-_AVERAGED: Final = Option("", "averaged")
 
 
 class FactorsAddress(MeasuredAddress):
@@ -65,9 +64,10 @@ def _effects(view: View) -> Shown:
     found = effects_figure.effects(view.store, about.grid, measure)
     if found.is_empty():
         return Shown(message="No axis has two levels with results yet, so there is no effect to show.")
-    notes = analysis(view.store, about.grid, measure=measure._asdict()).notes
-    said = effects_words(measure, unit_of(view, measure), notes)
-    return Shown(effects_figure.draw_effects(found, measure), said, found)
+    notes = effects_figure.notes(view.store, about.grid, measure)
+    return Shown(
+        effects_figure.draw_effects(found, measure), effects_words(measure, unit_of(view, measure), notes), found
+    )
 
 
 def _importance(view: View) -> Shown:
@@ -105,7 +105,7 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     if name == "note":
         return {"field": name, "flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
     if rows[name].dtype.is_float():
-        short = {"function": _P_WORDS if name.startswith("p ") else _NUMBER_WORDS}
+        short = {"function": _P_WORDS if name.startswith("p ") else NUMBER_WORDS}
         return {
             "field": name,
             "type": "rightAligned",
@@ -155,16 +155,19 @@ def _pair(view: View) -> Shown:
         return Shown(message=f"No pair passes, so none is proposed{': ' + listed(tested) if tested else ''}.")
     frame = interactions.means(found, chosen.axes)
     levels = list(dict.fromkeys(frame["series"]))[: interactions.MOST_LINES]
+    drawn = frame.filter(pl.col("series").is_in(levels))
     styles = _styles(view, levels)
     title = measure.name + (f", {unit_of(view, measure)}" if unit_of(view, measure) else "")
     figure = interactions.draw_means(frame, styles, chosen.axes, title, measure.scale)
     message = "" if chosen.passes else f"{chosen.name} is not shown to act together: lines may cross by noise alone."
     more = f" The first {len(levels)} levels of {chosen.axes[1]} are drawn." if len(levels) < _levels_of(frame) else ""
+    cut = " Intervals that end at the edge of the figure go on beyond it." if is_cut(drawn, measure.scale) else ""
+    n = " to ".join(map(str, _ends(frame["n"])))
     caption = (
-        f"{measure.name} by {chosen.axes[0]}, a line per level of {chosen.axes[1]}: estimated marginal means "
-        f"({average_words(measure.scale)}), all else averaged. Band: {(1 - measure.alpha) * 100:g} % t interval of a "
-        f"mean, n {' to '.join(map(str, _ends(frame['n'])))} runs. p after Holm {p_value(chosen.p_holm)}. Parallel "
-        f"lines are no interaction.{more}{_sentences([chosen.note] if chosen.note else [])}"
+        f"{measured(measure, unit_of(view, measure))} by {chosen.axes[0]}, a line per level of {chosen.axes[1]}: "
+        f"estimated marginal means ({average_words(measure.scale)}), all else averaged. Band: "
+        f"{(1 - measure.alpha) * 100:g} % t interval of a mean, n {n} runs. p after Holm {p_value(chosen.p_holm)}. "
+        f"Parallel lines are no interaction.{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
     )
     legend = [Key(styles[level], level, level) for level in levels]
     return Shown(figure, caption, frame, legend, message)
@@ -186,86 +189,6 @@ def _styles(view: View, levels: Sequence[str]) -> dict[str, Style]:
     return known if len(known) == len(levels) else level_styles(levels)
 
 
-def _table(view: View, measure: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    about = grid_of(view)
-    return once(view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure))
-
-
-def _axes(view: View, levels: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """The axes of the map; None where fewer than two vary."""
-    wide = sorted(levels, key=lambda name: len(levels[name]) < 2)
-    for name in (view.address.x, view.address.y):
-        if name is not None and name not in levels:
-            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r}; it has {', '.join(levels)}")
-    if len(wide) < 2:
-        return None
-    x = view.address.x or next(name for name in wide if name != view.address.y)
-    y = view.address.y or next(name for name in wide if name != x)
-    if x == y:
-        raise Unknown(f"a map needs two axes; the address says {x!r} for both")
-    return x, y
-
-
-def _fixed(view: View, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What the address fixes, of axes that the map does not show."""
-    found = entries(view.address.fix)
-    for name, level in found.items():
-        if name not in levels:
-            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r} to fix; it has {', '.join(levels)}")
-        if level not in levels[name]:
-            raise Unknown(f"axis {name!r} has no level {level!r}; it has {', '.join(levels[name])}")
-    return {name: level for name, level in found.items() if name not in axes}
-
-
-def _pivot(view: View) -> Shown:
-    measure = judged_by(view)
-    found, levels = _table(view, measure)
-    axes = _axes(view, levels)
-    if axes is None:
-        return Shown(message="The grid has one axis, and a map needs two.")
-    fixed = _fixed(view, axes, levels)
-    made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=view.address.others == "best")
-    log = (view.address.colours or ("log" if measure.scale == "log" else "linear")) == "log"
-    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
-    rest = [name for name, of in levels.items() if name not in (*axes, *fixed) and len(of) > 1]
-    held = [f"{name} = {level}" for name, level in fixed.items()]
-    how = "the best cell over" if view.address.others == "best" else "averaged over"
-    said = [*([f"{how} {listed(rest)}"] if rest else []), *([f"at {listed(held)}"] if held else [])]
-    unit = unit_of(view, measure)
-    named = f"{measure.name} ({unit})" if unit else measure.name
-    caption = (
-        f"{', '.join([f'{named} by {axes[0]} and {axes[1]}', *said])}; "
-        f"{measure.better} is better. {average_words(measure.scale).capitalize()} over seeds, ± half of the "
-        f"{interval_words(measure.scale)}; n: seeds. Signs stand for what has no value."
-    )
-    hint = "The pointer tells why; a click on a cell lists its runs."
-    return Shown(figure, caption, made.frame.drop("key", "text"), message=_warned(made.warning), hint=hint)
-
-
-def _warned(warning: str) -> str:
-    return f"Winner's curse: {warning}." if warning else ""
-
-
-def _runs(view: View) -> Shown:
-    measure = judged_by(view)
-    found, levels = _table(view, measure)
-    axes = _axes(view, levels)
-    if axes is None or view.address.at is None:
-        return Shown(message="A click on a cell of the map lists its runs here.")
-    fixed = _fixed(view, axes, levels)
-    for name, level in fixed.items():
-        found = found.filter(pl.col(f"axis: {name}") == level)
-    rows = pivot.runs_at(found, levels, axes, view.address.at)
-    if rows.is_empty():
-        return Shown(message="The cell of the map that was chosen has no planned runs.")
-    where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
-    shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value").rename(
-        {"value": measure.name}
-    )
-    columns = [link("trial", "run", "run"), *(_column(name, shown) for name in shown.columns[1:])]
-    return Shown(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=columns)
-
-
 def _half_normal(view: View) -> Shown:
     about, measure = grid_of(view), judged_by(view)
     if _analysed(view).seeds > 1:
@@ -278,10 +201,18 @@ def _half_normal(view: View) -> Shown:
         return Shown(message="No effect can be told from the runs at hand.")
     aliased = found.contrasts["size"].null_count()
     lost = f" {count(aliased, 'contrast')} cannot be told from others." if aliased else ""
+    judged = (
+        "Grey line: noise alone, by Lenth's pseudo standard error. An effect without truth is beyond the margin with "
+        f"probability {measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts."
+        if found.pseudo_error is not None
+        else "Fewer than three contrasts cannot tell the noise, so none is judged."
+        if frame.height < 3
+        else "Most contrasts are zero and tell of no noise, so none is judged."
+    )
     caption = (
-        f"{count(frame.height, 'contrast')} of {count(found.runs, 'run')} of one seed by size. Grey line: noise alone, "
-        "by Lenth's pseudo standard error. An effect without truth is beyond the margin with probability "
-        f"{measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts.{lost}"
+        f"{measured(measure, unit_of(view, measure))}: {count(frame.height, 'contrast')} of "
+        f"{count(found.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
+        f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {judged}{lost}"
     )
     legend = [
         Key(style, words, kind or "noise")
@@ -297,8 +228,6 @@ def _sentences(notes: Sequence[str]) -> str:
 
 def _controls(view: View) -> Sequence[Control]:
     measure = judged_by(view)
-    _, levels = _table(view, measure)
-    axes = _axes(view, levels)
     known = interactions.pairs(_analysed(view), measure.alpha)
     passing = [Option(each.key, each.name) for each in known if each.passes or each.key == view.address.pair]
     found = [*measure_controls(view)]
@@ -312,28 +241,7 @@ def _controls(view: View) -> Sequence[Control]:
             passing[0].value if passing else None,
         )
     )
-    if axes is None:
-        return found
-    wide = [name for name, of in levels.items() if len(of) > 1 or name in axes]
-    found += [
-        Control("x", "Map across", "choice", options(wide), usual=axes[0], remakes=True, resets=("at",)),
-        Control("y", "Map down", "choice", options(wide), usual=axes[1], remakes=True, resets=("at",)),
-        Control("others", "Other axes", "choice", [Option("averaged", "averaged"), Option("best", "best cell")]),
-    ]
-    found += [
-        Control(f"fix:{name}", name, "choice", [_AVERAGED, *options(levels[name])], "Fix this axis", usual="")
-        for name in wide
-        if name not in axes
-    ]
-    usual = "log" if measure.scale == "log" else "linear"
-    found += [
-        Control(
-            "colours", "Colours", "choice", [Option("log", "logarithmic"), Option("linear", "linear")], usual=usual
-        ),
-        Control("shared", "Colours span the whole grid", "switch"),
-        Control("at", "", "hidden"),
-    ]
-    return found
+    return [*found, *map_controls(view)]
 
 
 FACTORS = Page(
@@ -348,8 +256,8 @@ FACTORS = Page(
         Slot("importance", "Importance", _importance, "table"),
         Slot("matrix", "Which axes act together", _matrix, sets="pair"),
         Slot("pair", "Two axes together", _pair),
-        Slot("pivot", "Map over two axes", _pivot, sets="at"),
-        Slot("chosen", "Runs of the chosen cell", _runs, "table", picks=(Pick("Compare curves", "curves", "run"),)),
+        Slot("pivot", "Map over two axes", map_of, sets="at"),
+        Slot("chosen", "Runs of the chosen cell", runs_of, "table", picks=(Pick("Compare curves", "curves", "run"),)),
         Slot("half-normal", "Effects against noise, with one seed", _half_normal),
     ),
 )

@@ -1,0 +1,181 @@
+"""The map of the Factors page: a grid over two of its axes, and the runs behind one of its cells."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Final
+
+import polars as pl
+
+from dashboards.app.address import entries
+from dashboards.app.measures import judged_by, unit_of
+from dashboards.app.once import once
+from dashboards.app.page import Control, Option, Shown, View, grid_of, link, options
+from dashboards.figures import pivot
+from dashboards.problems import Unknown
+from dashboards.sections.verdict_table import measured
+from dashboards.seeds import average_words, interval_words
+from dashboards.words import count, listed
+from store.verdicts import Measure
+
+_AVERAGED: Final = Option("", "averaged")
+NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
+"""How a table writes a number."""
+_Table = tuple[pl.DataFrame, dict[str, list[str]]]
+
+
+def _table(view: View, measure: Measure) -> _Table:
+    about = grid_of(view)
+    return once(view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure))
+
+
+def _axes(view: View, table: _Table) -> tuple[str, str] | None:
+    """The axes of the map: those of the address, else the first two that vary apart; None where none do."""
+    found, levels = table
+    x, y = view.address.x, view.address.y
+    for name in (x, y):
+        if name is not None and name not in levels:
+            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r}; it has {', '.join(levels)}")
+    if x is not None and y is not None:
+        if x == y:
+            raise Unknown(f"a map needs two axes; the address says {x!r} for both")
+        return x, y
+    wide = sorted(levels, key=lambda name: len(levels[name]) < 2)
+    nested = None
+    for pair in product([x] if x else wide, [y] if y else wide):
+        if pair[0] == pair[1]:
+            continue
+        tied = [pivot.follows(found, *order) for order in (pair, pair[::-1])]
+        if not any(tied):
+            return pair
+        nested = nested or (None if all(tied) else pair)
+    return nested
+
+
+def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
+    wide = [name for name, of in levels.items() if len(of) > 1]
+    why = f"{listed(wide)} always move together" if len(wide) > 1 else f"{wide[0] if wide else 'none'} alone varies"
+    return f"A map needs two axes that vary apart; in this grid {why}."
+
+
+def _fixed(view: View, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What the address fixes, of axes that the map does not show."""
+    found = entries(view.address.fix)
+    for name, level in found.items():
+        if name not in levels:
+            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r} to fix; it has {', '.join(levels)}")
+        if level not in levels[name]:
+            raise Unknown(f"axis {name!r} has no level {level!r}; it has {', '.join(levels[name])}")
+    return {name: level for name, level in found.items() if name not in axes}
+
+
+def map_of(view: View) -> Shown:
+    """The map, the other axes averaged, fixed or best."""
+    measure, best = judged_by(view), view.address.others == "best"
+    found, levels = _table(view, measure)
+    axes = _axes(view, (found, levels))
+    if axes is None:
+        return Shown(message=_no_map(levels))
+    fixed = _fixed(view, axes, levels)
+    made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
+    log = (view.address.colours or _usual_colours(measure)) == "log"
+    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
+    fewest = " of the setting with the fewest" if made.rest.names and not best else ""
+    caption = (
+        f"{measured(measure, unit_of(view, measure))} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
+        f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
+        f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
+        f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. Signs stand for what has no value."
+        f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
+    )
+    said = [_warned(made.warning), _partial(made, best=best), _uncoloured(made) if log else ""]
+    hint = "The pointer tells why; a click on a cell lists its runs."
+    data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
+    return Shown(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
+
+
+def _over(made: pivot.Pivot, *, best: bool) -> str:
+    """What became of the axes that are neither shown nor fixed."""
+    if not made.rest.names:
+        return ""
+    settings = count(len(made.rest.every), "setting")
+    if best:
+        return f", the best of {settings} of {listed(made.rest.names)}, which stands in the cell"
+    return f", averaged over {listed(made.rest.names)} ({settings}, each counted alike)"
+
+
+def _warned(warning: str) -> str:
+    return f"Winner's curse: {warning}." if warning else ""
+
+
+def _partial(made: pivot.Pivot, *, best: bool) -> str:
+    lacking, known = int(made.frame["partial"].sum()), made.frame["value"].count()
+    if not lacking:
+        return ""
+    what = "were chosen among fewer than the others" if best else "average over other things"
+    return (
+        f"{lacking} of {count(known, 'cell')} with a value lack settings of {listed(made.rest.names)} that there are, "
+        f"and say so (a ring where words have no room): they {what}, so do not compare them."
+    )
+
+
+def _uncoloured(made: pivot.Pivot) -> str:
+    lost = int((made.frame["value"] <= 0).sum())
+    if not lost:
+        return ""
+    have = "has a mean that is" if lost == 1 else "have means that are"
+    return f"{count(lost, 'cell')} {have} not positive, without a colour on a logarithmic scale; take linear colours."
+
+
+def _usual_colours(measure: Measure) -> str:
+    return "log" if measure.scale == "log" else "linear"
+
+
+def runs_of(view: View) -> Shown:
+    """The runs behind the cell of the map that the address names."""
+    measure = judged_by(view)
+    found, levels = _table(view, measure)
+    axes = _axes(view, (found, levels))
+    if axes is None or view.address.at is None:
+        return Shown(message="A click on a cell of the map lists its runs here.")
+    found = pivot.held(found, _fixed(view, axes, levels))
+    rows = pivot.runs_at(found, levels, axes, view.address.at)
+    if rows.is_empty():
+        return Shown(message="The cell of the map that was chosen has no planned runs.")
+    where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
+    stopped = pl.format("stopped by halving at step {}", "truncated")
+    shown = rows.select("trial", "label", "seed", "status", pl.coalesce("why", stopped).alias("reason"), "value")
+    if measure.name not in shown.columns:
+        shown = shown.rename({"value": measure.name})
+    number = {"type": "rightAligned", "valueFormatter": {"function": NUMBER_WORDS}, "width": 120}
+    columns = [link("trial", "run", "run"), *({"field": name} for name in shown.columns[1:-1])]
+    columns.append({"field": shown.columns[-1], **number})
+    return Shown(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=columns)
+
+
+def map_controls(view: View) -> list[Control]:
+    """Pickers of the axes of the map, of what becomes of the others, and of its colours."""
+    measure = judged_by(view)
+    found, levels = _table(view, measure)
+    axes = _axes(view, (found, levels))
+    if axes is None:
+        return []
+    fixed = _fixed(view, axes, levels)
+    wide = [name for name, of in levels.items() if len(of) > 1 or name in axes]
+    free = [
+        name
+        for name in wide
+        if name not in axes and (name in fixed or not any(pivot.follows(found, name, by) for by in axes))
+    ]
+    colours = [Option("log", "logarithmic"), Option("linear", "linear")]
+    return [
+        Control("x", "Map across", "choice", options(wide), usual=axes[0], remakes=True, resets=("at",)),
+        Control("y", "Map down", "choice", options(wide), usual=axes[1], remakes=True, resets=("at",)),
+        Control("others", "Other axes", "choice", [Option("averaged", "averaged"), Option("best", "best cell")]),
+        *(
+            Control(f"fix:{name}", name, "choice", [_AVERAGED, *options(levels[name])], "Fix this axis", usual="")
+            for name in free
+        ),
+        Control("colours", "Colours", "choice", colours, usual=_usual_colours(measure)),
+        Control("shared", "Colours span the whole grid", "switch"),
+        Control("at", "", "hidden"),
+    ]

@@ -1,0 +1,123 @@
+"""What the cells of a map over two axes hold: an average over settings of the other axes, or why there is none."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from dashboards.figures.canvas import cut
+from dashboards.html import plain
+from dashboards.seeds import Scale
+from dashboards.words import change, count, listed, number
+from store.statistics import balanced_means
+from store.statistics.paired import or_null
+from store.statistics.scales import back
+from store.verdicts import Measure
+
+_STATES: Final = {"running": "running", "pending": "not run"}
+_OFF_SCALE: Final[Mapping[Scale, str]] = {
+    "log": "not positive, where the log scale has no value",
+    "logit": "not between 0 and 1, where the logit scale has no value",
+    "linear": "too large to average",
+}
+_MOST_NAMED: Final = 3
+_LONGEST: Final = 18
+"""Letters of a level in a cell."""
+
+
+class Average(NamedTuple):
+    """Of the runs behind a cell of the map, in the measure's unit."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    """Seeds of the setting with the fewest."""
+    runs: int
+
+
+def averages(found: pl.DataFrame, measure: Measure, keys: Sequence[str]) -> dict[tuple[str, str], Average]:
+    """By the levels of the two axes `keys`; `found` as `balanced_means` takes it, with nulls in units."""
+    means = balanced_means(found.drop_nulls("units"), keys, alpha=measure.alpha)
+    averaged: dict[tuple[str, str], Average] = {}
+    for across, up, *ends, n, runs in means.select(*keys, "mean", "low", "high", "n", "runs").iter_rows():
+        value, low, high = (None if end is None else or_null(back(end, measure.scale)) for end in ends)
+        if value is not None:
+            averaged[across, up] = Average(value, low, high, n, runs)
+    return averaged
+
+
+def reason(runs: pl.DataFrame, scale: Scale) -> str:
+    """Why planned runs have no value: 'failed: diverged', 'failed: diverged 2, error 1; running 1', 'not run'."""
+    if runs.is_empty():
+        return "not planned"
+    failed = Counter(str(why or "unknown") for why in runs.filter(pl.col("status") == "failed")["why"])
+    others = runs.filter(pl.col("status") != "failed").iter_rows(named=True)
+    states = Counter(_state(run, scale) for run in others)
+    said = []
+    if failed:
+        counts = ", ".join(f"{why} {n}" if len(failed) > 1 else why for why, n in failed.most_common())
+        said.append(f"failed: {counts}")
+    said += [f"{word} {n}" if failed or len(states) > 1 else word for word, n in states.most_common()]
+    return "; ".join(said)
+
+
+def _state(run: Mapping[str, Any], scale: Scale) -> str:
+    """Why a run that did not fail has no value."""
+    if run["truncated"] is not None:
+        return "stopped by halving"
+    if run["status"] in _STATES:
+        return _STATES[run["status"]]
+    if run["value"] is None:
+        return "unreadable" if run["unreadable"] else "not recorded"
+    return _OFF_SCALE[scale] if math.isfinite(run["value"]) else "no finite value"
+
+
+class Settings(NamedTuple):
+    """Of the axes that vary behind the cells of a map."""
+
+    names: Sequence[str]
+    """The axes."""
+    every: Sequence[str]
+    """What some cell of the map has planned, in words."""
+
+    def lacking(self, there: Sequence[str]) -> list[str]:
+        """Those that are not `there`."""
+        return [each for each in self.every if each not in set(there)]
+
+
+def told(
+    average: Average, planned: int, settings: Settings, there: Sequence[str], best: str | None, scale: Scale
+) -> tuple[str, str]:
+    """A cell in words, lines as plotly takes them, and more for who points at it.
+
+    `there` are the settings that have a value; `best` is the one that stands for them, if one does.
+    """
+    value, low, high, n, runs = average
+    spread = spread_words(value, low, high, scale)
+    few = "" if runs == planned else f", {runs}/{planned} runs"
+    lines = [number(value), *([spread] if spread else []), f"n {n}{few}"]
+    notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
+    notes.append(f"{runs} of {count(planned, 'planned run')}")
+    if best is not None:
+        lines.append(plain(cut(best, _LONGEST)))
+        notes.append(f"best: {listed(settings.names)} {best}")
+    if lacking := settings.lacking(there):
+        lines.append(f"{len(there)}/{len(settings.every)} settings")
+        some = (
+            lacking if len(lacking) <= _MOST_NAMED else [*lacking[:_MOST_NAMED], f"{len(lacking) - _MOST_NAMED} more"]
+        )
+        notes.append(f"without {listed(settings.names)} {listed(some)}")
+    return "<br>".join(lines), "; ".join(notes)
+
+
+def spread_words(value: float, low: float | None, high: float | None, scale: Scale) -> str:
+    """Half an interval: '± 0.02'; on the log scale '± 4 %' or '×÷ 2.3'; '' where there is none."""
+    if low is None or high is None:
+        return ""
+    if scale == "log" and value > 0 and high > 0:
+        half = math.log(high / value)
+        return f"±{change(half, 'log').replace('+', ' ')}" if half < math.log(2) else f"×÷ {math.exp(half):.2g}"
+    return f"± {number((high - low) / 2, 2)}"
