@@ -6,6 +6,8 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
+MOST_LISTED: Final = 6
+"""Of a list in one place of a table; files have all."""
 _MINUS: Final = "\N{MINUS SIGN}"
 
 
@@ -65,9 +67,10 @@ def runs_words(row: Mapping[str, Any]) -> str:
 
 
 def entry(value: object) -> str:
-    """Any value of a table in words: lists joined by '; ', 'yes' and 'no', '–' for none."""
+    """Any value of a table in words: the first of a list joined by '; ', 'yes' and 'no', '–' for none."""
     if isinstance(value, list):
-        return "; ".join(map(entry, value)) or "–"
+        more = len(value) - MOST_LISTED
+        return "; ".join(map(entry, value[:MOST_LISTED])) + (f" and {more:,} more" if more > 0 else "") or "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "–" if value is None else number(value) if isinstance(value, float) else str(value)

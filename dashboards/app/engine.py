@@ -190,7 +190,7 @@ class Engine:
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
         axes = {name: _axes(shown) for name, shown in made.items()}
         kept = {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made), "words": words}
-        return parts, {**kept, "choices": _choices(given)}
+        return parts, {**kept, "choices": _choices(given), "usual": _usual(given)}
 
     def refresh(
         self,
@@ -257,7 +257,10 @@ class Engine:
         bare = _bare(made)
         same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
-        after = {"axes": axes, "bare": bare, "words": now_told, "choices": choices}
+        moved = _moved(given, address, seen["usual"])  # the page's script sets them once this has been seen
+        values = {**now["values"], **{name: _plain(value) for name, value in moved.items()}}
+        after = {"axes": axes, "bare": bare, "words": now_told, "choices": choices, "usual": _usual(given)}
+        after |= {"values": values, "moved": moved}
         return figures, words, tables, files, {**now, **after}
 
 
@@ -303,6 +306,17 @@ def _choices(given: Sequence[Control]) -> dict[str, str]:
     return {each.field: _digest(json.dumps(each.options)) for each in given if each.options}
 
 
+def _usual(given: Sequence[Control]) -> dict[str, Any]:
+    """What is meant while the address says nothing, by field."""
+    return {each.field: _plain(each.usual) for each in given}
+
+
+def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What controls show by now of which the address says nothing, and whose usual value was another before."""
+    silent = (each for each in given if _said(each, address) in (None, ()))
+    return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
+
+
 def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
@@ -326,12 +340,15 @@ def _path(campaign: str, page: Page, address: Address) -> str:
 
 
 def _value_of(control: Control, address: Address) -> Any:
-    name, several, entry = control.field.partition(":")
-    found = getattr(address, name)
-    value = entries(found).get(entry) if several else found
+    value = _said(control, address)
     if value in (None, ()):
         return control.usual
     return str(value) if control.kind == "choice" else value  # as its options are written
+
+
+def _said(control: Control, address: Address) -> Any:
+    name, several, entry = control.field.partition(":")
+    return entries(getattr(address, name)).get(entry) if several else getattr(address, name)
 
 
 def _plain(value: Any) -> Any:

@@ -70,3 +70,51 @@ def test_what_a_reader_opened_stays_open_while_it_says_the_same(
         site.campaigns.look()
         shown.get_by_text("6").wait_for(timeout=SLOW_MS)
         assert page.locator("#slot-schema details").first.evaluate("(one) => one.open")
+
+
+def test_what_is_shown_unless_the_reader_chooses_follows_new_results(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    shifts = {"softmax": 0.0, "SSA": -0.2, "Cog": -3.0}
+
+    def write(*others: str) -> None:
+        pending = [(other, seed) for other in others for seed in range(4)]
+        write_campaign(
+            root,
+            operators=tuple(shifts),
+            seeds=range(4),
+            effect=lambda axes: shifts[axes["operator"]],
+            pending=pending,
+            steps=4,
+        )
+
+    write("Cog")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/compare")
+        chosen = page.locator(".control", has_text="Look closely at")
+        chosen.get_by_text("SSA").wait_for()
+        write("softmax", "SSA")
+        site.campaigns.look()
+        page.locator("#slot-why .caption", has_text="Cog against softmax").wait_for(timeout=SLOW_MS)
+        chosen.get_by_text("Cog").wait_for(timeout=SLOW_MS)
+        page.wait_for_timeout(3000)
+        assert page.url.endswith("/compare")  # it is still nobody's choice
+        chosen.get_by_text("Cog").wait_for()
+
+
+def test_what_a_reader_opened_or_closed_stays_so_while_the_words_around_it_change(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    failed = {("SSA", 0): "error"}
+    campaign = write_campaign(root, operators=("softmax", "SSA"), seeds=[0], failed=failed, steps=4)
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/run?run={campaign.line('SSA', 0)['trial']}")
+        trace = page.locator("#slot-what details")
+        trace.get_by_text("Traceback").first.click()
+        again = [("SSA", 0), ("softmax", 0)]
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(3), pending=again, steps=4)
+        site.campaigns.look()
+        page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for(timeout=SLOW_MS)
+        assert not trace.evaluate("(one) => one.open")

@@ -78,8 +78,8 @@ def test_differences_and_verdicts_are_the_store_s(root: Path, usual: Seen) -> No
 
 
 def test_another_measure_has_its_own_direction_and_no_margin(root: Path) -> None:
-    lower = seen(root, COMPARE, "?measure=accuracy")
-    higher = seen(root, COMPARE, "?measure=accuracy&better=higher")
+    lower = seen(root, COMPARE, "?measure=accuracy&better=lower")
+    higher = seen(root, COMPARE, "?measure=accuracy")
     assert "lower is better" in lower.slots["differences"].caption
     assert "No margin counts as equal" in higher.slots["differences"].caption
     assert set(lower.frame("verdicts")["verdict"]) - {"– no verdict"} == {"▲ better"}
@@ -96,14 +96,14 @@ def test_the_direction_that_the_page_shows_is_the_one_that_it_judges_by(tmp_path
     planted = Planted(value, more=accuracy)
     root = plant(tmp_path / "runs", OPERATORS, SEEDS, planted, measure={"better": "higher"})
     own, other = seen(root, COMPARE), seen(root, COMPARE, "?measure=accuracy")
-    for found, way in ((own, "higher"), (other, "lower")):
-        assert found.controls["better"].usual == way
-        assert f"{way} is better" in found.slots["differences"].caption
+    for found in (own, other):
+        assert found.controls["better"].usual == "higher"
+        assert "higher is better" in found.slots["differences"].caption
     chosen = other.controls["measure"]
     assert (chosen.remakes, chosen.resets) == (True, ("better",))  # another measure has a direction of its own
-    opposite = seen(root, COMPARE, "?measure=accuracy&better=higher")
-    assert opposite.controls["better"].usual == "lower"
-    assert "higher is better" in opposite.slots["differences"].caption
+    opposite = seen(root, COMPARE, "?measure=accuracy&better=lower")
+    assert opposite.controls["better"].usual == "higher"
+    assert "lower is better" in opposite.slots["differences"].caption
 
 
 @pytest.mark.parametrize(

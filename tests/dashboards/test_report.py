@@ -100,9 +100,21 @@ def test_a_grid_that_cannot_be_judged_says_why_and_shows_its_runs(tmp_path: Path
     html = page(tmp_path / "c")
     parts = html.split('id="grid-')
     for number, words in enumerate(("names no measure", "names no baseline", "names no measure"), 1):
-        assert words in "".join(part for part in parts if part.startswith(f"{number}"))
+        of_grid = "".join(part for part in parts if part.startswith(f"{number}"))
+        assert words in of_grid
         assert f'id="grid-{number}-curves"' in html
+        for figure in ("effects", "trade-offs-scatter", "compare-wins"):  # these need a measure alone
+            assert (f'id="grid-{number}-{figure}"' in html) == (number == 2)
+        assert (">Factors: Which axes act together<" in of_grid) == (number == 2)
+        assert "Compare: Seed by seed" not in of_grid
     assert 'class="block verdicts"' not in html
+    assert "Fewer than two axes vary, so none can act together." in html
+
+
+def test_a_report_is_paper_that_nobody_clicks_on(of_finished: Path) -> None:
+    figures = re.findall(r"<figcaption.*?</figcaption>|<p class=.caption.>.*?</p>", without_plotly(of_finished))
+    assert len(figures) > 5
+    assert not [each for each in figures if re.search(r"click|pointer", each, re.IGNORECASE)]
 
 
 def test_a_grid_of_one_cell_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ def test_names_of_odd_labels_stay_distinct(labels: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(None, "–"), ([], "–"), (["a", "b"], "a; b"), ([0.5, None], "0.5; –"), (True, "yes"), (False, "no"), (3, "3")],
-)
+    [(None, "–"), ([], "–"), (["a", "b"], "a; b"), ([0.5, None], "0.5; –"), (True, "yes"), (False, "no"), (3, "3"),
+     (list("abcdefgh"), "a; b; c; d; e; f and 2 more"), (list("abcdef"), "a; b; c; d; e; f")],
+)  # fmt: skip
 def test_an_entry_of_a_table_is_words_and_no_python(value: object, words: str) -> None:
     assert entry(value) == words

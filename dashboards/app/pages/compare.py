@@ -108,7 +108,10 @@ def verdict_rows(view: View) -> Shown:
         pl.col("verdict").map_elements(marked, return_dtype=pl.String),
         "value",
         _worded("difference", scale).alias("difference"),
-        pl.format("{} to {}", _worded("low", scale), _worded("high", scale)).alias("interval"),
+        pl.when(pl.col("low").is_null())
+        .then(pl.lit("–"))
+        .otherwise(pl.format("{} to {}", _worded("low", scale), _worded("high", scale)))
+        .alias("interval"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
         pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
         .map_elements(pairs_words, return_dtype=pl.String)

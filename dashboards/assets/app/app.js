@@ -113,6 +113,20 @@
     link.closest("details")?.removeAttribute("open");
   }
 
+  // words that new results change come as other elements; what the reader opened or closed in them stays so
+  const folds = new Map();
+  const fold = (details) =>
+    [location.pathname, details.closest(".slot")?.id, details.querySelector("summary")?.textContent].join(" ");
+
+  function keepFolds(records) {
+    if (!folds.size) return;
+    for (const record of records)
+      for (const node of record.addedNodes)
+        if (node.nodeType === 1)
+          for (const each of [...node.querySelectorAll("details"), ...(node.tagName === "DETAILS" ? [node] : [])])
+            if (folds.has(fold(each))) each.open = folds.get(fold(each));
+  }
+
   const keys = () => document.getElementById("keys");
 
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
@@ -123,6 +137,7 @@
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
+    else if (at(".slot summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
     else if (at("a[href]")) go(event, at("a[href]"));
@@ -160,8 +175,9 @@
     }
   };
 
-  new MutationObserver(() => {
+  new MutationObserver((records) => {
     keepCursor();
+    keepFolds(records);
     const heading = document.querySelector("#page h1");
     const title = heading ? `${heading.textContent} · ablate` : "ablate";
     if (document.title === title) return;
@@ -178,7 +194,8 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     ablate: {
-      reload: () => {
+      reload: (seen) => {
+        Object.entries((seen && seen.moved) || {}).forEach(([field, value]) => control(field, value)); // usual by now
         document.querySelectorAll(".files details[open]").forEach(load); // data and SQL that are open are those of before
         return window.dash_clientside.no_update;
       },
