@@ -234,7 +234,10 @@ def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> 
         x["title"] = {"text": ""}
     if place and not drawing.own_x:
         x["matches"] = "x"
-    return {f"xaxis{at}": x, f"yaxis{at}": {**usual[1], "domain": [top - height + gap, top], "anchor": f"x{at}"}}
+    return {
+        f"xaxis{at}": x,
+        f"yaxis{at}": {**usual[1], "domain": [max(top - height + gap, 0.0), top], "anchor": f"x{at}"},
+    }
 
 
 def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, bool, Drawing]) -> None:

@@ -8,12 +8,20 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from dashboards.words import count
 from store.export.cells import Cells, Column, Entry
 from store.export.cells_text import latex_cells
 from store.export.rounding import rounded
+from store.published.reading import trust_of
 
 SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
 """In place of a value, by the reason why there is none."""
+
+_MISSING: Final = {
+    "failed": "no run has a usable value, and some failed",
+    "unfinished": "runs have not finished",
+    "unmeasured": "nothing here was measured that could stand there",
+}
 
 _SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -30,6 +38,10 @@ class Text(NamedTuple):
     """What a paper prints in its place; empty where nothing is printed."""
     note: str = ""
     """What has to be read with it."""
+    printed_marks: str = ""
+    """Signs of what is under the table about the printed value: "a, b"."""
+    marks: str = ""
+    """The same about one's own."""
 
 
 class Sheet(NamedTuple):
@@ -39,20 +51,70 @@ class Sheet(NamedTuple):
     rows: Sequence[str]
     entries: Sequence[Sequence[Text]]
     """By row, then by column."""
+    corner: str = ""
+    """What the columns are levels of."""
+    legend: Sequence[tuple[str, str]] = ()
+    """What stands under the table: a sign and its words; what is of all values comes first."""
 
 
-def table_sheet(found: pl.DataFrame) -> Sheet:
+class _Marks(NamedTuple):
+    """What there is to say of a table under it: what is of all values, and by sign what is of some."""
+
+    everywhere: Sequence[tuple[str, str]]
+    signs: Mapping[str, str]
+
+    def at(self, remarks: Sequence[str]) -> str:
+        return ", ".join(self.signs[each] for each in remarks if each in self.signs)
+
+
+def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
     """The frame as a table; rows and columns stand in the order of their first appearance.
 
     Args:
         found: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
             "unfinished" or "unmeasured", null where there is a mean), why (in words), best; and printed where a paper
-            prints something, and note where something has to be read with the value.
+            prints something, note where something has to be read with the value, mark (what the paper itself says of
+            a value or a dash), notes (numbers of what is known against it) and differs (how one's own is another, parts
+            joined by "; "), which get signs.
+        corner: what the columns are levels of.
     """
     names = [list(dict.fromkeys(found[name])) for name in ("row", "column")]
     at = {(row["row"], row["column"]): row for row in found.iter_rows(named=True)}
-    entries = [[_text(at.get((row, column))) for column in names[1]] for row in names[0]]
-    return Sheet(names[1], names[0], entries)
+    marks = _marks(list(at.values()))
+    entries = [[_text(at.get((row, column)), marks) for column in names[1]] for row in names[0]]
+    shown = {each.words for row in entries for each in row}
+    signs = [(sign, _MISSING[why]) for why, sign in SIGNS.items() if sign in shown]
+    legend = [*marks.everywhere, *((sign, words) for words, sign in marks.signs.items()), *signs]
+    return Sheet(names[1], names[0], entries, corner, legend)
+
+
+def _marks(rows: Sequence[Mapping[str, Any]]) -> _Marks:
+    """Signs are letters, in the order of first appearance, for what is not of all printed or of all own values."""
+    everywhere: list[tuple[str, str]] = []
+    some: dict[str, None] = {}
+    for name, remarks in (("All printed", _of_printed), ("All own", _of_own)):
+        told = [
+            remarks(row) for row in rows if (row.get("printed") if remarks is _of_printed else row["mean"] is not None)
+        ]
+        of_all = set.intersection(*map(set, told)) if len(told) > 1 else set()
+        everywhere += [(name, "; ".join(each for each in told[0] if each in of_all))] if of_all else []
+        some |= dict.fromkeys(each for words in told for each in words if each not in of_all)
+    return _Marks(everywhere, {words: _letter(place) for place, words in enumerate(some)})
+
+
+def _of_printed(row: Mapping[str, Any]) -> list[str]:
+    mark = f"the paper: {row['mark']}" if row.get("mark") else ""
+    return [each for each in (mark, *(trust_of([number]) for number in row.get("notes") or ())) if each]
+
+
+def _of_own(row: Mapping[str, Any]) -> list[str]:
+    return row["differs"].split("; ") if row.get("differs") and row["mean"] is not None else []
+
+
+def _letter(place: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    before, last = divmod(place, 26)
+    return (_letter(before - 1) if before else "") + chr(ord("a") + last)
 
 
 def table_latex(found: pl.DataFrame, caption: str) -> str:
@@ -71,15 +133,18 @@ def _entry(row: Mapping[str, Any] | None) -> Entry:
     return Entry(row["mean"], row["spread"], row["n"], row["planned"], row["missing"], bool(row["best"]))
 
 
-def _text(row: Mapping[str, Any] | None) -> Text:
+def _text(row: Mapping[str, Any] | None, marks: _Marks) -> Text:
     if row is None:
-        return Text(SIGNS["unmeasured"], hint="the paper has no such cell")
-    printed = row.get("printed") or ""
+        return Text("", hint="the paper has no such cell")
+    printed, of_printed = row.get("printed") or "", marks.at(_of_printed(row))
     if row["mean"] is None:
-        return Text(SIGNS[row["missing"] or "unmeasured"], hint=row["why"] or "", printed=printed)
-    few = f"{row['n']} of {row['planned']} seeds"
+        sign = SIGNS[row["missing"] or "unmeasured"]
+        return Text(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
+    few = f"{row['n']} of {count(row['planned'], 'seed')}"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
-    return Text(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, row.get("note") or "")
+    note = "; ".join(filter(None, (few if row["n"] < row["planned"] else "", row.get("note"))))
+    words = _number(row["mean"], row["spread"])
+    return Text(words, bool(row["best"]), hint, printed, note, of_printed, marks.at(_of_own(row)))
 
 
 def _number(mean: float, spread: float | None) -> str:

@@ -72,7 +72,7 @@ def _key(entry: tuple[str, object]) -> str:
 
 def sheet_html(sheet: Sheet) -> str:
     """A published-style table."""
-    heads = tag("td", "") + "".join(tag("th", text(name), scope="col") for name in sheet.columns)
+    heads = tag("td", text(sheet.corner)) + "".join(tag("th", text(name), scope="col") for name in sheet.columns)
     rows = [
         tag("tr", tag("th", text(name), scope="row") + "".join(_entry(each) for each in entries))
         for name, entries in zip(sheet.rows, sheet.entries, strict=True)

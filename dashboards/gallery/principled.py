@@ -9,7 +9,10 @@ import polars as pl
 
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.gallery.item import Drawn, Item
+from dashboards.sections.verdict_table import measured
+from dashboards.seeds import Scale
 from dashboards.subject import Subject
+from dashboards.words import count
 from store.statistics import summarise, t_interval
 
 NUMBERS: Final = {
@@ -19,6 +22,8 @@ NUMBERS: Final = {
     "v₀": "readout.ground_value",
 }
 """The paper's names, and the fields that axes vary."""
+HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-Head", "query": "Per-Query"}
+"""What the paper calls levels of granularity."""
 
 
 def _design(about: Subject) -> Drawn:
@@ -40,7 +45,7 @@ def _design(about: Subject) -> Drawn:
     runs = runs.join(given, on="trial")
     levels = list(dict.fromkeys(label for _, axis in axes for label in axis["labels"]))
     rows = [
-        (name, level, *_marginal(runs, axis["name"], level, log=about.measure.scale == "log"))
+        (name, HEADINGS.get(level, level), *_marginal(runs, (axis["name"], level), about.measure.scale))
         for name, axis in axes
         for level in levels
         if level in axis["labels"]
@@ -48,28 +53,45 @@ def _design(about: Subject) -> Drawn:
     found = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     average = "Geometric mean" if about.measure.scale == "log" else "Mean"
     caption = (
-        f"{average} of {about.measure.name} over seeds of the mean over the other numbers' levels; ± is half the 95 % "
-        "t interval over seeds. The paper prints the design alone: a number has these levels of granularity."
+        f"{average} of {measured(about.measure, about.unit)} over seeds of the mean over the other numbers' levels; ± "
+        "is half the 95 % t interval over seeds. Where runs failed or are missing, the mean is of the others, and says "
+        "of how many: it is not comparable with its neighbours. The paper prints the design alone. Its constants are "
+        "hyperparameters, and its constant v₀ is fixed."
     )
-    latex = table_latex(found, f"The design of paper 001: {caption}")
-    return Drawn(caption, found, sheet=table_sheet(found), latex=latex)
+    return Drawn(
+        caption, found, sheet=table_sheet(found), latex=table_latex(found, f"The design of paper 001: {caption}")
+    )
 
 
-def _marginal(runs: pl.DataFrame, axis: str, level: str, *, log: bool) -> tuple[object, ...]:
-    """mean, spread, n, planned, missing, why, best: n counts seeds."""
-    at = runs.filter(pl.col("axes").map_elements(lambda text: str(json.loads(text).get(axis)) == level, pl.Boolean))
-    kept = at.filter(pl.col("value").is_finite() & ((pl.col("value") > 0) if log else pl.lit(value=True)))
+def _marginal(runs: pl.DataFrame, level: tuple[str, str], scale: Scale) -> tuple[object, ...]:
+    """mean, spread, n, planned, missing, why, best, note; n counts seeds, the note runs where some have no value."""
+    axis, label = level
+    at = runs.filter(pl.col("axes").map_elements(lambda text: str(json.loads(text).get(axis)) == label, pl.Boolean))
+    usable = pl.col("value").is_finite() & ((pl.col("value") > 0) if scale == "log" else pl.lit(value=True))
+    kept = at.filter((pl.col("status") == "ok") & usable)
     planned = at["seed"].n_unique()
-    values = kept.select("seed", pl.col("value").log() if log else pl.col("value")).group_by("seed").mean()["value"]
-    if values.is_empty():
-        return None, None, 0, planned, "failed" if planned else "unmeasured", "no run has a value", False
+    if kept.is_empty():
+        return None, None, 0, planned, *_lost(at), False, None
+    forwards = pl.col("value").log() if scale == "log" else pl.col("value")
+    values = kept.select("seed", forwards).group_by("seed").mean()["value"]
     found = summarise(values.to_numpy().astype(np.float64))
     mean = float(found.mean)
     half = mean - float(t_interval(found, 0.05)[0]) if len(values) > 1 and float(found.sd) else None
-    if log:
+    if scale == "log":
         half = None if half is None else float(np.exp(mean + half) - np.exp(mean))
         mean = float(np.exp(mean))
-    return mean, half, len(values), planned, None, None, False
+    note = f"{kept.height} of {count(at.height, 'run')}" if kept.height < at.height else None
+    return mean, half, len(values), planned, None, None, False, note
+
+
+def _lost(at: pl.DataFrame) -> tuple[str, str]:
+    """Why a level has no value: missing, why."""
+    if at.is_empty():
+        return "unmeasured", "the grid has no such cell"
+    failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
+    if failed + ended < at.height:
+        return "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
+    return "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"
 
 
 _SCHEMA: Final = {
@@ -82,6 +104,7 @@ _SCHEMA: Final = {
     "missing": pl.String,
     "why": pl.String,
     "best": pl.Boolean,
+    "note": pl.String,
 }
 
 ITEMS: Final[Sequence[Item]] = (

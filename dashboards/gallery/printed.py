@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.figures.table import table_latex, table_sheet
+from dashboards.gallery.columns import columns_of
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.measuring import Measured, Measuring, measured, measuring, needed, tasks_of
 from dashboards.gallery.placing import Apart, Levels, Placed, apart, levels, place, speaks
@@ -99,8 +100,8 @@ def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
     Returns:
         row, column, printed, unit, measurement, point, cell (the label of one's own), n, planned, mean (on the log
         scale the geometric one), spread (the longer half of a 95 % t interval over seeds, from three on), low, high:
-        in the printed unit; scale; missing, why, best, differs, notes, trust, size, note (size and what was chosen
-        among several cells or points).
+        in the printed unit; scale; missing, why, best, differs, notes, trust, mark, size, note (size and what was
+        chosen among several cells or points).
     """
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
@@ -120,7 +121,8 @@ def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool)
     return (
         *(rows, cell.column_label, cell.printed, cell.unit, cell.measurement or cell.metric, got.point),
         *(own.label if own else None, len(runs), state["planned"] if state else 0, mean, spread, low, high, cell.scale),
-        *(missing, why, best, differs(cell, own) if own else None, list(cell.notes), cell.trust, size or None),
+        *(missing, why, best, differs(cell, own) if own else None, list(cell.notes), cell.trust, cell.mark),
+        size or None,
         _note(each) if runs else None,
     )
 
@@ -212,7 +214,7 @@ def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
         f"The layout of {paper}, table {number}, with results of one's own: every number is of the grid {about.grid}, "
         f"none is printed in the paper. {caption}{size}"
     )
-    return Drawn(caption, found, sheet=table_sheet(found), latex=table_latex(found, latex))
+    return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
 
 
 def own_words(about: Subject, table: Sequence[Cell]) -> str:
@@ -251,5 +253,5 @@ _SCHEMA: Final[dict[str, Any]] = {
     "best": pl.Boolean,
     "differs": pl.String,
     "notes": pl.List(pl.Int64),
-    **dict.fromkeys(("trust", "size", "note"), pl.String),
+    **dict.fromkeys(("trust", "mark", "size", "note"), pl.String),
 }

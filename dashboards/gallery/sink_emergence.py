@@ -17,7 +17,7 @@ from dashboards.gallery.drawing import OVER_SEEDS, counted, drawn_lines, joined,
 from dashboards.gallery.item import Drawn, Item, figure_item
 from dashboards.gallery.measured import by_level, ended, evaluated, named_series, probed, series_of
 from dashboards.gallery.printed import printed_item
-from dashboards.subject import Subject
+from dashboards.subject import MOST_CURVES, Subject
 
 PAPER: Final = "004"
 LENGTH: Final = 64
@@ -47,16 +47,18 @@ def _by_length(about: Subject) -> Drawn:
         x = pl.col("series").replace_strict(numbers, default=None, return_dtype=pl.Float64)
         model = pl.col("series").replace_strict(models, default="", return_dtype=pl.String)
         parts.append(found.with_columns(x=x, model=model, series=pl.lit(f"eps = {eps:g}")))
-    found = pl.concat(parts).filter(pl.col("value").is_not_null()).sort("model", "series", "x")
+    found = pl.concat(parts).filter(pl.col("value").is_not_null()).sort("series", "x")
     if found.is_empty():
         return lacking("sink_share")
-    names = list(dict.fromkeys(found["model"]))
+    names = [name for name in dict.fromkeys(models.values()) if name in set(found["model"])]
     series = named_series([f"eps = {eps:g}" for eps in EPS])
     panels = [
-        Panel(found.filter(pl.col("model") == name).drop("model"), f"{_SHARE}, {name}".rstrip(", ")) for name in names
+        Panel(found.filter(pl.col("model") == name).drop("model"), f"{_SHARE}, {name}".rstrip(", "))
+        for name in names[:MOST_CURVES]
     ]
     usual = min(set(found["x"]), key=lambda x: (abs(math.log(x / LENGTH)), x))
     kept = found.filter((pl.col("x") == usual) & (pl.col("series") == f"eps = {SINK['eps']:g}"))
+    kept = kept.sort(pl.col("model").replace_strict({name: i for i, name in enumerate(names)}))
     bars = kept.select(pl.lit("bar").alias("series"), pl.col("model").alias("group"), "n", "value", "low", "high")
     drawing = Drawing(260, 2, log_x=True, markers=True)
     lines = drawn_lines(panels, series, x="length", caption="", drawing=drawing)
@@ -68,6 +70,7 @@ def _by_length(about: Subject) -> Drawn:
         f"{SINK['eps']:g} at length {usual:g}, in the grid's order of models. Band and error bar: 95 % t interval over "
         "seeds."
     )
+    caption += f" By length: the first {len(panels)} of {len(names)} models." if len(names) > len(panels) else ""
     return joined([("by length", lines), ("by model", Drawn(data=bars, legend={}))], figure, caption)
 
 

@@ -33,6 +33,7 @@ from dashboards.gallery import affine_scaled, integral, signed_averaging, sink_e
 from dashboards.gallery.attended import place_of
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.items import ITEMS, item
+from dashboards.gallery.overlaid import overlaid
 from dashboards.gallery.page import Gallery, gallery, gallery_html, gallery_markdown
 from dashboards.gallery.printed import printed_table
 from dashboards.problems import Unknown
@@ -176,6 +177,43 @@ def test_cells_of_one_size_beside_several_printed_sizes_say_so_in_every_place(tm
 
 def test_cells_that_an_axis_tells_apart_by_size_need_no_note(drawn: Mapping[str, Drawn]) -> None:
     assert drawn["000-table-1"].data["size"].null_count() == drawn["000-table-1"].data.height
+
+
+def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
+    made = figure_grids()["001-design"]
+    harm = Harm(failed=lambda cell, seed: (cell, seed) == (0, 1) or cell == 1)
+    with Store.open(write_gallery(tmp_path / "design", {"001-design": made}, harm)) as store:
+        shown = item("001", "table", None).make(subject(store, "001-design", campaign_styles(store)))
+    at = {(row["row"], row["column"]): row for row in shown.data.iter_rows(named=True)}
+    assert set(shown.data["column"]) == {"Constant", "Per-Layer", "Per-Head", "Per-Query"}
+    names = dict(zip("βγα", ("strength_per", "threshold_per", "amplification_per"), strict=True))
+    for name, axis in names.items():
+        kept = [cell for cell in made if cell.axes[axis] == "constant"]
+        by_seed = {}
+        for seed in SEEDS:
+            usable = [c for i, c in enumerate(made) if c in kept and i != 1 and (i, seed) != (0, 1)]
+            values = [known(c.label, "mse", {"sigma_f": 3.0, "sigma_x": 1.0}, seed) for c in usable]
+            by_seed[seed] = fmean(map(math.log, values))
+        row = at[name, "Constant"]
+        assert row["mean"] == pytest.approx(math.exp(fmean(by_seed.values())))
+        lost = 1 + 3 * (made[1] in kept)
+        assert row["note"] == f"{3 * len(kept) - lost} of {3 * len(kept)} runs"
+    gone, whole = at["β", "Per-Layer"], at["β", "Per-Head"]
+    assert (gone["missing"], gone["why"]) == ("failed", "3 of 3 runs failed; no other has a usable value")
+    assert (whole["note"], whole["n"]) == (None, 3)
+    assert shown.sheet is not None
+    assert shown.sheet.entries[0][0].note == at["β", "Constant"]["note"]
+
+
+def test_printed_values_mark_the_sizes_that_they_are_of(full: Store) -> None:
+    about = subject(full, "003-sizes", campaign_styles(full))
+    marks = overlaid(about, item("003", "figure", 11))
+    labels = {"1 layer, 1 head": "1L1AH", "3 layers, 4 heads": "3L4AH"}
+    assert set(marks["series"]) == set(labels)
+    for series, row in labels.items():
+        printed = [c for c in printed_table("003", 6) if c.row_label == row]
+        found = marks.filter(pl.col("series") == series)
+        assert dict(found.select("x", "value").iter_rows()) == {c.point["sigma_f"]: c.value for c in printed}
 
 
 def test_gains_are_relative_to_softmax_seed_by_seed(drawn: Mapping[str, Drawn]) -> None:
@@ -476,6 +514,7 @@ def test_every_item_survives_200_levels(tmp_path: Path) -> None:
     assert lines.figure is not None
     assert len(lines.figure.data) < 100  # of single cells only those that can be told apart
     assert len(shown["004-figure-7"].data) > 100
+    assert "the first 9 of 200 models" in shown["004-figure-1"].caption
 
 
 def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:

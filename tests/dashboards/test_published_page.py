@@ -181,6 +181,25 @@ def test_doubts_and_what_is_lacking_are_said(at: At) -> None:
     assert "It is drawn from: effective_rank_median." in ranks
 
 
+def test_doubts_are_those_of_the_item_itself_and_of_the_values_that_it_shows(at: At) -> None:
+    assert "two normalisations are described" in words(shown(at("?paper=002&item=figure 3"), "doubts"))
+    assert "two normalisations" not in words(shown(at("?paper=002&item=figure 4"), "doubts"))
+    marked = words(shown(at("?paper=003&item=figure 3"), "doubts"))
+    assert "Its marks are of table 1: Squared error" in marked
+    assert "tables 1 and 6" in marked
+    assert "It prints no values." in words(shown(at("?paper=003&item=figure 4"), "doubts"))
+
+
+def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
+    told = words(Shown(parts=shown(at(""), "item").parts))
+    softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"
+    assert softmax in told
+    assert told.count("equation 2: the first scored point") == 1
+    assert "All own: " in told
+    assert "nothing here was measured that could stand there" in told
+    assert "sigma_f" in told
+
+
 def test_specs_that_are_named_are_there() -> None:
     named = {each.spec for each in ITEMS if each.spec}
     assert named

@@ -1,7 +1,7 @@
 """Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import plotly.graph_objects as go
 import polars as pl
@@ -12,6 +12,7 @@ from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, Text, table_sheet
+from dashboards.gallery.columns import columns_of
 from dashboards.gallery.item import Drawn, Item
 from dashboards.gallery.items import ITEMS, item
 from dashboards.gallery.judged import judged
@@ -23,7 +24,7 @@ from dashboards.words import change, count
 from store.published.choosing import chosen
 from store.published.claims import claims
 from store.published.comparing import WORDS, compare_published
-from store.published.reading import Note, notes, papers
+from store.published.reading import Cell, Note, notes, papers
 
 _MOST_REASONS: Final = 6
 
@@ -87,7 +88,7 @@ def _shown(view: View) -> Shown:
         "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
         "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
-    sheet = table_sheet(data)
+    sheet = table_sheet(data, columns_of(_cells_of(chosen_)))
     drawn = chosen_.make(about)
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
     return Shown(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
@@ -160,7 +161,7 @@ def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], str]:
 
 
 def _table(sheet: Sheet, below: Mapping[tuple[str, str], str]) -> Component:
-    heads = [html.Td(""), *(html.Th(name, scope="col") for name in sheet.columns)]
+    heads = [html.Td(sheet.corner), *(html.Th(name, scope="col") for name in sheet.columns)]
     rows = [
         html.Tr(
             [
@@ -174,13 +175,22 @@ def _table(sheet: Sheet, below: Mapping[tuple[str, str], str]) -> Component:
         for name, entries in zip(sheet.rows, sheet.entries, strict=True)
     ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(rows)], className="published")
-    return html.Div(table, className="scroll tall", tabIndex="0", role="region", **{"aria-label": "Printed and own"})
+    label = {"aria-label": "Printed and own"}
+    scrolled = html.Div(table, className="scroll tall", tabIndex="0", role="region", **label)
+    legend = [html.Li([_sign(sign), words]) for sign, words in sheet.legend]
+    return html.Div([scrolled, html.Ul(legend, className="marks")] if legend else [scrolled])
+
+
+def _sign(sign: str) -> Component:
+    return html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: ")
 
 
 def _entry(each: Text, below: str) -> list[Component]:
-    own = html.Strong(each.words) if each.best else html.Span(each.words)
-    printed = [html.Span(each.printed, className="printed")] if each.printed else []
-    return [*printed, own, *(html.Small(words) for words in (below, each.note) if words)]
+    own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
+    value = html.Strong(own) if each.best else html.Span(own)
+    doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
+    printed = [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
+    return [*printed, value, *(html.Small(words) for words in (below, each.note) if words)]
 
 
 def _claims(view: View) -> Shown:
@@ -213,28 +223,27 @@ _CLAIMED: Final = (
 
 
 def notes_of(chosen_: Item) -> list[Note]:
-    """What is known against an item."""
+    """What is known against an item: of its printed values, of the table whose values it shows, or of itself."""
     numbers = {n for cell in _cells_of(chosen_) for n in cell.notes}
-    letter = {"figure": "F", "table": "T"}[chosen_.kind]
-    place = f"{letter}{chosen_.number}"
     return [
-        each
-        for each in notes()
-        if each.note in numbers or (each.paper == chosen_.paper and place in each.place.replace(",", " ").split())
+        each for each in notes() if each.note in numbers or (each.paper == chosen_.paper and each.place == chosen_.name)
     ]
 
 
-def _cells_of(chosen_: Item) -> Sequence[Any]:
-    if chosen_.kind != "table" or chosen_.number is None:
+def _cells_of(chosen_: Item) -> Sequence[Cell]:
+    """What a paper prints of an item; of a figure what its marks are."""
+    number = chosen_.printed.number if chosen_.printed is not None else chosen_.number
+    if number is None or (chosen_.kind == "figure" and chosen_.printed is None):
         return ()
-    return printed_table(chosen_.paper, chosen_.number)
+    return printed_table(chosen_.paper, number)
 
 
 def _doubts(view: View) -> Shown:
     chosen_ = chosen_item(view)
     found = notes_of(chosen_)
     title = html.P(f"{papers()[chosen_.paper]}, {chosen_.name}: {chosen_.shows}.", className="note")
-    captions = dict.fromkeys(cell.caption for cell in _cells_of(chosen_))
+    marked = f"Its marks are of {chosen_.printed.words}: " if chosen_.printed is not None else ""
+    captions = dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen_))
     words = [title, *(html.P(text, className="note") for text in captions)]
     if not found:
         known = "Nothing is known against the printed values. No paper says how many seeds they are of."
