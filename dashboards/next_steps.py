@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -26,19 +26,23 @@ class Step(NamedTuple):
     """A command, or what to change in the spec."""
 
 
-def next_steps(about: Subject, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
+def next_steps(
+    about: Subject, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
+) -> pl.DataFrame:
     """What there is to do, what blocks verdicts first: what, why, how.
 
     Args:
         about: the grid.
         states: how many trials are in each state of `figures.states.STATES`.
         verdicts: those of the grid; None where it cannot be judged.
+        unfinished: cells of which trials run or are outstanding: what they show is not the last word.
     """
-    steps = [
-        *_failed(about),
-        *_outstanding(states),
-        *([] if verdicts is None else [*_without(verdicts), *_undecided(about, verdicts)]),
-    ]
+    steps = [*_failed(about), *_outstanding(states)]
+    if verdicts is not None:
+        waits = pl.lit(value=True) if about.baseline in unfinished else pl.col("cell").is_in(list(unfinished))
+        steps += _waiting(verdicts.filter(waits))
+        settled = verdicts.filter(~waits)
+        steps += [*_without(settled), *_undecided(about, settled)]
     return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
 
 
@@ -60,7 +64,7 @@ def _outstanding(states: Mapping[str, int]) -> list[Step]:
     steps = []
     running = states.get("running", 0)
     if n := states.get("not finite", 0):
-        why = "they ended, and their value is no finite number: comparisons count them as failed"
+        why = "ended, and the value is no finite number: comparisons count that as failed"
         steps.append(Step(f"see to {count(n, 'trial')} without a finite value", why, ""))
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
@@ -76,6 +80,13 @@ def _outstanding(states: Mapping[str, int]) -> list[Step]:
         why = "halving stopped them, so their cells have no verdict"
         steps.append(Step(f"train {count(n, 'trial')} to the end", why, "ablate run SPEC, without --halving"))
     return steps
+
+
+def _waiting(verdicts: pl.DataFrame) -> list[Step]:
+    """Of variants that are not finished those without a decision."""
+    n = verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height
+    why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
+    return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
 
 
 def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:

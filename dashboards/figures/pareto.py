@@ -33,8 +33,8 @@ class TradeOffs(NamedTuple):
     """Cells in two objectives."""
 
     frame: pl.DataFrame
-    """cell, label, n (seeds with both values), planned, failed (seeds), x, x_low, x_high, value, low, high, step
-    (whether the line goes through it, see `on_steps`), standing, dominated_by, untold, note; in the grid's order."""
+    """cell, label, n (seeds with both values), planned, failed, lacks (seeds that another has), x, x_low, x_high,
+    value, low, high, step (see `on_steps`), standing, dominated_by, untold, note; in the grid's order."""
     x: Objective
     y: Objective
 
@@ -59,9 +59,23 @@ def trade_offs(store: Store, grid: str, measure: Measure, against: Quantity, cel
     lost = (pl.col("status") == "failed") | (pl.col(y.column).is_not_null() & ~pl.col(y.column).is_finite())
     seeds = found.values.group_by("cell").agg(pl.len().alias("planned"), lost.sum().alias("failed"))
     frame = told.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
+    frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"))
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(pl.Series("step", steps, pl.Boolean))
-    columns = ("cell", "label", "n", "planned", "failed", *names, "step", "standing", "dominated_by", "untold", "note")
+    columns = (
+        "cell",
+        "label",
+        "n",
+        "planned",
+        "failed",
+        "lacks",
+        *names,
+        "step",
+        "standing",
+        "dominated_by",
+        "untold",
+        "note",
+    )
     return TradeOffs(in_order(frame.select(columns), cells), x, y)
 
 
@@ -113,8 +127,8 @@ def _scale(*, log: bool) -> Scale:
 
 
 def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
-    """A point with both intervals per cell; dominated ones are faint, those that lack seeds are ringed, and the line
-    steps from best to best.
+    """A point with both intervals per cell; dominated ones are faint, those that lack seeds of others are ringed, and
+    the line steps from best to best.
 
     Args:
         found: what is drawn.
@@ -130,7 +144,7 @@ def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: 
     for group in _alike(rows, look):
         points = _points(group, look, names)
         figure.add_trace(points)
-        if lacking := [row for row in group if row["n"] < row["planned"]]:
+        if lacking := [row for row in group if row["lacks"]]:
             figure.add_trace(_rings(lacking, points.legendgroup))
     across, up = _sides(frame)
     figure.update_xaxes(**value_axis(across, _scale(log=log[0])), zeroline=False)
@@ -202,14 +216,14 @@ def _points(rows: Sequence[Row], look: Look, names: Mapping[str, str]) -> go.Sca
 
 
 def _rings(rows: Sequence[Row], group: str) -> go.Scatter:
-    """Around cells that lack seeds: an open marker may be a cell's own."""
+    """Around cells that lack seeds of others: an open marker may be a cell's own."""
     return go.Scatter(
         x=[row["x"] for row in rows],
         y=[row["value"] for row in rows],
         mode="markers",
         marker={"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}},
         legendgroup=group,
-        name="fewer seeds than planned",
+        name="lacks seeds of others",
         hoverinfo="skip",
     )
 

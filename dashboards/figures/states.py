@@ -1,13 +1,13 @@
 """How far a grid is, trial by trial: the state of every cell on every seed; of many cells, how many are in which."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import broken, canvas, one_line
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
@@ -21,6 +21,9 @@ from store.verdicts import Measure
 MOST_CELLS: Final = 32
 """More cells have no room for a row each."""
 _MOST_SEEDS: Final = 60
+_MOST_COLUMNS: Final = 200
+_MOST_MARKS: Final = 2000
+_MOST_TICKS: Final = 12
 _ROW: Final = 28
 _WIDTH: Final = 900
 """Pixels of all seeds together, about."""
@@ -34,16 +37,18 @@ class State(NamedTuple):
     color: str
     ink: str
     """Of its sign."""
+    symbol: str
+    """plotly's name of the marker where there is no room for a sign."""
 
 
 STATES: Final = {
-    "ok": State("done", "✓", STATUS["ok"], PAPER),
-    "failed": State("failed", "✗", STATUS["failed"], PAPER),
-    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER),
-    "running": State("running", "▸", STATUS["running"], PAPER),
-    "pending": State("to do", "·", STATUS["pending"], INK),
-    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK),
-    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER),
+    "ok": State("done", "✓", STATUS["ok"], PAPER, "square"),
+    "failed": State("failed", "✗", STATUS["failed"], PAPER, "x"),
+    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER, "diamond"),
+    "running": State("running", "▸", STATUS["running"], PAPER, "triangle-right"),
+    "pending": State("to do", "·", STATUS["pending"], INK, "circle"),
+    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK, "hourglass"),
+    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER, "star"),
 }
 
 
@@ -79,34 +84,12 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: Measure | Non
 
 
 def draw_states(found: pl.DataFrame, look: Look) -> go.Figure:
-    """A square with a sign per cell and seed; of cells or seeds without room, `draw_shares`."""
+    """A square with a sign per trial: a row per cell, a column per seed."""
     cells = list(dict.fromkeys(found["cell"]))
     seeds = found["seed"].unique().sort().to_list()
-    place, at = ({each: i for i, each in enumerate(listed)} for listed in (cells, seeds))
     size = max(6, min(20, round(0.8 * _WIDTH / max(len(seeds), 1))))
     figure = canvas(80 + _ROW * len(cells), x="seed")
-    for name, state in STATES.items():
-        rows = found.filter(pl.col("state") == name)
-        if rows.is_empty():
-            continue
-        told = [
-            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
-            for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
-        ]
-        figure.add_trace(
-            go.Scatter(
-                x=[at[seed] for seed in rows["seed"]],
-                y=[place[cell] for cell in rows["cell"]],
-                mode="markers+text" if size >= 12 else "markers",
-                marker={"symbol": "square", "size": size, "color": state.color},
-                text=[state.sign] * rows.height,
-                textfont={"color": state.ink, "size": 13},
-                customdata=told,
-                hovertemplate="%{customdata}<extra></extra>",
-                name=state.word,
-                legendgroup=name,
-            )
-        )
+    _add_squares(figure, found, look, {"x": ("seed", seeds), "y": ("cell", cells)}, size)
     every = max(1, -(-len(seeds) // 24))
     figure.update_xaxes(
         range=[-0.7, len(seeds) - 0.3],
@@ -124,6 +107,62 @@ def draw_states(found: pl.DataFrame, look: Look) -> go.Figure:
     return figure
 
 
+def draw_mosaic(found: pl.DataFrame, look: Look) -> go.Figure:
+    """A small mark per trial: a column per cell, named where one points at it, and a row per seed."""
+    cells = list(dict.fromkeys(found["cell"]))
+    seeds = found["seed"].unique().sort().to_list()
+    size = max(4, min(11, round(0.7 * _WIDTH / max(len(cells), 1))))
+    figure = canvas(90 + (size + 4) * len(seeds), x="cells in the grid's order", y="seed")
+    _add_squares(figure, found, look, {"x": ("cell", cells), "y": ("seed", seeds)}, size)
+    every = max(1, -(-len(seeds) // 12))
+    figure.update_xaxes(range=[-1, len(cells)], showgrid=False, **_operators(found))
+    figure.update_yaxes(
+        range=[len(seeds) - 0.4, -0.6],
+        tickvals=list(range(0, len(seeds), every)),
+        ticktext=[str(seed) for seed in seeds[::every]],
+        showgrid=False,
+    )
+    return figure
+
+
+def _operators(found: pl.DataFrame) -> dict[str, Any]:
+    """Ticks where the cells of an operator begin, of operators that stand together."""
+    listed = found.unique("cell", maintain_order=True)["operator"].to_list()
+    first = [at for at, each in enumerate(listed) if at == 0 or listed[at - 1] != each]
+    if not 1 < len(first) <= _MOST_TICKS:
+        return {"showticklabels": False}
+    return {"tickvals": first, "ticktext": [one_line(listed[at], 20) for at in first]}
+
+
+def _add_squares(
+    figure: go.Figure, found: pl.DataFrame, look: Look, sides: Mapping[str, tuple[str, Sequence[Any]]], size: int
+) -> None:
+    """A trace per state; `sides` are the columns that x and y show, with their values in order."""
+    signed = size >= 12
+    places = {side: (column, {each: i for i, each in enumerate(of)}) for side, (column, of) in sides.items()}
+    for name, state in STATES.items():
+        rows = found.filter(pl.col("state") == name)
+        if rows.is_empty():
+            continue
+        told = [
+            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
+            for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
+        ]
+        figure.add_trace(
+            go.Scatter(
+                **{side: [at[each] for each in rows[column]] for side, (column, at) in places.items()},
+                mode="markers+text" if signed else "markers",
+                marker={"symbol": "square" if signed else state.symbol, "size": size, "color": state.color},
+                text=[state.sign] * rows.height,
+                textfont={"color": state.ink, "size": 13},
+                customdata=told,
+                hovertemplate="%{customdata}<extra></extra>",
+                name=state.word,
+                legendgroup=name,
+            )
+        )
+
+
 class Shares(NamedTuple):
     """Cells in groups."""
 
@@ -133,9 +172,12 @@ class Shares(NamedTuple):
     """What the groups are: "operator", an axis, or "" where all are one."""
 
 
-def fits(found: pl.DataFrame) -> bool:
-    """Whether every cell and every seed has room."""
-    return found["cell"].n_unique() <= MOST_CELLS and found["seed"].n_unique() <= _MOST_SEEDS
+def room(found: pl.DataFrame) -> Literal["rows", "marks", "groups"]:
+    """For what there is room: a row per cell, a mark per trial, or groups of cells."""
+    cells, seeds = found["cell"].n_unique(), found["seed"].n_unique()
+    if seeds > _MOST_SEEDS or cells > _MOST_COLUMNS:
+        return "groups"
+    return "rows" if cells <= MOST_CELLS else "marks" if found.height <= _MOST_MARKS else "groups"
 
 
 def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:

@@ -26,6 +26,9 @@ STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""
 
 
+_MOST_NAMED: Final = 6
+
+
 class Objective(NamedTuple):
     """A column to be made small or large, and the scale on which seeds are averaged and compared."""
 
@@ -107,13 +110,18 @@ def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
-    """Each reason once, with the cells that it holds against, which reasons call the baseline."""
+    """Each reason once, with the first cells that it holds against, which reasons call the baseline."""
     found: dict[str, list[str]] = {}
     for key, name in others:
         if (cell, key) in forbidden:
             reason = forbidden[cell, key].replace("the baseline's", "its").replace("the baseline", "it")
             found.setdefault(reason, []).append(name)
-    return "; ".join(f"against {', '.join(names)}: {reason}" for reason, names in found.items())
+    return "; ".join(f"against {_some(names)}: {reason}" for reason, names in found.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class _Worse(NamedTuple):

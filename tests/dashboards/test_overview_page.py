@@ -98,7 +98,7 @@ def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> Non
     assert "5, planned" in shown.data["paired seeds"].to_list()
 
 
-def test_what_to_do_next_names_commands_for_failures_and_seeds_for_the_undecided(root: Path) -> None:
+def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited_for(root: Path) -> None:
     frame = seen(root, OVERVIEW).frame("next")
     commands = [how for how in frame["how"] if how.startswith("ablate retry")]
     assert commands == [
@@ -106,12 +106,10 @@ def test_what_to_do_next_names_commands_for_failures_and_seeds_for_the_undecided
         f"ablate retry --failed grid=grid reason=killed --campaign {root}",
     ]
     assert "train 1 outstanding trial" in frame["what"].to_list()
-    undecided = frame.filter(pl.col("what").str.starts_with("more seeds for"))
     with Store.open(root) as store:
         found = verdicts(store, "grid").filter(pl.col("verdict") == "undecided")
-    assert undecided.height == found.height == 1
-    assert undecided["why"][0] in found["reason"][0]
-    assert "seeds" in undecided["why"][0]
+    assert found["label"].to_list() == [HOSTILE]  # one of its trials is outstanding
+    assert "wait for 1 verdict" in frame["what"].to_list()
     without = frame.filter(pl.col("what").str.contains("without a verdict"))
     assert without.height == 2
 
@@ -135,6 +133,11 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     root = plant(tmp_path / "runs", ["softmax", "zeta"], [0, 1], Planted(value, planted_state), factors=factors)
     shown = seen(root, OVERVIEW).slots["progress"]
     assert shown.data.height == 2 * len(widths) * 2
+    assert shown.figure is not None  # each has a square of its own, too
+    drawn = {trace.legendgroup: trace for trace in shown.figure.data}
+    assert {name: len(trace.x) for name, trace in drawn.items()} == {"ok": 119, "failed": 1, "pending": 8}
+    assert (drawn["failed"].x, drawn["failed"].y) == ((3,), (0,))
+    assert list(shown.figure.layout.xaxis.ticktext) == ["softmax", "zeta"]
     with Store.open(root) as store:
         cells = store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"].to_list()
         grouped = shares(store, "grid", states(store, "grid", cells))
@@ -278,6 +281,7 @@ def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:
     one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), OVERVIEW)
     assert "Nothing is known of the noise yet" in one.slots["noise"].message
     assert one.frame("next")["what"].to_list() == ["see to 3 variants without a verdict"]
+    assert one.slots["noise"].message.endswith("in common with the baseline (3 variants).")
     none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), OVERVIEW)
     assert "None of 20 trials has run yet." in none.slots["progress"].caption
     assert "train 20 outstanding trials" in none.frame("next")["what"].to_list()

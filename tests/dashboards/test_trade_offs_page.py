@@ -195,8 +195,9 @@ def test_cells_that_lack_seeds_are_ringed_and_say_what_they_average(others: Path
     lacking = shown.data.filter(pl.col("n") < pl.col("planned"))
     assert set(lacking.select("n", "planned", "failed").rows()) == {(2, 4, 2), (3, 4, 1)}  # a NaN has failed, too
     assert lacking.height == 8
-    assert "Ringed: 8 cells with fewer seeds than planned. In 8 cells runs failed" in shown.caption
-    rings = [trace for trace in shown.figure.data if trace.name == "fewer seeds than planned"]
+    assert "Ringed: 8 cells without some seeds that others have" in shown.caption
+    assert "n 2 to 4 of 4 seeds" in shown.caption
+    rings = [trace for trace in shown.figure.data if trace.name == "lacks seeds of others"]
     assert sorted(at for trace in rings for at in trace.x) == sorted(lacking["x"])
     told = [said for trace in shown.figure.data if trace.customdata is not None for said in trace.customdata]
     assert sum("<br>2 of 4 seeds, 2 failed<br>" in said for said in told) == 4

@@ -10,7 +10,7 @@ from dashboards.app.once import once
 from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of, link
 from dashboards.app.pages.compare import CompareAddress, judged
 from dashboards.figures.failures import failures
-from dashboards.figures.states import STATES, draw_shares, draw_states, fits, shares, states
+from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
 from dashboards.next_steps import next_steps
 from dashboards.problems import tried
 from dashboards.sections.charts import named
@@ -52,12 +52,12 @@ def _progress(view: View) -> Shown:
         "pending": counts["pending"] + stopped,
     }
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
-    whole = fits(found)
+    kind = room(found)
     legend = [
         Key(
-            Style(state.color, dark_partners([])[state.color], "solid", "square"),
+            Style(state.color, dark_partners([])[state.color], "solid", state.symbol if kind == "marks" else "square"),
             f"{state.sign} {state.word}",
-            name if whole else "",
+            "" if kind == "groups" else name,
         )
         for name, state in STATES.items()
         if counts[name]
@@ -69,8 +69,9 @@ def _progress(view: View) -> Shown:
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
-    if whole:
-        return Shown(draw_states(found, about.look), f"{said} A square per trial.", data, legend)
+    if kind != "groups":
+        draw, each = (draw_states, "square") if kind == "rows" else (draw_mosaic, "mark")
+        return Shown(draw(found, about.look), f"{said} A {each} per trial.", data, legend)
     grouped = shares(view.store, about.grid, found)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
@@ -117,7 +118,7 @@ def _noise(view: View) -> Shown:
     planned = next(row for row in words if row[4])
     said = (
         f"The {count(found.planned, 'seed')} of this grid find a true difference of {planned[1]} in {_noisy(about)} in "
-        f"four of five repetitions ({planned[2]} to {planned[3]} by comparison). Smaller ones are found less often: "
+        f"four of five repetitions{_between(*planned[2:4])}. Smaller ones are found less often: "
         f"what is not found stays undecided{_or_equal(about)}."
         if planned[1] != "–"
         else f"With {count(found.planned, 'seed')} no verdict can be had; it needs three."
@@ -128,13 +129,18 @@ def _noise(view: View) -> Shown:
     )
     data = pl.DataFrame(
         [
-            (f"{n}, planned" if own else str(n), middle, f"{low} to {high}" if middle != "–" else "–")
+            (f"{n}, planned" if own else str(n), middle, f"{low} to {high}" if low != high else middle)
             for n, middle, low, high, own in words
         ],
         schema=["paired seeds", "smallest difference that is found", "over comparisons"],
         orient="row",
     )
     return Shown(caption=caption, data=data, columns=[{"field": name} for name in data.columns])
+
+
+def _between(low: str, high: str) -> str:
+    """The range over comparisons, where there are several."""
+    return f" ({low} to {high} by comparison)" if low != high else ""
 
 
 def _noisy(about: Subject) -> str:
@@ -154,9 +160,10 @@ def _or_equal(about: Subject) -> str:
 
 def _next(view: View) -> Shown:
     about = grid_of(view)
-    _, counts = _states(view)
+    trials, counts = _states(view)
     found, problem = tried(lambda: _judged(view)[2])
-    steps = next_steps(about, counts, found)
+    outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
+    steps = next_steps(about, counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty():
         return Shown(

@@ -130,7 +130,7 @@ def _scatter(view: View) -> Shown:
     said = listed([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
         f"{measured(measure, unit)} against {against.title} ({found.x.better} is better); "
-        f"{count(found.frame.height, 'cell')}, {_n(found.frame['n'].to_list())}. Point: {_averages(found)}; bars: "
+        f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars: "
         f"{(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
@@ -160,17 +160,15 @@ def _averages(found: TradeOffs) -> str:
 
 def _ring_words(frame: pl.DataFrame) -> str:
     """What rings mean, where there are any."""
-    lacking = frame.filter(pl.col("n") < pl.col("planned"))
+    lacking = frame.filter(pl.col("lacks") > 0)
     if lacking.is_empty():
         return ""
     failed = int((lacking["failed"] > 0).sum())
-    survivors = (
-        f" In {count(failed, 'cell')} runs failed: such a point averages the survivors, and may owe them its place on "
-        "the line."
-        if failed
-        else ""
+    survivors = f" and, where runs failed ({count(failed, 'cell')}), of survivors" if failed else ""
+    return (
+        f" Ringed: {count(lacking.height, 'cell')} without some seeds that others have; such a point is an average of "
+        f"other seeds{survivors}, and may owe them its place beside the line."
     )
-    return f" Ringed: {count(lacking.height, 'cell')} with fewer seeds than planned.{survivors}"
 
 
 def _guesses(view: View) -> str:
@@ -181,9 +179,14 @@ def _guesses(view: View) -> str:
     return "".join(f" {each}" for each in (guessed(view, judged_by(view)), other) if each)
 
 
-def _n(counts: Sequence[int]) -> str:
-    ends = list(dict.fromkeys([min(counts, default=0), max(counts, default=0)]))
-    return f"n {' to '.join([*map(str, ends[:-1]), count(ends[-1], 'seed')])}"
+def _n(found: pl.DataFrame) -> str:
+    """'n 3 to 5 of 5 seeds'."""
+    n, planned = (sorted(set(found[name].to_list())) for name in ("n", "planned"))
+    return f"n {_ends(n)} of {_ends(planned)} {'seed' if planned == [1] else 'seeds'}"
+
+
+def _ends(values: Sequence[int]) -> str:
+    return " to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0"
 
 
 def _lost(values: pl.Series, *, log: bool) -> int:
@@ -201,7 +204,7 @@ def _parallel(view: View) -> Shown:
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
     *axes, across, up = _apart([*wide, against.title, measure.name])
     chosen = whole.select("cell", *(pl.col(f"axis: {name}").alias(axis) for name, axis in zip(wide, axes, strict=True)))
-    values = found.frame.select("cell", "n", pl.col("x").alias(across), pl.col("value").alias(up))
+    values = found.frame.select("cell", "n", "planned", pl.col("x").alias(across), pl.col("value").alias(up))
     rows = chosen.unique("cell").join(values, on="cell", how="inner")
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.drawn(rows, numbers)
@@ -215,7 +218,7 @@ def _parallel(view: View) -> Shown:
     some = f" The first {_MOST_AXES} axes that vary." if sum(len(of) > 1 for of in levels.values()) > len(wide) else ""
     words = f"{against.title} ({found.x.better} is better) and {measured(measure, unit_of(view, measure))}"
     caption = (
-        f"A line per cell, {count(kept.height, 'cell')}, {_n(kept['n'].to_list())}: its level on each axis in the "
+        f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
         f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"
     )
     here = set(kept["cell"])
@@ -252,8 +255,8 @@ def _wrapped(name: str) -> dict[str, Any]:
 
 
 def _apart(names: Sequence[str]) -> list[str]:
-    """Names of columns beside cell, n and variant; one that is taken gets marks."""
-    taken = {"cell", "n", "variant"}
+    """Names of columns beside those of cells; one that is taken gets marks."""
+    taken = {"cell", "n", "planned", "variant"}
     found = []
     for name in names:
         while name in taken:
