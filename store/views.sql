@@ -266,21 +266,47 @@ named AS (
 )
 SELECT p.cell, n.operator, n.arguments FROM planned p JOIN named n USING (made);
 
--- published cell, own cell of the same operator and measurement: the value that was printed beside the own mean over
--- seeds, with its 95 % t interval, in the printed unit. The two are of other models, data and budgets.
+-- published cell, own cell of the same operator, layers, kind of task and measurement: the value that was printed beside
+-- the own mean over seeds, with its 95 % t interval, in the printed unit. Where the table spans decades (published.scale)
+-- the mean is the geometric one and the interval that of logarithms. The two are of other models, data and budgets.
 --   baseline: whether the table compares others with it
 --   model: as the paper calls it
 --   value: printed; null where the paper prints a dash
---   own_mean: mean over the own seeds
---   own_low: lower end of its 95 % t interval
+--   own_mean: mean over the own seeds; null where the scale cannot take a value
+--   own_low: lower end of its 95 % t interval; null below three seeds
 --   own_high: upper end
 --   unusable: what `trust` says forbids to compare with it
 CREATE OR REPLACE VIEW v_published AS
+WITH planned AS (
+    SELECT cell, any_value(spec->>'$.task.kind') AS task,
+           any_value(coalesce((spec->>'$.placement.share')::DOUBLE, 1)) AS share,
+           any_value(coalesce(spec->>'$.placement.side', 'top')) AS side
+    FROM trial WHERE spec IS NOT NULL GROUP BY cell
+),
+logs AS (
+    SELECT grid, cell, source, name, point, stddev_samp(ln(value)) AS sd
+    FROM v_final WHERE value > 0 AND isfinite(value) AND name IN (SELECT measurement FROM published WHERE scale = 'log')
+    GROUP BY grid, cell, source, name, point
+),
+own AS (
+    SELECT s.*, q.q / sqrt(s.n) * l.sd AS half
+    FROM v_cell_stats s LEFT JOIN logs l USING (grid, cell, source, name, point)
+    ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df
+)
 SELECT p.id, p.paper, p.paper_table, p.row_label, p.column_label, p.metric, p.operator, p.arguments, p.baseline,
        p.placement, p.model, p.setup, p.unit, p.better, p.value, p.uncertainty, p.uncertainty_is, p.binomial_se, p.trust,
-       s.grid, s.cell, s.label, s.name, s.point, s.n, s.mean / p.factor AS own_mean, s.low / p.factor AS own_low,
-       s.high / p.factor AS own_high, p.unusable
+       s.grid, s.cell, s.label, s.name, s.point, s.n,
+       CASE WHEN p.scale = 'log' THEN s.geometric_mean ELSE s.mean END / p.factor AS own_mean,
+       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_mean * exp(-s.half) ELSE s.low END / p.factor
+           AS own_low,
+       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_mean * exp(s.half) ELSE s.high END / p.factor
+           AS own_high,
+       p.unusable
 FROM published p
 JOIN v_published_operator o ON o.operator = p.operator AND o.arguments = p.arguments
-JOIN v_cell_stats s ON s.cell = o.cell AND s.name = p.measurement
+JOIN planned w ON w.cell = o.cell AND w.task IS NOT DISTINCT FROM coalesce(p.task, w.task)
+    AND coalesce(p.placement, '') IN ('', CASE WHEN w.share = 1 AND w.side IN ('top', 'bottom') THEN 'all layers'
+                                               WHEN w.share < 1 THEN w.side || format(' {:g} %', 100 * w.share)
+                                               ELSE w.side || ' layers' END)
+JOIN own s ON s.cell = o.cell AND s.name = p.measurement
     AND len(list_filter(map_entries(p.point), lambda e: s.point[e.key] IS DISTINCT FROM e.value)) = 0;

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 TYPES = column_types()
 
 
-MADE = {9: "93851f93d1783bb134d7876704cde8c2"}
+MADE = {10: "d20bc11d2045e526cc7b3d5173c7009c"}
 """Of each version of the database the hash of what makes an empty one."""
 
 

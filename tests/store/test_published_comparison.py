@@ -244,16 +244,36 @@ def test_cells_are_known_by_what_they_are_made_of(tmp_path: Path) -> None:
 
 
 def test_the_view_puts_published_values_beside_own_means(tmp_path: Path) -> None:
-    cells = {"plain": softmax(), "mine": ssa(name="mine")}
+    cells = {"plain": softmax(), "mine": ssa(name="mine"), "text": softmax()}
     values = {label: [mse(seed, {5: 0.0}) for seed in range(3)] for label in cells}
-    with planted(tmp_path, cells, values) as store:
+    with planted(tmp_path, cells, values, text={"task": {"kind": "text"}}) as store:
         rows = store.sql(
-            "SELECT row_label, label, value, own_mean, n FROM v_published "
+            "SELECT row_label, label, value, own_mean, n, own_low, own_high FROM v_published "
             "WHERE paper_table = 'T1' AND paper = '003' AND point['sigma_f'] = 5 ORDER BY id"
         ).rows()
-    mean = np.mean([v[0][3] for v in values["plain"]])
+    logs = np.log([v[0][3] for v in values["plain"]])
+    half = 4.302653 * logs.std(ddof=1) / np.sqrt(3)  # of t with two degrees of freedom
     assert [row[:3] for row in rows] == [("SSA", "mine", 0.02), ("Softmax", "plain", 1.62)]
-    assert [row[3:] for row in rows] == [(pytest.approx(mean), 3)] * 2
+    wanted = (np.exp(logs.mean()), 3, np.exp(logs.mean() - half), np.exp(logs.mean() + half))
+    assert [row[3:] for row in rows] == [pytest.approx(wanted)] * 2
+
+
+def test_the_view_has_the_layers_of_the_paper_and_no_interval_of_two_seeds(tmp_path: Path) -> None:
+    integral = catalogue()["integral"].make()
+    scores: list[list[Value]] = [
+        [("evaluation", "multiple_choice_acc_full.boolq", {}, 0.5 + s / 100)] for s in range(2)
+    ]
+    top = {"placement": {"share": 0.5, "side": "top"}}
+    cells = {"all": integral, "top": integral}
+    with planted(tmp_path, cells, dict.fromkeys(cells, scores), task="text", top=top) as store:
+        rows = store.sql(
+            "SELECT placement, label, own_mean, own_low, own_high FROM v_published "
+            "WHERE paper = '002' AND paper_table = 'T1' AND model = '125M' AND operator = 'integral' ORDER BY label"
+        ).rows()
+    assert rows == [
+        ("all layers", "all", pytest.approx(50.5), None, None),
+        ("top 50 %", "top", pytest.approx(50.5), None, None),
+    ]
 
 
 def test_a_grid_without_any_result_has_a_reason_for_everything(tmp_path: Path) -> None:
