@@ -79,11 +79,12 @@ def draw_heat(
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
-    for place, part in zip(places, parts.values(), strict=True):
-        cells = heat_cells(part, across, up, ramp)
+    drawn = [heat_cells(part, across, up, ramp) for part in parts.values()]
+    narrow = _are_narrow(drawn, size)
+    for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
         figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
-        figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size)])
+        figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size, narrow=narrow)])
     return figure
 
 
@@ -151,10 +152,24 @@ def _bar_title(title: str) -> str:
     return _BREAK.join(plain(line) for line in wrap(title, _BAR_TITLE))
 
 
+def _are_narrow(panels: Sequence[Sequence[Sequence[HeatCell]]], size: tuple[float, float]) -> bool:
+    """Whether a text of any panel has no room in a cell of `size` pixels: then no panel has texts."""
+    words = [cell.words for cells in panels for row in cells for cell in row if cell.shade is not None]
+    lines = [each.split(_BREAK) for each in words]
+    longest = max((len(line) for each in lines for line in each), default=0)
+    return longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]
+
+
 def _marks(
-    cells: Sequence[Sequence[HeatCell]], across: Axis, up: Axis, ramp: Ramp, size: tuple[float, float]
+    cells: Sequence[Sequence[HeatCell]],
+    across: Axis,
+    up: Axis,
+    ramp: Ramp,
+    size: tuple[float, float],
+    *,
+    narrow: bool,
 ) -> Iterator[go.Scatter]:
-    """Signs where there is no value; values in words where cells, `size` pixels large, have room for them."""
+    """Signs where there is no value; values in words unless cells, `size` pixels large, are too narrow for them."""
     placed = [
         (x, y, cell)
         for y, row in zip(up.categories(), cells, strict=True)
@@ -166,9 +181,6 @@ def _marks(
         marker = {"symbol": symbols, "size": _sign_size(size), "color": MUTED, "line": {"width": 1.4}}
         yield _scatter(missing, mode="markers", marker=marker)
     kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
-    lines = [cell.words.split(_BREAK) for _, _, cell in kept]
-    longest = max((len(line) for each in lines for line in each), default=0)
-    narrow = longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]
     if narrow:
         kept = [row for row in kept if row[2].partial]
     low, high = ramp.ends

@@ -202,6 +202,13 @@ def test_texts_stand_only_where_the_width_of_the_figure_has_room_for_them() -> N
     assert shown(draw_heat(named, ramp, x="x", y="y", width=500)) == {}
 
 
+def test_texts_stand_in_all_panels_or_in_none() -> None:
+    wide = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=["x" * 60, "y"])
+    few = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=["x", "y"])
+    drawn = [draw_heat(each, heat_ramp(each["value"]), x="x", y="y") for each in (wide, few)]
+    assert [len(list(each.select_traces({"type": "scatter", "mode": "text"}))) for each in drawn] == [0, 2]
+
+
 def test_a_cell_of_less_than_its_neighbours_has_a_ring_where_its_text_has_no_room() -> None:
     found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [1.0, 2.0], "partial": [False, True]})
     for text, mode in (("1/2", "text"), ("1/2 " * 80, "markers")):
