@@ -31,6 +31,8 @@ class Planted(NamedTuple):
     """name, layer, head, point, value."""
     more: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Further evaluations without a point, by name."""
+    metrics: Callable[[Line], Mapping[str, float]] = lambda _: {}
+    """What training measured at its end, by name."""
     planned: Callable[[Line], bool] = lambda _: True
     """Whether the grid has the trial: others make zipped axes, and axes that vary one at a time."""
 
@@ -72,6 +74,8 @@ def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) ->
     buffer.add("evaluation", (key, 1, 4, "mse", POINT, planted.value(line), 10, None))
     for name, value in planted.more(line).items():
         buffer.add("evaluation", (key, 1, 4, name, {}, value, 10, None))
+    for name, value in planted.metrics(line).items():
+        buffer.add("metric", (key, 1, 4, name, value, 0.0))
     for item, value in planted.items(line).items():
         buffer.add("item", (key, 1, 4, "mse", POINT, item, value))
     for name, layer, head, point, value in planted.probes(line):

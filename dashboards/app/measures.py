@@ -6,6 +6,8 @@ In an address that is one short text: "mse@sigma_f=5,sigma_x=1".
 from collections.abc import Mapping
 from typing import Final, Literal
 
+import polars as pl
+
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Option, View, grid_of
 from dashboards.problems import Unknown, tried
@@ -34,12 +36,18 @@ def text_of(name: str, at: Mapping[str, float]) -> str:
 
 
 def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, float]]]:
-    """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first."""
+    """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first.
+
+    A training metric that an evaluation is called like is not among them: its name means the evaluation, as in
+    `Store.final`.
+    """
     found = store.sql(
         "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point::VARCHAR",
         {"grid": grid},
     )
-    rows = [(str(name), dict(at)) for name, at in found.select("name", "point").iter_rows()]
+    judged = set(found.filter(source="evaluation")["name"])
+    kept = found.filter((pl.col("source") == "evaluation") | ~pl.col("name").is_in(list(judged)))
+    rows = [(str(name), dict(at)) for name, at in kept.select("name", "point").iter_rows()]
     rows.sort(key=lambda row: not row[1])  # what has a point is an evaluation: those first
     return {text_of(*row): row for row in rows}
 

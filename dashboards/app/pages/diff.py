@@ -10,7 +10,7 @@ from dashboards.app.address import Address
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.app.pages.run import environment
 from dashboards.flat import flat
-from dashboards.problems import Unknown
+from dashboards.problems import Unknown, tried
 from dashboards.run_keys import key_of, shortened
 from dashboards.words import count, point
 from store import Store
@@ -75,9 +75,14 @@ def results(store: Store, key: str) -> dict[str, Any]:
         {"key": key},
     ).row(0, named=True)
     last = store.sql(
-        "SELECT DISTINCT name, point, value FROM v_final WHERE trial = $key ORDER BY name, point::VARCHAR", {"key": key}
+        "SELECT DISTINCT name, point, value, source = 'metric' AND bool_or(source = 'evaluation') OVER named AS twice "
+        "FROM v_final WHERE trial = $key WINDOW named AS (PARTITION BY name) ORDER BY name, point::VARCHAR",
+        {"key": key},
     )
-    values = {f"{name} {point(dict(at))}".strip(): value for name, at, value in last.iter_rows()}
+    values = {
+        f"{name} {point(dict(at))}".strip() + " (training)" * twice: value
+        for name, at, value, twice in last.iter_rows()
+    }
     return {name: value for name, value in state.items() if value is not None} | values
 
 
@@ -95,7 +100,16 @@ def table(fields: Mapping[str, Mapping[str, Any]], ignore: Sequence[str], *, who
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """A value in words: texts stand without quotes unless they read like another value, as "1" does, or like none."""
+    return value if isinstance(value, str) and value != MISSING and not _is_json(value) else json.dumps(value)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _compared(view: View, of: Callable[[Store, str], dict[str, Any]], what: str) -> Shown:
@@ -115,10 +129,10 @@ _FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "para
 
 
 def _controls(view: View) -> Sequence[Control]:
-    runs = _runs(view)
+    runs, _ = tried(lambda: _runs(view))  # the slots say why; what was wrong can be taken out here
     paths = {
         path for of in (specs, environments, results) for path in table(
-            {run.short: of(view.store, run.key) for run in runs}, (), whole=False)["field"]
+            {run.short: of(view.store, run.key) for run in runs or ()}, (), whole=False)["field"]
     }  # fmt: skip
     above = {path.rpartition(".")[0] for path in paths} - {""}
     return (

@@ -99,7 +99,8 @@ def _values(about: Subject, name: str, at: Mapping[str, float]) -> pl.DataFrame:
     condition, parameters = agrees(at)
     return about.store.sql(
         f"SELECT trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition} "
-        "QUALIFY row_number() OVER (PARTITION BY trial ORDER BY source, point::VARCHAR) = 1",
+        "QUALIFY source = min(source) OVER () "  # an evaluation before a metric of the same name, of all runs
+        "AND row_number() OVER (PARTITION BY trial, source ORDER BY point::VARCHAR) = 1",
         {"grid": about.grid, "name": name, **parameters},
     )
 

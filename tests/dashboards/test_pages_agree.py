@@ -1,0 +1,197 @@
+"""Compare, Factors and Trade-offs say what the command line says, and both what plain Python computes.
+
+One grid with all that goes wrong: failed seeds, a cell that never ran, a cell that shares too few seeds with the
+baseline, and a training metric that is called like the evaluation by which the grid is judged.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from planted import Line, Planted, plant, seen
+from scipy import stats
+
+from dashboards.app.pages.compare import COMPARE
+from dashboards.app.pages.factors import FACTORS
+from dashboards.app.pages.trade_offs import TRADE_OFFS
+from runners.cli import execute
+from store import Campaign
+
+OPERATORS, DEPTHS, SEEDS = ("softmax", "zeta", "alpha"), (1, 2), range(7)
+BASELINE, BROKEN, GONE, APART = ("softmax", 1), ("zeta", 1), ("zeta", 2), ("alpha", 2)
+SHIFT = {"softmax": 0.0, "zeta": -0.5, "alpha": 0.3}
+
+
+def cell(line: Line) -> tuple[str, int]:
+    return line["operator"], line["axes"]["depth"]
+
+
+def label(of: tuple[str, int]) -> str:
+    return f"{of[0]} · {of[1]}"
+
+
+def mse(of: tuple[str, int], seed: int) -> float:
+    noise = 0.01 * ((seed * (3 + 2 * len(of[0])) + 5 * of[1]) % 7)
+    return math.exp(SHIFT[of[0]] + 0.2 * of[1] + 0.1 * seed + noise)
+
+
+def seconds(of: tuple[str, int], seed: int) -> float:
+    return 10.0 * of[1] * (1 + OPERATORS.index(of[0])) * (1 + 0.01 * ((seed * 3 + len(of[0])) % 4))
+
+
+def state_of(of: tuple[str, int], seed: int) -> str:
+    if of == GONE or (of == APART and seed < 3) or (of == BASELINE and seed > 3):
+        return "pending"
+    return "diverged" if of == BROKEN and seed == 2 else "ok"
+
+
+def done(of: tuple[str, int]) -> list[int]:
+    return [seed for seed in SEEDS if state_of(of, seed) == "ok"]
+
+
+CELLS = tuple(product(OPERATORS, DEPTHS))
+Asked = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = Planted(
+        lambda line: mse(cell(line), line["seed"]),
+        lambda line: state_of(cell(line), line["seed"]),
+        cost=lambda line: {"train_s": seconds(cell(line), line["seed"])},
+        metrics=lambda _: {"mse": 99.0},
+    )
+    return plant(tmp_path_factory.mktemp("agree") / "runs", OPERATORS, SEEDS, planted, factors={"depth": DEPTHS})
+
+
+@pytest.fixture
+def asked(root: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """What a command prints as JSON."""
+
+    def ask(*words: str) -> Any:
+        assert execute([*words, "--json", "--campaign", str(root)]) == 0
+        return json.loads(capsys.readouterr().out)["data"]
+
+    return ask
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether two values are the same but for the last digits."""
+    if isinstance(one, float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(one == other)
+
+
+def expected(of: tuple[str, int]) -> dict[str, float]:
+    """The difference from the baseline in logarithms, its interval and its p, by SciPy."""
+    shared = sorted(set(done(of)) & set(done(BASELINE)))
+    if len(shared) < 3:
+        both = ([math.log(mse(each, seed)) for seed in done(each)] for each in (of, BASELINE))
+        found = stats.ttest_ind(*both, equal_var=False)
+        mean = float(np.mean([math.log(mse(of, s)) for s in done(of)])) - float(
+            np.mean([math.log(mse(BASELINE, s)) for s in done(BASELINE)])
+        )
+    else:
+        logs = [math.log(mse(of, seed) / mse(BASELINE, seed)) for seed in shared]
+        found, mean = stats.ttest_1samp(logs, 0.0), float(np.mean(logs))
+    low, high = found.confidence_interval(0.95)
+    return {"difference": mean, "low": float(low), "high": float(high), "p": float(found.pvalue)}
+
+
+def test_compare_says_what_the_table_and_plain_python_say(root: Path, asked: Asked) -> None:
+    printed = {row["label"]: row for row in asked("table")}
+    page = seen(root, COMPARE)
+    drawn = {row["variant"]: row for row in page.frame("differences").iter_rows(named=True)}
+    table = {row["variant"]: row for row in page.frame("verdicts").iter_rows(named=True)}
+    assert set(printed) == set(drawn) == set(table) == {label(of) for of in CELLS if of != BASELINE}
+    for name, row in printed.items():
+        for column in ("difference", "low", "high", "pairs", "method", "runs", "baseline_runs", "verdict"):
+            assert close(drawn[name][column], row[column]), (name, column)
+        assert table[name]["verdict"].endswith(row["verdict"])
+        assert table[name]["reason"] == row["reason"]
+        assert close(table[name]["value"], row["value"])
+    methods = {name: row["method"] for name, row in printed.items()}
+    assert [name for name, method in methods.items() if method == "Welch"] == [label(APART)]
+    for of in CELLS:
+        if of not in (BASELINE, GONE, BROKEN):
+            for column, value in expected(of).items():
+                assert printed[label(of)][column] == pytest.approx(value, rel=1e-6, abs=1e-12), (of, column)
+    for of in (BROKEN, GONE):
+        assert printed[label(of)]["verdict"] == "no verdict"
+    assert drawn[label(GONE)]["difference"] is None
+    own = Campaign(root).compare()
+    for row in own.iter_rows(named=True):
+        assert all(close(row[name], printed[row["label"]][name]) for name in ("p_holm", "percent", "verdict", "pairs"))
+
+
+def marginal_effects() -> dict[tuple[str, str], float]:
+    """Main effects of the additive model with seeds as blocks by least squares: marginal mean less their average."""
+    kept = [(of, seed) for of in CELLS for seed in done(of)]
+    levels = {"seed": list(SEEDS), "operator": list(OPERATORS), "depth": list(DEPTHS)}
+
+    def row(values: Mapping[str, Any]) -> list[float]:
+        return [1.0, *(float(values[name] == level) for name, of in levels.items() for level in of[1:])]
+
+    x = [row({"seed": seed, "operator": of[0], "depth": of[1]}) for of, seed in kept]
+    fitted = np.linalg.lstsq(np.array(x), np.log([mse(*each) for each in kept]), rcond=None)[0]
+    found = {}
+    for name in ("operator", "depth"):
+        others = [levels[other] for other in levels if other != name]
+        names = [other for other in levels if other != name]
+        means = {
+            level: float(
+                np.mean([row({name: level, **dict(zip(names, at, strict=True))}) @ fitted for at in product(*others)])
+            )
+            for level in levels[name]
+        }
+        found |= {(name, str(level)): mean - np.mean(list(means.values())) for level, mean in means.items()}
+    return found
+
+
+def test_factors_say_what_the_command_and_least_squares_say(root: Path, asked: Asked) -> None:
+    data = asked("effects")
+    page = seen(root, FACTORS)
+    effects = page.frame("effects")
+    assert effects.select("factor", "level", "n", "effect", "low", "high").equals(
+        Campaign(root).effects().select("factor", "level", "n", "effect", "low", "high")
+    )
+    for (factor, level), value in marginal_effects().items():
+        row = effects.filter(factor=factor, level=level).row(0, named=True)
+        assert row["effect"] == pytest.approx(value, rel=1e-9)
+        assert row["n"] == sum(len(done(of)) for of in CELLS if level in (of[0], str(of[1])))
+    shown = {row["axis"]: row for row in page.frame("importance").iter_rows(named=True)}
+    with_pairs = {row["term"]: row for row in asked("effects", "--interactions")["terms"]}
+    assert {row["term"] for row in data["terms"]} <= set(with_pairs) == set(shown)
+    for term, row in with_pairs.items():
+        for ours, theirs in (("F", "f"), ("p (Holm)", "p_holm"), ("partial omega²", "omega_squared"), ("df", "df")):
+            assert close(shown[term][ours], row[theirs]), (term, ours)
+
+
+def test_trade_offs_say_what_the_command_and_plain_python_say(root: Path, asked: Asked) -> None:
+    printed = {row["label"]: row for row in asked("pareto")}
+    page = seen(root, TRADE_OFFS)
+    drawn = {row["variant"]: row for row in page.frame("scatter").iter_rows(named=True)}
+    listed = {row["variant"]: row for row in page.frame("standings").iter_rows(named=True)}
+    assert {of for of in CELLS if label(of) in drawn} == set(CELLS) - {GONE}
+    for of in CELLS:
+        if of == GONE:
+            continue
+        row, known = drawn[label(of)], done(of)
+        assert row["value"] == pytest.approx(stats.gmean([mse(of, seed) for seed in known]))
+        assert row["x"] == pytest.approx(stats.gmean([seconds(of, seed) for seed in known]))
+        assert row["n"] == len(known)
+        assert row["standing"] == printed[label(of)]["standing"] == listed[label(of)]["standing"]
+        assert row["dominated_by"] == printed[label(of)]["dominated_by"]
+
+
+def test_a_training_metric_that_is_called_like_the_evaluation_is_never_meant(root: Path) -> None:
+    page = seen(root, COMPARE)
+    assert [option.value for option in page.controls["measure"].options] == ["mse@sigma_f=5,sigma_x=1"]
+    with Campaign(root).store as store:
+        assert store.final("grid", "mse").filter(pl.col("value") == 99.0).is_empty()
