@@ -18,6 +18,7 @@ from dashboards.gallery.item import Drawn, Item, figure_item
 from dashboards.gallery.mapped import by_head
 from dashboards.gallery.measured import named_series, probed
 from dashboards.gallery.printed import printed_item
+from dashboards.gallery.units import in_unit, loss_unit
 from dashboards.subject import Subject
 from dashboards.words import count
 
@@ -141,7 +142,7 @@ def _training(about: Subject, name: str, y: str, begin: float = 0.0) -> Drawn:
 
 
 def _loss(about: Subject) -> Drawn:
-    return _training(about, "loss", "loss, nats per token")
+    return _training(about, "loss", in_unit("loss", loss_unit(about)))
 
 
 def _gradients(about: Subject) -> Drawn:
@@ -149,7 +150,7 @@ def _gradients(about: Subject) -> Drawn:
 
 
 def _late(about: Subject) -> Drawn:
-    return _training(about, "loss", "loss, nats per token", _LATE)
+    return _training(about, "loss", in_unit("loss", loss_unit(about)), _LATE)
 
 
 def _maps(about: Subject) -> Drawn:

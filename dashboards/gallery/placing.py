@@ -25,6 +25,9 @@ _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names of axes that speak of a fact, where they are not the fact's own name."""
 
+_FIELD: Final[Mapping[str, str]] = {"length": "probing.length"}
+"""Facts that one field alone is about, of those that are called so: `task.length` is of training."""
+
 _WRITTEN: Final[Mapping[str, str]] = {"fixed token": "fixed {}"}
 """How else a level says a fact."""
 
@@ -56,6 +59,8 @@ def levels(about: Subject) -> Levels:
 
 def speaks(axis: Mapping[str, str], fact: str) -> bool:
     """Whether an axis of a grid's header is about a fact of a printed cell, such as "weight decay"."""
+    if fact in _FIELD and "." in axis["path"]:
+        return bool(axis["path"] == _FIELD[fact])
     words = {name.replace("_", " ").casefold() for name in (axis["name"], axis["path"].rpartition(".")[2])}
     return bool(words & {fact, *_SPOKEN.get(fact, ())})
 

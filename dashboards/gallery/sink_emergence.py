@@ -17,6 +17,7 @@ from dashboards.gallery.drawing import OVER_SEEDS, counted, drawn_lines, joined,
 from dashboards.gallery.item import Drawn, Item, figure_item
 from dashboards.gallery.measured import by_level, ended, evaluated, named_series, probed, series_of
 from dashboards.gallery.printed import printed_item
+from dashboards.gallery.units import in_unit, loss_unit
 from dashboards.subject import MOST_CURVES, Subject
 
 PAPER: Final = "004"
@@ -89,8 +90,8 @@ def _dynamics(about: Subject) -> Drawn:
         return lacking("loss", "sink_share")
     caption = (
         "Left axis: training loss in full lines with round marks, validation loss (not by learning rate) dotted with "
-        "open ones, nats per token. Right axis, dashed lines and squares: share of heads with a sink at token 1, eps "
-        f"{SINK['eps']:g}. Means over seeds. {OVER_SEEDS}"
+        f"{in_unit('open ones', loss_unit(about))}. Right axis, dashed lines and squares: share of heads with a sink "
+        f"at token 1, eps {SINK['eps']:g}. Means over seeds. {OVER_SEEDS}"
     )
     figure = beside([(title, drawn.figure) for title, drawn in kept if drawn.figure is not None], 2)
     return joined(kept, figure, caption)

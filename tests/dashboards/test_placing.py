@@ -10,7 +10,9 @@ from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gal
 
 from dashboards.gallery.items import ITEMS
 from dashboards.gallery.judged import NOT_COMPARED, judged
+from dashboards.gallery.placing import speaks
 from dashboards.gallery.printed import beside, frame, printed_table
+from dashboards.gallery.units import loss_unit
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
@@ -18,6 +20,7 @@ from store import Store
 from store.published.comparing import compare_published
 from store.published.facts import facts
 from store.published.setting import agrees
+from store.verdicts import Measure
 from variants import softmax
 from variants.backbones import sink_60m
 
@@ -220,3 +223,19 @@ def test_every_table_says_what_it_is_made_of() -> None:
     assert list(needs["002-table-5"]) == ["effective_rank_median"]
     assert "long_context.Qasper" in needs["002-table-6"]
     assert "lm_eval.lambada_SET.acc" in needs["003-table-2"]
+
+
+def test_a_loss_has_the_unit_of_its_tasks_or_of_the_measure(store: Store) -> None:
+    text, linear = (subject(store, grid, campaign_styles(store)) for grid in ("kinds", "order"))
+    assert loss_unit(text) == "nats per token"
+    assert loss_unit(linear) == ""
+    said = linear._replace(
+        measure=Measure("loss"), header={**linear.header, "measure": {"unit": "squared output units"}}
+    )
+    assert loss_unit(said) == "squared output units"
+
+
+def test_lengths_of_training_are_no_lengths_of_probes() -> None:
+    paths = {"probing.length": True, "task.length": False, "length": True}
+    assert {path: speaks({"name": "length", "path": path}, "length") for path in paths} == paths
+    assert speaks({"name": "weight_decay", "path": "training.optimiser.weight_decay"}, "weight decay")
