@@ -105,9 +105,15 @@ def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
     wanted = [math.exp(fmean(logs) + each) for each in (0, -half, half)]
     assert [row["own_mean"], row["own_low"], row["own_high"]] == pytest.approx(wanted)
     assert row["own_spread"] == pytest.approx(wanted[2] - wanted[0])
-    assert row["difference"] == pytest.approx(fmean(logs) - math.log(printed("SSA", "5")))
-    assert (row["own_n"], row["own_planned"], row["band"], row["word"]) == (4, 4, "below", "same direction")
-    assert "printed below, same direction" in words(found)
+    assert row["own_less_printed"] == pytest.approx(fmean(logs) - math.log(printed("SSA", "5")))
+    assert (row["own_n"], row["own_planned"], row["printed_in_own_interval"], row["claim_word"]) == (
+        4,
+        4,
+        "below",
+        "same direction",
+    )
+    assert "printed below" in words(found)
+    assert "against the baseline: same direction" in words(found)
     assert "Geometric means over seeds, 4 planned" in found.caption
     empty = found.data.filter(pl.col("row") == "Sparsemax").row(0, named=True)
     assert (empty["own_mean"], empty["missing"]) == (None, "unmeasured")
@@ -121,7 +127,7 @@ def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> N
     for at in views(tmp_path / "runs"):
         data = shown(at("?paper=003&item=table 1"), "item").data
         row = data.filter((pl.col("row") == "Softmax") & (pl.col("column") == "4")).row(0, named=True)
-        assert (row["band"], row["word"]) == ("inside", None)
+        assert (row["printed_in_own_interval"], row["claim_word"]) == ("inside", None)
         assert row["own_low"] < value < row["own_high"]
 
 
@@ -132,7 +138,10 @@ def test_two_seeds_have_no_interval_and_nothing_to_lie_in(tmp_path: Path) -> Non
         found = shown(at("?paper=003&item=table 1"), "item")
         own = found.data.filter(pl.col("own_mean").is_not_null())
         assert set(own["own_n"]) == {2}
-        assert own.select("own_spread", "own_low", "own_high", "band", "word").null_count().row(0) == (own.height,) * 5
+        assert (
+            own.select("own_spread", "own_low", "own_high", "printed_in_own_interval", "claim_word").null_count().row(0)
+            == (own.height,) * 5
+        )
         assert "from three seeds on" in found.caption
 
 
@@ -142,7 +151,8 @@ def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> No
     wanted = compare_published(view.store, "planted", paper="003", table="T1")
     assert found.select("word", "claim").rows() == wanted.select("word", "claim").rows()
     told = wanted.filter(pl.col("word") != "not comparable").select("row_label", "column_label", "word").rows()
-    beside = shown(view, "item").data.filter(pl.col("word").is_not_null()).select("row", "column", "word").rows()
+    data = shown(view, "item").data
+    beside = data.filter(pl.col("claim_word").is_not_null()).select("row", "column", "claim_word").rows()
     assert sorted(beside) == sorted(told)
     compared = shown(at(""), "claims").data
     assert set(compared["word"]) <= {"same direction", "within noise", "differs"}

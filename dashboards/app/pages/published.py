@@ -84,7 +84,7 @@ def _shown(view: View) -> Shown:
         f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
         "printed value lies, inside your interval, above or below it. Where the table claims a difference from a "
-        "baseline, a word says whether yours has the same direction, is within noise, or differs (see Claims). The "
+        "baseline, words say whether yours has the same direction, is within noise, or differs (see Claims). The "
         "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
         "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
@@ -145,29 +145,35 @@ def _compared(view: View, chosen_: Item) -> pl.DataFrame:
     )
 
 
-_OWN: Final = {name: f"own_{name}" for name in ("mean", "spread", "low", "high", "n", "planned", "cell", "best")}
+_OWN: Final = {
+    **{name: f"own_{name}" for name in ("mean", "spread", "low", "high", "n", "planned", "cell", "best")},
+    "difference": "own_less_printed",
+    "band": "printed_in_own_interval",
+    "word": "claim_word",
+}
 """Names in files, where nothing else says whose the numbers are; those of the view `v_published` where it has them."""
 
 
-def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], str]:
-    """What stands below one's own value, by row and column."""
+def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], Sequence[str]]:
+    """The lines that stand below one's own value, by row and column."""
     words = {"inside": "printed inside", "above": "printed above", "below": "printed below", None: ""}
     found = {}
     for row in data.iter_rows(named=True):
         if row["difference"] is not None:
-            told = [change(row["difference"], row["scale"]), words[row["band"]], row["word"]]
-            found[row["row"], row["column"]] = ", ".join(filter(None, told))
+            told = (change(row["difference"], row["scale"]), words[row["band"]])
+            claim = f"against the baseline: {row['word']}" if row["word"] else ""
+            found[row["row"], row["column"]] = (", ".join(filter(None, told)), claim)
     return found
 
 
-def _table(sheet: Sheet, below: Mapping[tuple[str, str], str]) -> Component:
+def _table(sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]]) -> Component:
     heads = [html.Td(sheet.corner), *(html.Th(name, scope="col") for name in sheet.columns)]
     rows = [
         html.Tr(
             [
                 html.Th(name, scope="row"),
                 *(
-                    html.Td(_entry(each, below.get((name, column), "")), title=each.hint)
+                    html.Td(_entry(each, below.get((name, column), ())), title=each.hint)
                     for column, each in zip(sheet.columns, entries, strict=True)
                 ),
             ]
@@ -185,12 +191,12 @@ def _sign(sign: str) -> Component:
     return html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: ")
 
 
-def _entry(each: Text, below: str) -> list[Component]:
+def _entry(each: Text, below: Sequence[str]) -> list[Component]:
     own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
     value = html.Strong(own) if each.best else html.Span(own)
     doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
     printed = [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
-    return [*printed, value, *(html.Small(words) for words in (below, each.note) if words)]
+    return [*printed, value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
 def _claims(view: View) -> Shown:
