@@ -106,10 +106,23 @@ def log_ticks(low: float, high: float) -> list[float]:
         found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
         if len(found) >= 4:
             break
-    if not found:  # no round number lies between them
-        return [float(f"{end:.4g}") for end in (low, high)]
+    if len(found) < 3:
+        return _even_ticks(low, high)
     every = math.ceil(len(found) / 9)
     return found[::every]
+
+
+def _even_ticks(low: float, high: float) -> list[float]:
+    """Numbers of few digits between two that are near each other, at equal distances."""
+    if high - low < 1e-9 * high:
+        return [float(f"{end:.4g}") for end in (low, high)]
+    power = math.floor(math.log10(high - low))
+    found: list[float] = []
+    for step in (10.0**power, 5 * 10.0 ** (power - 1), 2 * 10.0 ** (power - 1), 10.0 ** (power - 1)):
+        found = [float(f"{at * step:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        if len(found) >= 3:
+            break
+    return found
 
 
 def tick_text(value: float) -> str:

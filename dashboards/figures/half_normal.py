@@ -43,7 +43,7 @@ def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
         figure.add_trace(_noise(widest, found.pseudo_error))
     for level, name in ((found.margin, "margin"), (found.simultaneous, "simultaneous margin")):
         if level is not None:
-            _rule(figure, level, name, dash="dot" if name == "margin" else "dash")
+            _rule(figure, level, name)
     for kind, (_, style) in KINDS.items():
         rows = frame.filter(pl.col("beyond") == kind)
         if not rows.is_empty():
@@ -64,10 +64,12 @@ def _noise(widest: float, error: float) -> go.Scatter:
     )
 
 
-def _rule(figure: go.Figure, level: float, name: str, *, dash: str) -> None:
+def _rule(figure: go.Figure, level: float, name: str) -> None:
+    """Names of rules stand at opposite ends: the rules may be near each other."""
+    x, side, dash = (0, "left", "dot") if name == "margin" else (1, "right", "dash")
     figure.add_hline(y=level, line={"color": MUTED, "width": 1, "dash": dash})
     figure.add_annotation(
-        x=0, xref="paper", y=level, text=name, showarrow=False, xanchor="left", yanchor="bottom", font={"size": 12}
+        x=x, xref="paper", y=level, text=name, showarrow=False, xanchor=side, yanchor="bottom", font={"size": 12}
     )
 
 

@@ -3,6 +3,7 @@
 `heat_ramp` says how values become colours, `draw_heat` draws. Whoever has the numbers says why some are missing.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, Final
@@ -28,6 +29,8 @@ _BAR: Final = (110, 320)
 """Least and most pixels of the bar of colours."""
 _BESIDE: Final = (50, 80)
 """Pixels beside all columns that take no name: the axis's title at the left; the bar of colours at the right."""
+_TICK: Final = 18
+"""Pixels between ticks beside the bar of colours, at least."""
 _BAR_TITLE: Final = 16
 """Letters in a line of a title above the bar."""
 
@@ -59,7 +62,7 @@ def draw_heat(
             in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for who points
             at it), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
             `heat_cells.SIGNS`), and partial (whether its text says that it lacks something: where texts have no room,
-            such a cell has a ring).
+            such a cell has a diamond).
         ramp: of all panels.
         x: title of the axis, as campaigns have it.
         y: the same.
@@ -143,6 +146,7 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     }
     if ramp.log:
         values = log_ticks(ramp.low, ramp.high)
+        values = values[:: math.ceil(len(values) * _TICK / length)]
         found |= {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
     return found
 
@@ -188,8 +192,8 @@ def _marks(
     for color in dict.fromkeys(colors):
         rows = [row for row, found in zip(kept, colors, strict=True) if found == color]
         if narrow:
-            ring = {"symbol": "circle-open", "size": _sign_size(size), "color": color, "line": {"width": 1.4}}
-            yield _scatter(rows, mode="markers", marker=ring)
+            mark = {"symbol": "diamond-open", "size": _sign_size(size), "color": color, "line": {"width": 1.4}}
+            yield _scatter(rows, mode="markers", marker=mark)
             continue
         font = {"color": color, "size": 12}
         yield _scatter(rows, mode="text", text=[cell.words for _, _, cell in rows], textfont=font)

@@ -102,7 +102,7 @@ def told(
     notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
     notes.append(f"{runs} of {count(planned, 'planned run')}")
     if best is not None:
-        lines.append(plain(cut(best, _LONGEST)))
+        lines.append(f"best: {plain(cut(best, _LONGEST))}")
         notes.append(f"best: {listed(settings.names)} {best}")
     if lacking := settings.lacking(there):
         lines.append(f"{len(there)}/{len(settings.every)} settings")

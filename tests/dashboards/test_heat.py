@@ -209,7 +209,7 @@ def test_texts_stand_in_all_panels_or_in_none() -> None:
     assert [len(list(each.select_traces({"type": "scatter", "mode": "text"}))) for each in drawn] == [0, 2]
 
 
-def test_a_cell_of_less_than_its_neighbours_has_a_ring_where_its_text_has_no_room() -> None:
+def test_a_cell_of_less_than_its_neighbours_is_marked_where_its_text_has_no_room() -> None:
     found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [1.0, 2.0], "partial": [False, True]})
     for text, mode in (("1/2", "text"), ("1/2 " * 80, "markers")):
         figure = draw_heat(found.with_columns(text=pl.lit(text)), Ramp(0, 2), x="", y="")

@@ -99,7 +99,7 @@ def _over(made: pivot.Pivot, *, best: bool) -> str:
         return ""
     settings = count(len(made.rest.every), "setting")
     if best:
-        return f", the best of {settings} of {listed(made.rest.names)}, which stands in the cell"
+        return f", the best of {settings} of {listed(made.rest.names)}, named in the cell"
     return f", averaged over {listed(made.rest.names)} ({settings}, each counted alike)"
 
 
@@ -114,7 +114,7 @@ def _partial(made: pivot.Pivot, *, best: bool) -> str:
     what = "were chosen among fewer than the others" if best else "average over other things"
     return (
         f"{lacking} of {count(known, 'cell')} with a value lack settings of {listed(made.rest.names)} that there are, "
-        f"and say so (a ring where words have no room): they {what}, so do not compare them."
+        f"and say so (an open diamond where words have no room): they {what}, so do not compare them with others."
     )
 
 

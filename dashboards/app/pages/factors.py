@@ -110,7 +110,8 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
             "field": name,
             "type": "rightAligned",
             "valueFormatter": short,
-            "width": 130 if name.startswith("partial") else 92,
+            "width": 150 if name.startswith("partial") else 100,
+            "filter": False,
         }
     return {
         "field": name,
