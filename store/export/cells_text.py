@@ -104,7 +104,8 @@ def _latex(entry: Entry, number: Rounded | None, places: int) -> str:
     few = f"$^{{{entry.seeds}/{entry.planned}}}$" if entry.seeds < entry.planned else ""
     if number.spread is None:
         return rf"\multicolumn{{2}}{{c}}{{{value}{power}{few}}}"
-    return f"{value}{room} & {number.spread}{power}{few}"
+    begin, end = ("(", ")") if power else ("", "")  # the power is of both
+    return f"{begin}{value}{room} & {number.spread}{end}{power}{few}"
 
 
 def _markdown(entry: Entry) -> str:

@@ -91,6 +91,13 @@ def test_one_planned_seed_is_one() -> None:
     assert "arithmetic mean over 1 planned seed; ± is" in caption(one)
 
 
+def test_a_power_of_ten_is_of_the_mean_and_of_its_interval() -> None:
+    entry = Entry(9.7e-5, 1.6e-5, 3, 3, None, best=False)
+    table = Cells("grid", ["a"], [Column("mse", {}, None, "linear", [entry])], "interval", 0.05, [])
+    assert r"a & (9.7 & 1.6)$\,\cdot\,10^{-5}$" in latex_cells(table)
+    assert r"\caption{Of my own.}" in latex_cells(table, "Of my own.")
+
+
 def test_markdown_says_the_same(store: Store) -> None:
     text = markdown_cells(cells(store, "quickstart", (), {}, "sd"))
     table, caption = text.split("\n\n")
