@@ -66,6 +66,8 @@ def ingest(
         sweep(layout)
         looked = Looked(layout, thorough=thorough)
         with open_live(layout.live, threads=threads) as connection:
+            if looked.is_void():  # an older version wrote the database, and opening it has replaced it by an empty one
+                looked = Looked(layout, thorough=True)
             found = ingest_into(layout, connection, looked.same)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):

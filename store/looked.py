@@ -67,6 +67,11 @@ class Looked:
     def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
         return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9
 
+    def is_void(self) -> bool:
+        """Whether the database is another one since; the one before was still there when it was made."""
+        now = _stamp(self._layout.live)
+        return now is None or self._database is None or now[0] != self._database[0]
+
     def remember(self, troubled: Iterable[str]) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
 

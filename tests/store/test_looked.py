@@ -10,7 +10,7 @@ from synthetic import SUBMISSION, Campaign, write_end
 
 from grid.errors import EnvironmentProblem
 from runners.evaluating.records import forget
-from store import attempts, looked
+from store import attempts, database, looked
 from store.ingest import Ingested, ingest
 from store.layout import Layout
 from store.store import Store
@@ -61,6 +61,20 @@ def test_a_thorough_look_finds_what_nobody_told(campaign: Campaign) -> None:
     remove_by_hand(campaign.layout, key)
     assert look(campaign) == Ingested()
     assert ingest(campaign.root).attempts == 1
+
+
+def test_a_database_that_an_older_version_wrote_is_filled_again_wholly(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(campaign)
+    look(campaign)
+    assert look(campaign) == Ingested()
+    with monkeypatch.context() as newer:
+        newer.setattr(database, "STORE_SCHEMA", database.STORE_SCHEMA + 1)
+        database._empty.cache_clear()
+        found = look(campaign)
+    database._empty.cache_clear()
+    assert found.attempts == sum(1 for _ in campaign.layout.trials.rglob("start.json"))
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["later", "the clock was put back"])
