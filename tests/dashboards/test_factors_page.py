@@ -285,7 +285,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Look:
 
     planted = Planted(odd_value, odd_state, more=more, planned=odd_planned)
     root = tmp_path_factory.mktemp("odd") / "runs"
-    return looking(plant(root, ("softmax", "SSA"), range(3), planted, factors=ODD))
+    return looking(plant(root, ("softmax", "SSA"), range(3), planted, factors=ODD, measure={"alpha": 0.1}))
 
 
 def of(operator: str, width: int, level: int) -> list[float]:
@@ -381,7 +381,30 @@ def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> 
     shown = odd("").slots
     for name in ("effects", "pivot"):
         assert "mse at sigma_f 5, sigma_x 1 (squared output units; lower is better)" in shown[name].caption
-    assert "95 % t interval over seeds (of logarithms)" in shown["pivot"].caption
+    assert "90 % t interval over seeds (of logarithms)" in shown["pivot"].caption
+    row = at(odd("?fix=seed%3D1", "pivot").frame("pivot"), "SSA", "8")
+    logs = pl.Series(of("SSA", 8, 1)).log().to_list()
+    half = float(stats.t.ppf(0.95, 2)) * stdev(logs) / 3**0.5
+    assert math.log(row["high"] / row["value"]) == pytest.approx(half)
+
+
+def test_intervals_that_end_at_the_edge_of_a_pair_s_figure_are_said_to(tmp_path: Path) -> None:
+    def noisy(line: Line) -> float:
+        parity = (line["operator"] == "SSA") + line["axes"]["depth"] + line["seed"]
+        return 10.0 + 0.01 * line["axes"]["depth"] + (-1.0) ** parity
+
+    root = plant(
+        tmp_path / "runs",
+        ["softmax", "SSA"],
+        [0, 1],
+        Planted(noisy),
+        factors={"depth": [1, 2]},
+        measure={"scale": "linear"},
+    )
+    found = seen(root, FACTORS, "?pair=operator*depth", ["pair"]).slots["pair"]
+    span = found.data["value"].max() - found.data["value"].min()
+    assert (found.data["high"] > found.data["value"].max() + span).any()
+    assert "Intervals that end at the edge of the figure go on beyond it." in found.caption
 
 
 def test_contrasts_that_cannot_be_judged_are_called_so(tmp_path: Path) -> None:
