@@ -19,7 +19,7 @@ from dashboards.gallery.items import ITEMS  # noqa: E402
 from dashboards.gallery.page import gallery, gallery_html, gallery_markdown  # noqa: E402
 from store import Store  # noqa: E402
 
-WIDTH = 860
+WIDTH = 1000
 
 
 def main(chromium: str = "/usr/bin/chromium") -> None:
@@ -62,17 +62,14 @@ def pixels(tab: Page, shot: bytes) -> tuple[int, bytes]:
 
 
 def indexed(width: int, raw: bytes) -> bytes:
-    """The same picture as PNG with at most 256 colours, which takes a third of the bytes."""
-    rgb = np.frombuffer(raw, np.uint8).reshape(-1, 4)[:, :3].astype(np.int64)
-    for bits in range(8, 1, -1):
-        step = 2 ** (8 - bits)
-        kept = np.minimum((rgb + step // 2) // step * step, 255)
-        colors, index = np.unique(kept @ [65536, 256, 1], return_inverse=True)
-        if len(colors) <= 256:
-            break
-    rows = index.reshape(-1, width).astype(np.uint8)
+    """The same picture as PNG with its 256 most frequent colours, which takes a third of the bytes."""
+    rgb = np.frombuffer(raw, np.uint8).reshape(-1, 4)[:, :3]
+    colors, index, counts = np.unique(rgb, axis=0, return_inverse=True, return_counts=True)
+    kept = colors[np.argsort(-counts, kind="stable")[:256]]
+    away = (colors[:, None].astype(np.int32) - kept[None].astype(np.int32)) ** 2
+    rows = away.sum(-1).argmin(1).astype(np.uint8)[index].reshape(-1, width)
     body = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes(), 9)
-    palette = np.stack([colors >> 16, colors >> 8 & 255, colors & 255], 1).astype(np.uint8).tobytes()
+    palette = kept.tobytes()
     header = struct.pack(">IIBBBBB", width, len(rows), 8, 3, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

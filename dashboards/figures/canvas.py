@@ -16,6 +16,8 @@ TEXT_SIZE: Final = 13
 
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LEAST_PANEL: Final = 310
+_SECOND_AXIS: Final = 70
+"""Pixels for the numbers and the title of an axis at the right."""
 _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
@@ -166,7 +168,8 @@ def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
 def least_width(figure: go.Figure) -> int:
     """Pixels below which panels side by side cannot be read, so that a narrow window scrolls; 0 for a panel alone."""
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
-    return _LEAST_PANEL * len(domains) if len(domains) > 1 else 0
+    second = any(axis.side == "right" for axis in figure.select_yaxes())
+    return (_LEAST_PANEL + second * _SECOND_AXIS) * len(domains) if len(domains) > 1 else 0
 
 
 def one_line(name: str, longest: int = _LONGEST_LINE) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 
 from store.published.choosing import chosen
 from store.published.claims import Claim, claims
-from store.published.own import Own, Point, Results, results
+from store.published.own import Own, Point, Results, read_arms, results
 from store.published.reading import trust_of
 from store.published.setting import another, differs, named, pointed
 from store.statistics import holm, p_zero, t_interval
@@ -58,6 +58,7 @@ def compare_published(
     """
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
+    found = found._replace(arms=read_arms(store, grid))
     tried = [each for claim in wanted for each in _beside(claim, found)]
     judged = _judged([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
     rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]

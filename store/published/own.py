@@ -42,7 +42,7 @@ class Results(NamedTuple):
     values: Mapping[tuple[str, str], Mapping[Point, Mapping[int, float]]]
     """By cell and measurement, by point: the last value by seed. Probes are means over layers and heads."""
     arms: Mapping[str, Arm]
-    """By cell: its runs, with the value of some other measurement; empty before any run has finished."""
+    """By cell: its runs, with the value of some other measurement (`read_arms`); empty before any run has finished."""
 
     def of_operator(self, operator: str, arguments: Mapping[str, str], task: str | None) -> list[Own]:
         """Cells that are this operator with these arguments, on tasks of this kind."""
@@ -70,7 +70,10 @@ class Results(NamedTuple):
 
 
 def results(store: "Store", grid: str, names: Collection[str]) -> Results:
-    """Read of `grid` what is there of the measurements `names`. Raises NotFoundError where there is no such grid."""
+    """Read of `grid` what is there of the measurements `names`, without arms.
+
+    Raises NotFoundError where there is no such grid.
+    """
     store.grid(grid)
     found = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
     operators: dict[str, set[Any]] = {}
@@ -80,7 +83,7 @@ def results(store: "Store", grid: str, names: Collection[str]) -> Results:
     for cell, seed, name, point, value in store.sql(_VALUES, {"grid": grid, "names": list(names)}).iter_rows():
         at = tuple(sorted(json.loads(point).items()))
         values.setdefault((cell, name), {}).setdefault(at, {}).setdefault(seed, value)
-    return Results(found, operators, values, _arms(store, grid))
+    return Results(found, operators, values, {})
 
 
 def _own(row: Mapping[str, Any]) -> Own:
@@ -105,7 +108,7 @@ def _probed(spec: Mapping[str, Any]) -> int | None:
     return min(known) if longest[0] is not None else None
 
 
-def _arms(store: "Store", grid: str) -> Mapping[str, Arm]:
+def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:
     """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
     some = store.sql(_ANY, {"grid": grid}).rows()
     return arms(runs(store, grid, Measure(some[0][0], json.loads(some[0][1])))) if some else {}

@@ -29,6 +29,7 @@ from gallery_campaign import (
     write_gallery,
 )
 
+from dashboards.figures.canvas import least_width
 from dashboards.gallery import affine_scaled, integral, signed_averaging, sink_emergence
 from dashboards.gallery.attended import place_of
 from dashboards.gallery.item import Drawn, Item
@@ -422,6 +423,10 @@ def test_two_axes_have_loss_and_sinks_over_what_varies(drawn: Mapping[str, Drawn
     assert dict(over.select("x", "value").iter_rows()) == pytest.approx(
         {s: fmean(known(base, "validation_loss", {}, seed, (STEPS[-1] - s,)) for seed in SEEDS) for s in STEPS}
     )
+    two, four = (drawn[f"004-figure-{number}"].figure for number in (2, 8))
+    assert two is not None
+    assert four is not None
+    assert least_width(two) > least_width(four) > 0  # room for a second axis at each panel
     assert "validation loss" not in set(data.filter(pl.col("part") == "Learning rate")["of"])
     assert set(data.filter(pl.col("part") == "Learning rate")["series"]) == {
         f"learning rate {level}" for level in ("0.0004", "0.0001", "0.001")
