@@ -210,9 +210,12 @@ def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
     size = ""
     if found["size"].is_not_null().any():
         size = " The grid has one size of model, which stands beside every printed size."
+    few = ""
+    if (found["n"].is_between(1, found["planned"] - 1)).any():
+        few = " a/b: a of b planned seeds have a value."
     latex = (
         f"The layout of {paper}, table {number}, with results of one's own: every number is of the grid {about.grid}, "
-        f"none is printed in the paper. {caption}{size}"
+        f"none is printed in the paper. {caption}{few}{size}"
     )
     return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
 

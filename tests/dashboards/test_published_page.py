@@ -233,3 +233,4 @@ def test_latex_of_a_table_has_the_own_values(at: At) -> None:
     assert "Sparsemax" in text
     assert "every number is of the grid planted, none is printed in the paper" in text
     assert "arithmetic" not in text
+    assert "planned seeds have a value" not in text
