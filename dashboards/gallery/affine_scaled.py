@@ -137,7 +137,8 @@ def _training(about: Subject, name: str, y: str, begin: float = 0.0) -> Drawn:
     rows = rows.filter(pl.col("x") >= begin * last)
     panels, series = by_model(about, rows, y, "log")
     from_ = f" From step {math.ceil(begin * last):,}, where the last two ninths begin." if begin else ""
-    caption = f"Line: geometric mean over seeds. {OVER_SEEDS} Each point averages {count(found.width, 'step')}.{from_}"
+    line = f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS}"
+    caption = f"{line} Each point averages {count(found.width, 'step')}.{from_}"
     return drawn_lines(panels, series, x="training step", caption=caption, drawing=side_by_side(panels))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from dashboards.figures.beside import beside
+from dashboards.figures.canvas import value_axis
 from dashboards.figures.function import draw_functions
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
@@ -44,7 +45,8 @@ def _functions(about: Subject) -> Drawn:
     found = base_functions()
     series = named_series(list(dict.fromkeys(found["series"])))
     figure = draw_functions(found, look_of(series), x="logit", y="f (log axis)")
-    figure.update_yaxes(type="log")
+    ends = (pl.lit(None, pl.Float64).alias(name) for name in ("low", "high"))
+    figure.update_yaxes(**value_axis(found.with_columns(ends), "log"))
     return Drawn("By formula with b = 1: nothing here is measured.", found, figure, legend=series)
 
 
