@@ -64,10 +64,10 @@ def ingest(
         if not held:
             return Ingested(busy=True)
         sweep(layout)
-        looked = Looked(layout, thorough=thorough)
         with open_live(layout.live, threads=threads) as connection:
-            if looked.is_void():  # an older version wrote the database, and opening it has replaced it by an empty one
-                looked = Looked(layout, thorough=True)
+            looked = Looked(
+                layout, thorough=thorough
+            )  # now: opening may have put an empty database in place of an old one
             found = ingest_into(layout, connection, looked.same)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):

@@ -48,7 +48,7 @@ Stamp = tuple[int, int, int]
 class Looked:
     """The directories of trials as they are now, and which of them are in the database as they are.
 
-    The caller holds the ingest lock. With `thorough` none is taken to be.
+    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be.
 
     Raises:
         EnvironmentProblem: the file system does not answer, or the store's directory cannot be written.
@@ -66,11 +66,6 @@ class Looked:
 
     def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
         return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9
-
-    def is_void(self) -> bool:
-        """Whether the database is another one since; the one before was still there when it was made."""
-        now = _stamp(self._layout.live)
-        return now is None or self._database is None or now[0] != self._database[0]
 
     def remember(self, troubled: Iterable[str]) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
