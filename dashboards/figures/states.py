@@ -43,12 +43,12 @@ class State(NamedTuple):
 
 STATES: Final = {
     "ok": State("done", "✓", STATUS["ok"], PAPER, "square"),
-    "failed": State("failed", "✗", STATUS["failed"], PAPER, "x"),
-    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER, "diamond"),
-    "running": State("running", "▸", STATUS["running"], PAPER, "triangle-right"),
+    "failed": State("failed", "✗", STATUS["failed"], PAPER, "diamond"),
+    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER, "hexagram"),
+    "running": State("running", "▸", STATUS["running"], PAPER, "triangle-up"),
     "pending": State("to do", "·", STATUS["pending"], INK, "circle"),
-    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK, "hourglass"),
-    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER, "star"),
+    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK, "triangle-down"),
+    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER, "pentagon"),
 }
 
 

@@ -11,10 +11,12 @@ from planted import Line, Planted, plant, seen
 from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW
+from dashboards.blocks import swatch
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from dashboards.next_steps import next_steps
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
+from dashboards.theme import Style
 from dashboards.words import change
 from store import Store
 from store.noise import noise_floor
@@ -146,6 +148,11 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     assert rows["softmax", 0]["text"] == f"✓ {len(widths) - 1} ✗ 1"
     assert rows["zeta", 1]["note"] == f"{len(widths) - 4} done, 4 to do"
     assert rows["zeta", 1]["value"] == pytest.approx(1 - 4 / len(widths))
+
+
+def test_every_state_has_a_mark_of_its_own_that_legends_can_show() -> None:
+    styles = {Style(state.color, state.color, "solid", state.symbol) for state in STATES.values()}
+    assert len({swatch(style) for style in styles}) == len({state.symbol for state in STATES.values()}) == len(STATES)
 
 
 def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path) -> None:
