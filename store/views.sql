@@ -112,6 +112,8 @@ WHERE t.status = 'pending' AND a.status = 'stopped' AND a.reason = 'halving'
 --   low: lower end of the 95 % t interval of the mean over seeds
 --   high: upper end
 --   geometric_mean: over seeds; null unless all are positive
+--   geometric_low: lower end of the 95 % t interval of the mean of logarithms, as a value
+--   geometric_high: upper end
 --   truncated: trials of the cell that halving stopped; with any, the others do not stand for it
 CREATE OR REPLACE VIEW v_cell_stats AS
 WITH scaled AS (
@@ -125,12 +127,15 @@ summed AS (
                 ELSE avg(value) END AS mean,
            CASE WHEN count(*) > 1 AND bool_and(isfinite(value))
                 THEN coalesce(any_value(scale) * stddev_samp(value / nullif(scale, 0)), 0) END AS sd,
-           CASE WHEN bool_and(value > 0) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END AS geometric_mean
+           CASE WHEN bool_and(value > 0) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END AS geometric_mean,
+           CASE WHEN bool_and(value > 0 AND isfinite(value))
+                THEN stddev_samp(ln(CASE WHEN value > 0 AND isfinite(value) THEN value END)) END AS log_sd
     FROM scaled GROUP BY grid, cell, label, operator, source, name, point
 )
 SELECT s.grid, s.cell, s.label, s.operator, s.source, s.name, s.point, s.n, s.mean, s.sd,
        s.mean - q.q * s.sd / sqrt(s.n) AS low, s.mean + q.q * s.sd / sqrt(s.n) AS high, s.geometric_mean,
-       coalesce(c.n, 0) AS truncated
+       s.geometric_mean * exp(-q.q * s.log_sd / sqrt(s.n)) AS geometric_low,
+       s.geometric_mean * exp(q.q * s.log_sd / sqrt(s.n)) AS geometric_high, coalesce(c.n, 0) AS truncated
 FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df
 LEFT JOIN (SELECT grid, cell, count(*) AS n FROM v_truncated GROUP BY grid, cell) c
     ON c.grid = s.grid AND c.cell = s.cell;
@@ -282,24 +287,14 @@ WITH planned AS (
            any_value(coalesce((spec->>'$.placement.share')::DOUBLE, 1)) AS share,
            any_value(coalesce(spec->>'$.placement.side', 'top')) AS side
     FROM trial WHERE spec IS NOT NULL GROUP BY cell
-),
-logs AS (
-    SELECT grid, cell, source, name, point, stddev_samp(ln(value)) AS sd
-    FROM v_final WHERE value > 0 AND isfinite(value) AND name IN (SELECT measurement FROM published WHERE scale = 'log')
-    GROUP BY grid, cell, source, name, point
-),
-own AS (
-    SELECT s.*, q.q / sqrt(s.n) * l.sd AS half
-    FROM v_cell_stats s LEFT JOIN logs l USING (grid, cell, source, name, point)
-    ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df
 )
 SELECT p.id, p.paper, p.paper_table, p.row_label, p.column_label, p.metric, p.operator, p.arguments, p.baseline,
        p.placement, p.model, p.setup, p.unit, p.better, p.value, p.uncertainty, p.uncertainty_is, p.binomial_se, p.trust,
        s.grid, s.cell, s.label, s.name, s.point, s.n,
        CASE WHEN p.scale = 'log' THEN s.geometric_mean ELSE s.mean END / p.factor AS own_mean,
-       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_mean * exp(-s.half) ELSE s.low END / p.factor
+       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_low ELSE s.low END / p.factor
            AS own_low,
-       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_mean * exp(s.half) ELSE s.high END / p.factor
+       CASE WHEN s.n < 3 THEN NULL WHEN p.scale = 'log' THEN s.geometric_high ELSE s.high END / p.factor
            AS own_high,
        p.unusable
 FROM published p
@@ -308,5 +303,5 @@ JOIN planned w ON w.cell = o.cell AND w.task IS NOT DISTINCT FROM coalesce(p.tas
     AND coalesce(p.placement, '') IN ('', CASE WHEN w.share = 1 AND w.side IN ('top', 'bottom') THEN 'all layers'
                                                WHEN w.share < 1 THEN w.side || format(' {:g} %', 100 * w.share)
                                                ELSE w.side || ' layers' END)
-JOIN own s ON s.cell = o.cell AND s.name = p.measurement
+JOIN v_cell_stats s ON s.cell = o.cell AND s.name = p.measurement
     AND len(list_filter(map_entries(p.point), lambda e: s.point[e.key] IS DISTINCT FROM e.value)) = 0;

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 TYPES = column_types()
 
 
-MADE = {10: "d20bc11d2045e526cc7b3d5173c7009c"}
+MADE = {11: "24953645bfdfed8f96b20e35a3acce62"}
 """Of each version of the database the hash of what makes an empty one."""
 
 

@@ -45,6 +45,9 @@ def test_a_cell_has_the_t_interval_of_its_seeds(tmp_path: Path, opened: OpenStor
     assert (found["mean"], found["sd"]) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
     assert (found["low"], found["high"]) == pytest.approx((low, high), rel=1e-6)
     assert found["geometric_mean"] == pytest.approx(statistics.geometric_mean(values))
+    logs = [math.log(value) for value in values]
+    ends = stats.t.interval(0.95, n - 1, statistics.mean(logs), stats.sem(logs))
+    assert (found["geometric_low"], found["geometric_high"]) == pytest.approx(tuple(map(math.exp, ends)), rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [32, 45, 130, 400])
@@ -65,9 +68,9 @@ def test_every_tabulated_quantile_is_students(reading: Store) -> None:
     [
         ([2.0], {"n": 1, "mean": 2.0, "sd": None, "low": None, "high": None, "geometric_mean": 2.0}),
         ([2.0, 2.0], {"n": 2, "mean": 2.0, "sd": 0.0, "low": 2.0, "high": 2.0}),
-        ([0.0, 0.0], {"mean": 0.0, "sd": 0.0, "geometric_mean": None}),
+        ([0.0, 0.0], {"mean": 0.0, "sd": 0.0, "geometric_mean": None, "geometric_low": None}),
         ([-1.0, 1.0], {"mean": 0.0, "geometric_mean": None}),
-        ([1.0, math.inf], {"n": 2, "mean": math.inf, "sd": None, "low": None}),
+        ([1.0, math.inf], {"n": 2, "mean": math.inf, "sd": None, "low": None, "geometric_high": None}),
         ([1.0, math.nan], {"n": 2, "sd": None, "high": None}),
         ([1e200, 3e200], {"mean": 2e200, "sd": math.sqrt(2) * 1e200}),
         ([1e-200, 3e-200], {"sd": math.sqrt(2) * 1e-200}),
