@@ -14,6 +14,10 @@ from store.statistics import HalfNormal
 
 _LARGE, _LARGEST = level_styles(("margin", "simultaneous margin")).values()
 _MOST_NAMES: Final = 12
+_LETTER: Final = 0.0085
+"""Share of the width of the figure, in a narrow window."""
+_LINE: Final = 0.045
+"""Share of its height."""
 KINDS: Final = {
     "simultaneous margin": ("beyond the simultaneous margin", _LARGEST._replace(marker="diamond")),
     "margin": ("beyond the margin", _LARGE._replace(marker="square")),
@@ -44,14 +48,29 @@ def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
     for level, name in ((found.margin, "margin"), (found.simultaneous, "simultaneous margin")):
         if level is not None:
             _rule(figure, level, name)
+    top = max([*frame["size"].to_list(), found.simultaneous or 0.0], default=1.0) or 1.0
+    frame = frame.with_columns(pl.Series("name", _names(frame, widest, top), pl.String))
     for kind, (_, style) in KINDS.items():
         rows = frame.filter(pl.col("beyond") == kind)
         if not rows.is_empty():
             figure.add_trace(_points(rows, scale, {"color": style.color, "symbol": style.marker, "size": 9}, kind))
-    top = max([*frame["size"].to_list(), found.simultaneous or 0.0], default=1.0)
     figure.update_xaxes(range=[0, widest * 1.12])
-    figure.update_yaxes(range=[0, (top or 1.0) * 1.08])
+    figure.update_yaxes(range=[0, top * 1.08])
     return figure
+
+
+def _names(frame: pl.DataFrame, widest: float, top: float) -> list[str]:
+    """What stands beside each point: the names of the largest beyond a margin, but none upon another."""
+    boxes: list[tuple[float, float, float]] = []
+    found: list[str] = []
+    for contrast, beyond, x, y in frame.select("contrast", "beyond", "quantile", "size").iter_rows():
+        left = x - len(contrast) * _LETTER * widest
+        free = all(abs(y - other) > _LINE * top or left > end or x < start for start, end, other in boxes)
+        named = free and len(boxes) < _MOST_NAMES and beyond in ("simultaneous margin", "margin")
+        found.append(one_line(contrast) if named else "")
+        if named:
+            boxes.append((left, x, y))
+    return found
 
 
 def _noise(widest: float, error: float) -> go.Scatter:
@@ -74,8 +93,7 @@ def _rule(figure: go.Figure, level: float, name: str) -> None:
 
 
 def _points(rows: pl.DataFrame, scale: Scale, marker: dict[str, Any], kind: str) -> go.Scatter:
-    named = kind in ("simultaneous margin", "margin")
-    names = [one_line(name) if named and i < _MOST_NAMES else "" for i, name in enumerate(rows["contrast"])]
+    names = rows["name"].to_list()
     told = [
         f"{plain(name)}<br>{change(effect, scale)}{in_odds(scale)}"
         for name, effect in rows.select("contrast", "effect").rows()

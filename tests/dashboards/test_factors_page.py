@@ -13,8 +13,10 @@ from planted import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
+from dashboards.figures.half_normal import draw_half_normal
 from dashboards.problems import Unknown
-from store.statistics import expected_optimism
+from store.statistics import HalfNormal, expected_optimism
+from store.statistics.half_normal import CONTRASTS
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)
@@ -414,3 +416,14 @@ def test_contrasts_that_cannot_be_judged_are_called_so(tmp_path: Path) -> None:
     assert "Fewer than three contrasts cannot tell the noise, so none is judged." in found.caption
     assert [entry.name for entry in found.legend] == ["not judged"]
     assert "changes (of two levels half of their difference), in logarithms." in found.caption
+
+
+def test_no_name_of_a_contrast_stands_upon_another() -> None:
+    rows = [(f"n[{i}]", 1, 1.0, 1.0 - 0.001 * i, 3.0 - 0.01 * i, "margin", []) for i in range(20)]
+    few = [("far", 1, 1.0, 0.2, 1.0, "margin", []), ("noise", 1, 0.1, 0.1, 0.1, "", [])]
+    found = HalfNormal(pl.DataFrame([*rows, *few], schema=CONTRASTS, orient="row"), 0.05, 0.15, 0.3, 23)
+    drawn = draw_half_normal(found, "linear").data
+    names = [name for trace in drawn for name in trace.text or () if name]
+    assert names[0] == "n[0]"
+    assert names[-1] == "far"
+    assert len(names) < 6

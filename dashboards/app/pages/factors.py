@@ -93,9 +93,10 @@ def _importance(view: View) -> Shown:
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
-        f"Each axis, then each two of them together, beside all others: F tests over {count(found.runs, 'run')} of "
-        f"{count(found.seeds, 'seed')}, the seed as block{error}. Partial omega²: the share of variance that the "
-        f"other terms leave, with its {100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
+        f"How much each axis, and each two together, explain of {measured(measure, unit_of(view, measure))}, "
+        f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
+        f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
+        f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
         f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
     return Shown(caption=caption, data=rows, columns=[_column(name, rows) for name in rows.columns])
@@ -130,8 +131,8 @@ def _matrix(view: View) -> Shown:
     passing = [each.name for each in listed_pairs if each.passes]
     said = f"Shown to act together: {listed(passing)}." if passing else "No two axes are shown to act together."
     caption = (
-        f"{said} Partial omega² of each axis (on the diagonal) and of each pair, with its p after Holm; a pair passes "
-        f"at {measure.alpha:g}."
+        f"{said} Partial omega² in {measure.name} of each axis (on the diagonal) and of each pair, with its p after "
+        f"Holm; a pair passes at {measure.alpha:g}."
     )
     hint = "A click on a pair shows its means below."
     return Shown(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
@@ -237,9 +238,9 @@ def _controls(view: View) -> Sequence[Control]:
             "pair",
             "Pair of axes",
             "choice",
-            passing,
+            passing or [Option("", "none passes")],
             "Those shown to act together",
-            passing[0].value if passing else None,
+            passing[0].value if passing else "",
         )
     )
     return [*found, *map_controls(view)]
