@@ -49,7 +49,8 @@ def pages(about: Subject, operators: dict[str, Style], key: str) -> str:
             if made.why:
                 missing.append((f"{page.title}: {slot.title}", made.why))
     if missing:
-        parts += details("Figures that are not shown, and why", plain_table(("figure", "why"), missing))
+        listed = details("Figures that are not shown, and why", plain_table(("figure", "why"), missing))
+        parts += tag("div", listed, class_="block")
     return parts
 
 

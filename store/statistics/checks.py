@@ -121,7 +121,7 @@ def _assumptions(row: Mapping[str, Any]) -> str:
 
 
 def _list(values: list[Any]) -> str:
-    return " ".join(_number(value) if isinstance(value, float) else str(value) for value in values) or "none"
+    return " ".join(f"{value:.0f}" if isinstance(value, float) else str(value) for value in values) or "none"
 
 
 def _share(value: float | None) -> str:

@@ -221,23 +221,25 @@ N = 60
 
 
 def large(line: Line) -> float:
-    return 1.0 + 0.01 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
+    return 1.0 + 0.01 * ((line["axes"]["variant"] * 37 + line["seed"] * 11) % 101)
 
 
 def difference(line: Line) -> Mapping[str, float]:
     """A measurement that is called as a column is; the later a cell, the better."""
-    return {"difference": 100.0 - line["axes"]["n"] + 0.1 * line["seed"]}
+    return {"difference": 100.0 - line["axes"]["variant"] + 0.1 * line["seed"]}
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = Planted(large, more=difference, items=lambda line: many_items(line) if line["axes"]["n"] < 2 else {})
-    factors = {"n": list(range(N))}
+    planted = Planted(
+        large, more=difference, items=lambda line: many_items(line) if line["axes"]["variant"] < 2 else {}
+    )
+    factors = {"variant": list(range(N))}  # as a column is called
     return plant(tmp_path_factory.mktemp("many") / "runs", ["softmax"], range(3), planted, factors=factors)
 
 
 def many_items(line: Line) -> dict[str, float]:
-    return {f"i{i:04}": float(i if line["axes"]["n"] else 0) for i in range(1501)}
+    return {f"i{i:04}": float(i if line["axes"]["variant"] else 0) for i in range(1501)}
 
 
 def test_more_rows_than_usual_are_shown_when_asked_for(many: Path) -> None:
@@ -283,6 +285,7 @@ def test_a_measurement_that_is_called_as_a_column_is_shown(many: Path) -> None:
     table = found.slots["verdicts"]
     assert table.data["value"].to_list() == pytest.approx([100.1 - n for n in range(1, N)])
     assert [each["headerName"] for each in table.columns if "headerName" in each] == ["difference"]
+    assert {each["field"]: each.get("width") for each in table.columns}["pairs"] < 100  # there is room for reasons
 
 
 UNEVEN = ("softmax", "apart", "broken")

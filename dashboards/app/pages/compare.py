@@ -28,6 +28,7 @@ MOST_CELLS: Final = 32
 _ALL: Final = 400
 _MOST_PRINTED: Final = 300
 _WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "seeds": 90}
+_SHORT: Final = len("10 of 10")
 
 
 class CompareAddress(MeasuredAddress):
@@ -136,6 +137,9 @@ def _worded(name: str, scale: str) -> pl.Expr:
 def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     if name == "reason":
         return {"field": name, "flex": 1, "minWidth": 260, "wrapText": True, "autoHeight": True}
+    if name == "pairs":
+        short = max(map(len, rows["pairs"]), default=0) <= _SHORT
+        return {"field": name, "filter": False, "width": 78 if short else 220}
     if rows[name].dtype.is_float():
         words = {"function": "params.value == null ? '–' : d3.format('.3~g')(params.value)"}
         return {"field": name, "type": "rightAligned", "valueFormatter": words, "width": 110, "filter": False}
