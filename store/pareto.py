@@ -99,7 +99,7 @@ def compared(
         else:
             taken = _measured(store, grid, each).rename({"value": column})
         if taken[column].null_count() == taken.height:
-            have = [*_known_costs(costs), *_recorded(store, grid)]
+            have = [*_known_costs(costs), *_recorded(store, grid)] or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)

@@ -4,6 +4,7 @@ import polars as pl
 
 from dashboards.blocks import Picture, color_legend
 from dashboards.figures.progress import STATES, WORDS, draw_progress, totals
+from dashboards.figures.states import states
 from dashboards.html import tag, text
 from dashboards.subject import Subject
 from dashboards.words import BETWEEN, count
@@ -43,12 +44,22 @@ def overview(about: Subject, progress: pl.DataFrame) -> str:
     sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
     pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
     more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
+    more = _without_number(about) + more
     more += f" All are {about.common}." if about.common else ""
     more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
     labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
     more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
     sentence = f"{progress_words(done, stopped_by_halving(about.store, about.grid))} {sizes[0]}, {sizes[1]}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
+
+
+def _without_number(about: Subject) -> str:
+    """A sentence about trials that are done, and count as failed all the same."""
+    found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
+    lost = found.filter(pl.col("state") == "not finite").height
+    if not lost or about.measure is None:
+        return ""
+    return f" Of those done {lost:,} ended with {about.measure.name} that is no finite number: counted as failed."
 
 
 def progress_picture(about: Subject, progress: pl.DataFrame, key: str) -> Picture | None:

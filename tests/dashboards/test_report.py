@@ -13,7 +13,8 @@ from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_camp
 from dashboards import report, write_report
 from dashboards.figures.progress import STATES
 from dashboards.problems import tried
-from dashboards.sections.overview import progress_words
+from dashboards.report import campaign_styles
+from dashboards.sections.overview import overview, progress_words
 from dashboards.sections.verdict_table import ICONS, measured, summary
 from dashboards.subject import averages, in_grid_order, subject, worth_drawing
 from dashboards.theme import Cell, operator_styles
@@ -274,6 +275,8 @@ def test_a_cell_with_a_value_that_is_no_number_is_not_the_best(tmp_path: Path, s
         assert dict(found.join(store.sql("SELECT DISTINCT cell, operator FROM grid_trial"), on="cell")
                     .select("operator", pl.col("value").is_not_null()).iter_rows()) == {
             "softmax": True, "SSA": False, "Cog": True}  # fmt: skip
+        said = overview(subject(store, "grid", campaign_styles(store)), store.progress("grid"))
+    assert "Of those done 1 ended with mse that is no finite number: counted as failed." in said
 
 
 def test_colours_are_those_of_the_campaign_whichever_grid_is_shown(tmp_path: Path) -> None:
