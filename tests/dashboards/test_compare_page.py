@@ -182,7 +182,10 @@ def test_the_table_for_papers_is_bold_within_noise_of_the_best(root: Path) -> No
     assert text.count(r"\textbf") == 1  # zeta
     assert "zeta & \\textbf" in text
     assert "**" in download(engine, "runs", "compare", "cells", "md", "").get_data(as_text=True)
-    frame = seen(root, COMPARE).frame("cells")
+    shown = seen(root, COMPARE).slots["cells"]
+    frame = shown.data
+    assert shown.columns[0]["field"] == "cell"
+    assert shown.columns[0]["minWidth"] > 100  # names are seen in a narrow window, too
     assert frame.filter(pl.col("best") != "")["cell"].to_list() == ["zeta"]
 
 

@@ -265,7 +265,7 @@ def _cells(view: View) -> Shown:
     word = f"{measure.name}:{measure.better}"
     found = cells(view.store, about.grid, [word], measure.point, "interval")
     data = _flat(found)
-    columns = [_column(name, data) | ({"flex": 1} if name == "cell" else {}) for name in data.columns]
+    columns = [_column(name, data) | ({"flex": 1, "minWidth": 180} if name == "cell" else {}) for name in data.columns]
     files = {"tex": lambda: latex_cells(found), "md": lambda: markdown_cells(found)}
     return Shown(caption=cells_caption(found), data=data, columns=columns, files=files)
 
