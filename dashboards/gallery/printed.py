@@ -1,6 +1,7 @@
 """A table of a paper with one's own results in its places."""
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -34,7 +35,7 @@ class Beside(NamedTuple):
     cell: Cell
     own: Own | None
     alike: int
-    """Cells of the grid that could stand there; the first in the grid's order does."""
+    """Cells of the grid that could stand there; that does which could in most places of the table, then the first."""
     got: Measured
     size: str = ""
     """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
@@ -52,8 +53,10 @@ def beside(about: Subject, table: Sequence[Cell]) -> list[Beside]:
     found: list[Beside] = []
     for half in dict.fromkeys(cell.paper_table for cell in table):
         part = [cell for cell in table if cell.paper_table == half]
-        placed = _Places(part, apart(part), given, by_cell)
-        found += [placed.beside(cell) for cell in part]
+        places = _Places(part, apart(part), given, by_cell)
+        placed = [places.of(cell) for cell in part]
+        often = Counter(own.cell for each in placed for own in each.cells)
+        found += [places.beside(cell, each, often) for cell, each in zip(part, placed, strict=True)]
     return found
 
 
@@ -66,11 +69,10 @@ class _Places(NamedTuple):
     def of(self, cell: Cell) -> Placed:
         return place(cell, self.told, self.given.about, self.given.found, self.by_cell)
 
-    def beside(self, cell: Cell) -> Beside:
-        placed = self.of(cell)
+    def beside(self, cell: Cell, placed: Placed, often: Mapping[str, int]) -> Beside:
         if not placed.cells:
             return Beside(cell, None, 0, Measured({}, why=placed.why))
-        own = placed.cells[0]
+        own = max(placed.cells, key=lambda each: often[each.cell])
         got = measured(cell, own, self._softmax(cell, own), self.given)
         return Beside(cell, own, len(placed.cells), got, self._size(cell, own))
 

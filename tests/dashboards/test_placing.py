@@ -162,7 +162,7 @@ def test_another_task_and_sinks_of_another_length_stand_nowhere(store: Store) ->
     assert (sink["cell"], sink["note"]) == ("softmax · text", None)
     label = "softmax · text"
     assert sink["mean"] == pytest.approx(100 * fmean(known(label, *SINK[1:3], s, (0.0, 0.0, 0.0)) for s in SEEDS))
-    assert (loss["cell"], loss["note"]) == ("softmax · short", "1 of 2 cells: softmax · short")
+    assert (loss["cell"], loss["note"]) == ("softmax · text", "1 of 2 cells: softmax · text")  # a row is of one cell
 
 
 def test_of_several_cells_the_first_in_the_grid_s_order_stands_there_and_says_so(store: Store) -> None:
