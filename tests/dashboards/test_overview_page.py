@@ -66,6 +66,7 @@ def test_verdicts_are_the_store_s_those_that_claim_something_first(root: Path) -
     with Store.open(root) as store:
         found = verdicts(store, "grid")
     assert sorted(frame["reason"]) == sorted(found["reason"])
+    assert sorted(frame["pairs"]) == ["3 of 5", "4 of 5", "4 of 5"]
     words = [each.partition(" ")[2] for each in frame["verdict"]]
     assert words == sorted(
         words, key=["better", "worse", "tiny but real", "undecided", "equivalent", "no verdict"].index

@@ -15,11 +15,11 @@ from dashboards.next_steps import next_steps
 from dashboards.problems import tried
 from dashboards.sections.charts import named
 from dashboards.sections.overview import progress_words
-from dashboards.sections.verdict_table import marked, measured, summary
+from dashboards.sections.verdict_table import marked, measured, pairs_words, summary
 from dashboards.seeds import rope_words
 from dashboards.subject import Subject
 from dashboards.theme import Style, dark_partners
-from dashboards.words import change, count, p_value
+from dashboards.words import change, count, in_odds, p_value
 from store.noise import noise_floor
 from store.verdicts import Measure
 
@@ -87,9 +87,11 @@ def _verdicts(view: View) -> Shown:
         pl.col("verdict").map_elements(marked, return_dtype=pl.String),
         pl.struct("difference")
         .map_elements(lambda row: change(row["difference"], measure.scale), return_dtype=pl.String)
-        .alias("difference in odds" if measure.scale == "logit" else "difference"),
+        .alias(f"difference{in_odds(measure.scale)}"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
-        "pairs",
+        pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
+        .map_elements(pairs_words, return_dtype=pl.String)
+        .alias("pairs"),
         "reason",
     )
     said = f"{summary(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
