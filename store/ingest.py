@@ -65,9 +65,8 @@ def ingest(
             return Ingested(busy=True)
         sweep(layout)
         with open_live(layout.live, threads=threads) as connection:
-            looked = Looked(
-                layout, thorough=thorough
-            )  # now: opening may have put an empty database in place of an old one
+            # not before: opening may put an empty database in place of an older version's
+            looked = Looked(layout, thorough=thorough)
             found = ingest_into(layout, connection, looked.same)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
