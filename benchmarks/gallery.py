@@ -62,10 +62,10 @@ def pixels(tab: Page, shot: bytes) -> tuple[int, bytes]:
 
 
 def indexed(width: int, raw: bytes) -> bytes:
-    """The same picture as PNG with its 64 most frequent colours, which takes a third of the bytes."""
+    """The same picture as PNG with its 256 most frequent colours, which takes a third of the bytes."""
     rgb = np.frombuffer(raw, np.uint8).reshape(-1, 4)[:, :3]
     colors, index, counts = np.unique(rgb, axis=0, return_inverse=True, return_counts=True)
-    kept = colors[np.argsort(-counts, kind="stable")[:64]]
+    kept = colors[np.argsort(-counts, kind="stable")[:256]]
     away = (colors[:, None].astype(np.int32) - kept[None].astype(np.int32)) ** 2
     rows = away.sum(-1).argmin(1).astype(np.uint8)[index].reshape(-1, width)
     body = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes(), 9)
