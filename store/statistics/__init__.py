@@ -4,8 +4,8 @@ learning curves at equal cost, Pareto sets.
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
-from store.statistics.checks import checks
 from store.statistics.balanced import balanced_means
+from store.statistics.checks import checks
 from store.statistics.compare import compare
 from store.statistics.curves import Rule, compare_curves
 from store.statistics.factorial import Factorial, factorial

@@ -28,6 +28,14 @@ STANDINGS: Final = ("dominated", "on the front", "not told apart")
 
 _MOST_NAMED: Final = 6
 
+_BEFORE: Final = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
+_BEHIND: Final = {
+    "standing": pl.String,
+    "dominated_by": pl.List(pl.String),
+    "untold": pl.List(pl.String),
+    "note": pl.String,
+}
+
 
 class Objective(NamedTuple):
     """A column to be made small or large, and the scale on which seeds are averaged and compared."""
@@ -49,11 +57,11 @@ def pareto(
     """One row per cell with a run that has every objective, in order of appearance.
 
     `values` has one row per planned run: cell, label, seed and the objectives' columns; a run that lacks one is left
-    out, and a cell without any other run still counts in Holm's adjustment. The
-    columns are cell, label, n, the mean of each objective over its seeds, standing, dominated_by, untold (labels of
-    the cells that it is neither shown to be dominated by nor to be better than somewhere) and note (which of these are
-    `forbidden`, and why; a forbidden pair shows nothing; of a claim, a caution below five pairs). Raises SpecError for
-    fewer than two objectives, a column that is not there, or a value that its scale cannot take.
+    out, and a cell without any other run still counts in Holm's adjustment. The columns are cell, label, n, the mean of
+    each objective over its seeds, standing, dominated_by, untold (labels of the cells that it is neither shown to be
+    dominated by nor to be better than somewhere) and note (which of these are `forbidden`, and why; a forbidden pair
+    shows nothing; of a claim, a caution below five pairs). Raises SpecError for fewer than two objectives, a column
+    that is not there, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
     _check(values, columns)
@@ -81,18 +89,7 @@ def pareto(
         caution = few() if rests_on < ROBUST_PAIRS else ""
         note = caution if told else _reasons(cell, zip(keys, names, strict=True), barred)
         rows.append((cell, label, n, *means, standing, by, [] if told else untold, note))
-    schema: dict[str, Any] = {
-        "cell": pl.String,
-        "label": pl.String,
-        "n": pl.Int64,
-        **dict.fromkeys(columns, pl.Float64),
-    }
-    schema |= {
-        "standing": pl.String,
-        "dominated_by": pl.List(pl.String),
-        "untold": pl.List(pl.String),
-        "note": pl.String,
-    }
+    schema: dict[str, Any] = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
