@@ -12,7 +12,7 @@ from typing import Any
 import toy_training
 from toy_training import Falling, ToyTrial
 
-import runners.attempts.attempt
+import store.attempts
 import store.files
 from grid.errors import EnvironmentProblem
 from runners.surroundings import Finished, Surroundings
@@ -69,7 +69,7 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     def refuse(*_: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
-    runners.attempts.attempt.write_json = refuse  # type: ignore[assignment]
+    store.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
@@ -81,7 +81,7 @@ def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             raise store.files.environment_problem("write", path, error) from error
 
-        runners.attempts.attempt.write_json = refuse  # type: ignore[assignment]
+        store.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
