@@ -137,6 +137,8 @@ def _worded(name: str, scale: str) -> pl.Expr:
 def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     if name == "reason":
         return {"field": name, "flex": 1, "minWidth": 260, "wrapText": True, "autoHeight": True}
+    if name == "variant":  # long names wrap, so that the reason is in sight
+        return {"field": name, "width": 200, "wrapText": True, "autoHeight": True}
     if name == "pairs":
         short = max(map(len, rows["pairs"]), default=0) <= _SHORT
         return {"field": name, "filter": False, "width": 78 if short else 220}
