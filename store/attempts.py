@@ -79,6 +79,7 @@ def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ())
         EnvironmentProblem: the campaign cannot be written, or its file system does not answer.
     """
     final_place = layout.attempt(start["trial"], start["attempt"])
+    tell(layout, start["trial"])
     try:
         return retried(lambda: _published(layout, start, remarks, final_place))
     except OSError as error:
@@ -89,7 +90,6 @@ def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str],
     """One try; another after one that was done, and was not told so, finds that it was."""
     place = final_place.with_name(temporary_name(final_place.name))
     make_directory(place)
-    tell(layout, start["trial"])
     try:
         write_json(place / "start.json", start)
         (place / "heartbeat").touch()

@@ -6,7 +6,8 @@ a look at 100,000 trials is one at 256 directories. Attempts that had not ended 
 
 A directory is looked at again as long as its last change is younger than `SETTLED_S`: it was told before the change was
 made, and a network file system may show an old listing for a minute. And it is looked at every `LOOK_AGAIN_S`, since
-somebody may have changed files by hand. The memory belongs to one state of the database; after any other it is void.
+somebody may have changed files by hand, or have been held up for longer between telling and doing. The memory belongs
+to one state of the database; after any other it is void.
 """
 
 import os
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import AblateError
 from store.files import environment_problem, read_json, retried, write_json
 from store.layout import FILE_SCHEMA, Layout
 
@@ -96,8 +97,8 @@ def _remembered(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp
         if found["schema"] != FILE_SCHEMA or found["database"] != list(database or ()):
             return {}
         return {fan: ((stamp[0], stamp[1], stamp[2]), looked) for fan, (stamp, looked) in found["directories"].items()}
-    except (NotFoundError, StoreError):  # it is a memory and no record: everything is looked at instead
-        return {}
+    except (AblateError, LookupError, TypeError, ValueError, AttributeError):
+        return {}  # a memory that is damaged, or cannot be read, is none: everything is looked at instead
 
 
 def _now_ns(layout: Layout) -> int:

@@ -55,7 +55,7 @@ WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measur
 --   level: the chosen one
 --   mean: over the seeds of the chosen level
 --   better: lower or higher
---   levels: that were compared
+--   levels: that have a value
 --   least_n: fewest seeds that one of them has
 --   truncated: levels that halving stopped, on one seed at least, compared or not
 --   remark: what to mind

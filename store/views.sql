@@ -127,7 +127,8 @@ summed AS (
                 ELSE avg(value) END AS mean,
            CASE WHEN count(*) > 1 AND bool_and(isfinite(value))
                 THEN coalesce(any_value(scale) * stddev_samp(value / nullif(scale, 0)), 0) END AS sd,
-           CASE WHEN bool_and(value > 0) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END AS geometric_mean,
+           CASE WHEN bool_and(value > 0 AND NOT isnan(value)) THEN exp(avg(ln(CASE WHEN value > 0 THEN value END))) END
+               AS geometric_mean,
            CASE WHEN bool_and(value > 0 AND isfinite(value))
                 THEN stddev_samp(ln(CASE WHEN value > 0 AND isfinite(value) THEN value END)) END AS log_sd
     FROM scaled GROUP BY grid, cell, label, operator, source, name, point

@@ -90,14 +90,15 @@ def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
 
     frame = store.progress(grid)
     trials = store.sql("SELECT cell, trial FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    states = pl.DataFrame({"trial": list(where.trials), "state": [each.state for each in where.trials.values()]})
+    columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
+    states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
     counts = (
         trials.join(states, on="trial")
         .group_by("cell")
         .agg((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in OF_STATE.items())
     )
-    columns = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
-    return frame.drop(OF_STATE, strict=False).join(counts, on="cell", how="left", maintain_order="left").select(columns)
+    shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
+    return frame.drop(OF_STATE, strict=False).join(counts, on="cell", how="left", maintain_order="left").select(shown)
 
 
 def write_status(found: Status) -> None:

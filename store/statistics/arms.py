@@ -203,7 +203,7 @@ def _budgets_differ(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
 
 
 def _amount(budget: float | None) -> str:
-    return "no recorded budget" if budget is None else f"{budget:g}"
+    return "no recorded budget" if budget is None else f"{budget:.0f}"
 
 
 def _code_differs(used: Iterable[Run]) -> str | None:

@@ -18,7 +18,7 @@ SETTING: Final = "setting"
 
 
 def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 0.05) -> pl.DataFrame:
-    """One row per group of `keys`: keys, mean, low, high, n, runs, settings.
+    """One row per group of `keys`: keys, mean, low, high, n, runs.
 
     Args:
         values: the columns `keys`, "setting", "seed", and "units" (on the analysis scale, without nulls).
@@ -27,8 +27,7 @@ def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 
 
     Returns:
         mean over settings of their means over seeds; low, high: its t interval over seeds, null where a setting has
-        one seed; n: seeds of the setting with the fewest, on which the interval's degrees of freedom rest; runs;
-        settings: that have a value.
+        one seed; n: seeds of the setting with the fewest, on which the interval's degrees of freedom rest; runs.
     """
     each = [*keys, SETTING]
     units, n = pl.col("units"), pl.len().over(each)
@@ -47,10 +46,9 @@ def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 
         mean=(units * pl.col("share")).sum(),
         n=pl.col("n").min().cast(pl.Int64),
         runs=pl.len().cast(pl.Int64),
-        settings=pl.col(SETTING).n_unique().cast(pl.Int64),
     )
     found = means.join(errors, on=list(keys))
     seeds, mean = found["n"].cast(pl.Float64).to_numpy(), found["mean"].to_numpy()
     low, high = t_interval(Paired(seeds, mean, found["error"].to_numpy() * seeds**0.5), alpha)
     ends = [pl.Series(name, end).fill_nan(None) for name, end in (("low", low), ("high", high))]
-    return found.with_columns(ends).select(*keys, "mean", "low", "high", "n", "runs", "settings")
+    return found.with_columns(ends).select(*keys, "mean", "low", "high", "n", "runs")

@@ -60,8 +60,8 @@ def pareto(
     out, and a cell without any other run still counts in Holm's adjustment. The columns are cell, label, n, the mean of
     each objective over its seeds, standing, dominated_by, untold (labels of the cells that it is neither shown to be
     dominated by nor to be better than somewhere) and note (which of these are `forbidden`, and why; a forbidden pair
-    shows nothing; of a claim, a caution below five pairs). Raises SpecError for fewer than two objectives, a column
-    that is not there, or a value that its scale cannot take.
+    shows nothing; of a claim, a caution below five pairs; of the front, the cells without a usable run). Raises
+    SpecError for fewer than two objectives, a column that is not there, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
     _check(values, columns)
@@ -77,6 +77,7 @@ def pareto(
     worse, front = _shown(table, alpha, exact, _matrix(keys, barred), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
+    absent = _absent(values, keys)
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(worse.claimed[:, at])]
@@ -87,7 +88,8 @@ def pareto(
         told = standing != STANDINGS[-1]
         rests_on = shared[worse.claimed[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
         caution = few() if rests_on < ROBUST_PAIRS else ""
-        note = caution if told else _reasons(cell, zip(keys, names, strict=True), barred)
+        notes = [caution, absent if standing == STANDINGS[1] else ""]
+        note = "; ".join(filter(None, notes)) if told else _reasons(cell, zip(keys, names, strict=True), barred)
         rows.append((cell, label, n, *means, standing, by, [] if told else untold, note))
     schema: dict[str, Any] = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -99,6 +101,11 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
             raise SpecError(f"there is no column {name!r}{did_you_mean(name, values.columns)}")
+
+
+def _absent(values: pl.DataFrame, keys: Sequence[str]) -> str:
+    names = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
+    return f"not compared with {_some(names)}: no usable run" if names else ""
 
 
 def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
@@ -159,7 +166,7 @@ def _shown(
     dominates = np.zeros((cells, cells), dtype=bool)
     dominates[other] = _holm_of(every[other], planned * (planned - 1)) <= alpha
     some = np.minimum(np.where(equal, 1.0, p).min(-1) * p.shape[-1], 1.0)
-    worst = np.where(other, some, 0.0).max(-1, initial=0.0)
+    worst = np.where(other, some, 0.0).max(-1) if cells > 1 else np.ones(cells)  # against nobody nothing is shown
     return _Worse(dominates), _Front(_holm_of(worst, planned) <= alpha, some * planned <= alpha)
 
 

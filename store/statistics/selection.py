@@ -110,7 +110,7 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
     found: dict[str, Choice] = {}
     for group in settings.values():
         best = min(group, key=lambda row: _rank(row, better))
-        among = sum(row["n_"] > 0 for row in group)
+        among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
         sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_", "cut_")}
         levels = {name: best[name] for name in over}
         runs, outstanding = sums["runs_"], sums["outstanding_"]

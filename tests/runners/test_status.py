@@ -270,6 +270,14 @@ def test_a_run_on_this_machine_will_take_what_it_was_given(tmp_path: Path) -> No
     assert [(each.label, each.seed) for each in found.at_work] == [("SSA", 0)]
 
 
+def test_a_campaign_whose_plan_cannot_be_read_has_no_cells_and_no_fault(campaign: Campaign) -> None:
+    campaign.layout.grid_trials("quickstart").write_bytes(b"")
+    for submission in campaign.layout.submission_ids():
+        campaign.layout.manifest(submission).unlink()
+    with Store.open(campaign.root) as store:
+        assert cells(store, "quickstart", whereabouts(store, Scripted())).is_empty()
+
+
 def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     began(campaign, 0)

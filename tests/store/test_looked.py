@@ -11,6 +11,7 @@ from synthetic import SUBMISSION, Campaign, write_end
 from grid.errors import EnvironmentProblem
 from runners.evaluating.records import forget
 from store import attempts, database, looked
+from store.files import read_json, write_json
 from store.ingest import Ingested, ingest
 from store.layout import Layout
 from store.store import Store
@@ -140,17 +141,49 @@ def test_what_could_not_be_read_is_tried_every_time(campaign: Campaign, record: 
         assert (key, attempt, status) in store.sql(asked, {"status": status}).rows()
 
 
-@pytest.mark.parametrize("loss", ["the database", "the memory", "a byte of the memory", "the way back"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        b"",
+        b"{}",
+        b'{"schema": 1}',
+        b'{"schema": 1, "database": [1, 2, 3], "directories": {"ab": [1]}}',
+        b"[]",
+        "flip",
+    ],
+)
+def test_without_a_sound_memory_everything_is_looked_at(campaign: Campaign, damage: bytes | str | None) -> None:
+    key, _ = finished(campaign)
+    memory = campaign.layout.looked
+    whole = memory.read_bytes()
+    remove_by_hand(campaign.layout, key)
+    assert look(campaign) == Ingested()
+    if damage is None:
+        memory.unlink()
+    else:
+        memory.write_bytes(damage if isinstance(damage, bytes) else whole.replace(b"0", b"1", 1))
+    assert look(campaign).attempts == 1
+
+
+def test_a_memory_of_this_database_that_says_nonsense_counts_for_nothing(campaign: Campaign) -> None:
+    key, _ = finished(campaign)
+    memory = campaign.layout.looked
+    found = read_json(memory)
+    remove_by_hand(campaign.layout, key)
+    for nonsense in ([1], None, {"ab": [1]}, {"ab": 1}, {"ab": [[1], 2]}):
+        write_json(memory, {**found, "directories": nonsense})
+        ingest(campaign.root, thorough=False)
+    with Store.open(campaign.root, refresh=False) as store:
+        assert store.sql("SELECT count(*) AS n FROM attempt WHERE trial = $key", {"key": key})["n"].item() == 0
+
+
+@pytest.mark.parametrize("loss", ["the database", "the way back"])
 def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, opened: OpenStore, loss: str) -> None:
     whole = opened(campaign.root).content_hash()
     layout = campaign.layout
-    memory = layout.looked.read_bytes()
     if loss == "the database":
         layout.live.unlink()
-    elif loss == "the memory":
-        layout.looked.unlink()
-    elif loss == "a byte of the memory":
-        layout.looked.write_bytes(memory.replace(b"0", b"1", 1))
     else:  # an older database from a backup, which lacks an attempt
         old = layout.live.read_bytes()
         key, attempt = finished(campaign)

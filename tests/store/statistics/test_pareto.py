@@ -65,6 +65,17 @@ def test_a_cell_without_runs_counts_in_both_families() -> None:
         assert told == [claim, "not told apart"]
 
 
+def test_the_front_names_the_cells_that_nothing_is_known_of_and_against_nobody_nothing_is_shown() -> None:
+    values = runs({"a": (1.0, 2.0), "b": (2.0, 1.0)}, noise=1e-3, seeds=5, rng=np.random.default_rng(4))
+    empty = values.head(1).with_columns(cell=pl.lit("none"), label=pl.lit("none"), loss=pl.lit(None, pl.Float64))
+    found = pareto(pl.concat([values, empty]), TWO)
+    assert set(zip(found["standing"], found["note"], strict=True)) == {
+        ("on the front", "not compared with none: no usable run")
+    }
+    for few in (values.filter(label="a"), pl.concat([values.filter(label="a"), empty]), values.head(1)):
+        assert pareto(few, TWO)["standing"].to_list() == ["not told apart"]
+
+
 def test_two_seeds_show_nothing_however_far_apart() -> None:
     values = runs(CELLS, noise=1e-6, seeds=2, rng=np.random.default_rng(3))
     assert set(pareto(values, TWO)["standing"]) == {"not told apart"}
