@@ -6,7 +6,6 @@ slots. A figure that is refreshed keeps the reader's zoom as long as its axes me
 
 import json
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, Final, final
 from urllib.parse import quote, unquote
 
@@ -17,7 +16,6 @@ from dash import (
     Dash,
     Input,
     Output,
-    Patch,
     State,
     callback_context,
     no_update,
@@ -26,11 +24,12 @@ from dash import (
 from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
-from dashboards.app import frame, shell
+from dashboards.app import frame, redraw, shell
 from dashboards.app.address import Address, changed, entries, read, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.maths import Maths
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
+from dashboards.app.redraw import digest
 from dashboards.app.saved import resolved, save, saved_views
 from dashboards.problems import Unknown, sentence, tried
 from dashboards.report import campaign_styles
@@ -38,12 +37,6 @@ from dashboards.subject import subject
 from dashboards.theme import REST, dark_partners
 from store import Store
 from store.campaign import only
-
-MOVED: Final = ("annotations", "shapes", "height")
-"""Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
-
-FOLLOWING: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
-"""Parts of an axis that are refreshed, too: they say what it shows while the reader has not zoomed."""
 
 _LEGEND: Final = Control("hide", "", "hidden")
 """What the entries of legends set."""
@@ -188,8 +181,16 @@ class Engine:
         parts = frame.page_of(page, given, values, slots)
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
-        axes = {name: _axes(shown) for name, shown in made.items()}
-        kept = {"axes": axes, "values": shown_values, "remakes": remakes, "bare": _bare(made), "words": words}
+        axes = {name: redraw.axes(shown) for name, shown in made.items()}
+        heads = {name: redraw.heads(shown) for name, shown in made.items()}
+        kept = {
+            "axes": axes,
+            "heads": heads,
+            "values": shown_values,
+            "remakes": remakes,
+            "bare": _bare(made),
+            "words": words,
+        }
         return parts, {**kept, "choices": _choices(given), "usual": _usual(given)}
 
     def refresh(
@@ -245,13 +246,17 @@ class Engine:
         for each in given:
             if choices.get(each.field) != seen["choices"].get(each.field):  # there are others by now
                 set_props({"type": "control", "field": each.field}, {"options": frame.options_of(each)})
-        axes = {name: _axes(shown) for name, shown in made.items()}
+        axes = {name: redraw.axes(shown) for name, shown in made.items()}
         order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
         by_name = {slot.name: slot for slot in page.slots}
-        figures = [_refreshed(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
+        figures = [redraw.figure(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
         told = {name: frame.words(shown, address.hide) for name, shown in made.items()}
         now_told, before = _digests(told), seen["words"]
         words = [no_update if now_told[name] == before.get(name) else told[name] for name in order[1]]
+        heads = {name: redraw.heads(shown) for name, shown in made.items()}
+        for name in order[2]:
+            if heads[name] != seen["heads"].get(name):
+                set_props({"type": "table", "slot": name}, redraw.columns(made[name]))
         tables = [made[name].data.rows(named=True) for name in order[2]]
         link = _path(campaign, page, address)
         bare = _bare(made)
@@ -259,7 +264,14 @@ class Engine:
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
         moved = _moved(given, address, seen["usual"])  # the page's script sets them once this has been seen
         values = {**now["values"], **{name: _plain(value) for name, value in moved.items()}}
-        after = {"axes": axes, "bare": bare, "words": now_told, "choices": choices, "usual": _usual(given)}
+        after = {
+            "axes": axes,
+            "heads": heads,
+            "bare": bare,
+            "words": now_told,
+            "choices": choices,
+            "usual": _usual(given),
+        }
         after |= {"values": values, "moved": moved}
         return figures, words, tables, files, {**now, **after}
 
@@ -298,12 +310,12 @@ def shown_of(slot: Slot, view: View) -> Shown:
 def _digests(words: Mapping[str, Any]) -> dict[str, str]:
     """Of components; those that are the same stay in the browser, with what is open, selected and scrolled in them."""
     texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
-    return {name: _digest(text) for name, text in texts.items()}
+    return {name: digest(text) for name, text in texts.items()}
 
 
 def _choices(given: Sequence[Control]) -> dict[str, str]:
     """Digests of what can be chosen, by field."""
-    return {each.field: _digest(json.dumps(each.options)) for each in given if each.options}
+    return {each.field: digest(json.dumps(each.options)) for each in given if each.options}
 
 
 def _usual(given: Sequence[Control]) -> dict[str, Any]:
@@ -315,10 +327,6 @@ def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]
     """What controls show by now of which the address says nothing, and whose usual value was another before."""
     silent = (each for each in given if _said(each, address) in (None, ()))
     return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
 
 def _bare(made: Mapping[str, Shown]) -> list[str]:
@@ -372,28 +380,3 @@ def _partners(view: View, theme: str) -> Mapping[str, str] | None:
         return None
     cells = view.about.look.styles.values() if view.about else ()
     return dark_partners([REST, *view.operators.values(), *cells])
-
-
-def _axes(shown: Shown) -> str:
-    """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
-    if shown.figure is None:
-        return ""
-    layout = shown.figure.layout.to_plotly_json()
-    axes = [layout[name] for name in sorted(layout) if name.startswith(("xaxis", "yaxis"))]
-    parts = [(axis.get("type"), axis.get("title", {}).get("text"), axis.get("categoryarray")) for axis in axes]
-    return _digest(repr(parts))
-
-
-def _refreshed(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
-    drawn = frame.figure_of(shown, look)
-    if not same or shown.figure is None:
-        return drawn
-    patch = Patch()
-    patch["data"] = drawn["data"]
-    for name in MOVED:
-        if name in drawn["layout"]:
-            patch["layout"][name] = drawn["layout"][name]
-    for name, axis in frame.axes_of(drawn["layout"]).items():
-        for part in FOLLOWING & axis.keys():
-            patch["layout"][name][part] = axis[part]
-    return patch

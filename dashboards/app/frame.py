@@ -31,6 +31,9 @@ _MEASURED: Final = 200
 _WIDEST: Final = 48
 """Letters."""
 
+_AT_FIRST: Final = {"width": "initialWidth", "flex": "initialFlex"}
+"""Parts of a column that AG Grid takes once."""
+
 _HIDDEN: Final = {"display": "none"}
 """Of a table without columns, which a sentence stands for."""
 
@@ -230,7 +233,7 @@ def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
 def _grid(given: Slot, shown: Shown) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
-        columnDefs=[_sized(column, shown.data) for column in shown.columns],
+        columnDefs=columns_of(shown),
         **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
         id={"type": "table", "slot": given.name},
         dashGridOptions={
@@ -239,12 +242,28 @@ def _grid(given: Slot, shown: Shown) -> Component:
             "enableCellTextSelection": True,
             "suppressFieldDotNotation": True,  # names of measurements have dots
             **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
-            **({"domLayout": "autoHeight"} if shown.data.height <= FEW_ROWS else {}),
+            "domLayout": layout_of(shown),
         },
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
-        style={"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)},
+        style=style_of(shown),
     )
+
+
+def columns_of(shown: Shown) -> list[dict[str, Any]]:
+    """The columns of a table as AG Grid takes them; one that stays when they are sent again keeps a reader's width."""
+    sized = [_sized(column, shown.data) for column in shown.columns]
+    return [{_AT_FIRST.get(part, part): said for part, said in column.items()} for column in sized]
+
+
+def layout_of(shown: Shown) -> str:
+    """Whether a table is as high as its rows, or scrolls."""
+    return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
+
+
+def style_of(shown: Shown) -> dict[str, Any]:
+    """The height of a table, which is not there without columns."""
+    return {"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)}
 
 
 def _sized(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:

@@ -118,3 +118,71 @@ def test_what_a_reader_opened_or_closed_stays_so_while_the_words_around_it_chang
         site.campaigns.look()
         page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for(timeout=SLOW_MS)
         assert not trace.evaluate("(one) => one.open")
+
+
+def test_a_run_has_its_own_folds(page: Page, serve_site: ServeSite, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    failed = {("SSA", 0): "error", ("SSA", 1): "error"}
+    campaign = write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), failed=failed, steps=4)
+    first, second = (campaign.line("SSA", seed)["trial"] for seed in range(2))
+    trace = page.locator("#slot-what details")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/run?run={first}")
+        trace.get_by_text("Traceback").first.click()
+        assert not trace.evaluate("(one) => one.open")
+        leave = "(run) => { const a = document.createElement('a'); a.href = `/runs/run?run=${run}`; a.className = 'on';"
+        page.evaluate(f"{leave} document.querySelector('#page').append(a); a.click(); }}", second)
+        page.locator("#slot-what td", has_text=second).wait_for()
+        assert trace.evaluate("(one) => one.open")
+        page.go_back()
+        page.locator("#slot-what td", has_text=first).wait_for()
+        assert trace.evaluate("(one) => one.open")
+
+
+def test_a_table_that_had_nothing_to_show_is_shown_once_it_has(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    table = page.locator("#slot-failures .ag-theme-quartz")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/overview")
+        table.wait_for(state="attached")
+        assert table.is_hidden()
+        failed = {("SSA", seed): "error" for seed in range(2)}
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), failed=failed, steps=4)
+        site.campaigns.look()
+        page.locator("#slot-failures .caption", has_text="2 failed trials of 1 kind").wait_for(timeout=SLOW_MS)
+        table.locator(".ag-row").first.wait_for(timeout=SLOW_MS)
+        assert "reason" in table.locator(".ag-header-cell-text").all_inner_texts()
+
+
+def test_columns_that_come_later_leave_what_a_reader_did_to_the_others(
+    page: Page, serve_site: ServeSite, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    every = [(name, seed) for name in ("softmax", "SSA") for seed in range(2)]
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), pending=every, steps=4)
+    heads = page.locator("#slot-runs .ag-header-cell-text")
+    seed = page.locator("#slot-runs .ag-header-cell[col-id=seed]")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/runs")
+        heads.get_by_text("seed", exact=True).click()
+        heads.get_by_text("seed", exact=True).click()
+        page.locator("#slot-runs .ag-row .ag-checkbox-input").first.click()
+        usual = seed.evaluate("(one) => one.offsetWidth")
+        edge = seed.locator(".ag-header-cell-resize").bounding_box() or {"x": 0, "y": 0}
+        page.mouse.move(edge["x"] + 2, edge["y"] + 10)
+        page.mouse.down()
+        page.mouse.move(edge["x"] + 62, edge["y"] + 10, steps=4)
+        page.mouse.up()
+        wide = seed.evaluate("(one) => one.offsetWidth")
+        assert wide > usual
+        assert "seconds" not in heads.all_inner_texts()
+        write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+        site.campaigns.look()
+        heads.get_by_text("seconds").wait_for(timeout=SLOW_MS)
+        assert seed.get_attribute("aria-sort") == "descending"
+        assert seed.evaluate("(one) => one.offsetWidth") == wide
+        page.locator("#slot-runs .picked a").first.wait_for()
+        assert page.locator("#slot-runs .ag-row-selected").count() > 0

@@ -101,22 +101,24 @@
     window.Plotly.downloadImage({ data, layout }, { ...options, width, height: layout.height });
   }
 
+  // words that new results change come as other elements; what the reader opened or closed in them stays so, until
+  // another page or another run is gone to
+  const folds = new Map();
+  const fold = (details) => [details.closest(".slot")?.id, details.querySelector("summary")?.textContent].join(" ");
+  window.addEventListener("popstate", () => folds.clear());
+
   // links within the app change the page without loading everything again
   function go(event, link) {
     const url = new URL(link.href);
     const other = event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0;
     if (other || url.origin !== location.origin || link.hasAttribute("download") || link.getAttribute("href")[0] === "#") return;
     event.preventDefault();
+    folds.clear();
     history.pushState({}, "", link.href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
     window.scrollTo(0, 0);
     link.closest("details")?.removeAttribute("open");
   }
-
-  // words that new results change come as other elements; what the reader opened or closed in them stays so
-  const folds = new Map();
-  const fold = (details) =>
-    [location.pathname, details.closest(".slot")?.id, details.querySelector("summary")?.textContent].join(" ");
 
   function keepFolds(records) {
     if (!folds.size) return;

@@ -1,0 +1,63 @@
+"""What a refresh sends of the figures and tables that a page shows already, so that what a reader did to them stays."""
+
+import json
+from hashlib import blake2b
+from typing import Any, Final
+
+from dash import Patch
+
+from dashboards.app import frame
+from dashboards.app.page import Shown
+
+MOVED: Final = ("annotations", "shapes", "height")
+"""Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
+
+FOLLOWING: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
+"""Parts of an axis that are refreshed, too: they say what it shows while the reader has not zoomed."""
+
+_SIZES: Final = frozenset({"width", "minWidth", "flex"})
+"""Parts of a column that follow its rows; other ones alone are no reason to send it again."""
+
+
+def digest(text: str) -> str:
+    """What two equal texts have in common."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
+
+
+def axes(shown: Shown) -> str:
+    """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
+    if shown.figure is None:
+        return ""
+    layout = shown.figure.layout.to_plotly_json()
+    found = [layout[name] for name in sorted(layout) if name.startswith(("xaxis", "yaxis"))]
+    parts = [(axis.get("type"), axis.get("title", {}).get("text"), axis.get("categoryarray")) for axis in found]
+    return digest(repr(parts))
+
+
+def figure(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
+    """The figure of a slot, or what is new in it where its axes stay the `same`, so that the zoom stays, too."""
+    drawn = frame.figure_of(shown, look)
+    if not same or shown.figure is None:
+        return drawn
+    patch = Patch()
+    patch["data"] = drawn["data"]
+    for name in MOVED:
+        if name in drawn["layout"]:
+            patch["layout"][name] = drawn["layout"][name]
+    for name, axis in frame.axes_of(drawn["layout"]).items():
+        for part in FOLLOWING & axis.keys():
+            patch["layout"][name][part] = axis[part]
+    return patch
+
+
+def heads(shown: Shown) -> str:
+    """What the columns of a table are; while it stays the same, so does what a reader did to them."""
+    told = [{part: said for part, said in each.items() if part not in _SIZES} for each in shown.columns]
+    return digest(json.dumps(told))
+
+
+def columns(shown: Shown) -> dict[str, Any]:
+    """The properties of a table whose columns are others by now."""
+    options = Patch()
+    options["domLayout"] = frame.layout_of(shown)
+    return {"columnDefs": frame.columns_of(shown), "style": frame.style_of(shown), "dashGridOptions": options}
