@@ -11,6 +11,10 @@ MOST_LISTED: Final = 6
 _MINUS: Final = "\N{MINUS SIGN}"
 
 
+NO_MARGIN: Final = "No margin counts as equal."
+"""What a caption says where no difference is too small to count."""
+
+
 def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
     """A number with `digits` significant digits: '0.0123', '1.24 × 10⁻⁵', '–' for none; `padded` keeps '2.90'."""
     if value is None or math.isnan(value):

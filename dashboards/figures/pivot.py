@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.pivot_cells import Average, Settings, averages, reason, told
+from dashboards.figures.pivot_cells import Average, Settings, averages, behind, reason, told
 from store import Store
 from store.effects import BESIDE, levels_of
 from store.statistics import select_then_report
@@ -32,9 +32,10 @@ class Pivot(NamedTuple):
 
     frame: pl.DataFrame
     """x, y (in the grid's order), value (average over seeds), low, high, n (seeds of the setting with the fewest), runs
-    (that it rests on), planned (runs, of all seeds), settings (of `rest`, that have a value), best (the setting that
-    stands for them, if one does), reason (why there is no value; else null), key (places of the two levels), text,
-    note, partial (whether settings lack that another cell has planned)."""
+    (that it rests on), planned (runs, of all seeds and settings, or of the one that stands for them), settings (of
+    `rest`, that it averages or was chosen among), best (the setting that stands for them, if one does), reason (why
+    there is no value; else null), key (places of the two levels), text, note, partial (whether settings lack that
+    another cell has planned, or have too few values to be chosen)."""
     span: tuple[float, float] | None
     """Least and greatest mean of a single cell of the grid: a scale that every choice of the others shares."""
     warning: str
@@ -99,8 +100,9 @@ def pivot(
     """The runs of `table` over two axes.
 
     A cell is the mean over the settings of the axes that are neither shown nor `fixed`, each counted alike, with its t
-    interval over seeds (`balanced_means`); with `best` the setting with the best mean stands for all, chosen on the
-    seeds that are shown. Averages are of logarithms or log odds where the measure's scale says so.
+    interval over seeds (`balanced_means`); with `best` the setting with the best mean of those with the most values
+    stands for all, chosen on the seeds that are shown. Averages are of logarithms or log odds where the measure's scale
+    says so.
     """
     units = forward(_finite(found), measure.scale)
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
@@ -117,12 +119,12 @@ def pivot(
     keys = [_AXIS + name for name in axes]
     kept, warning = _best(found, measure, names, keys) if chooses else (found, "")
     averaged = averages(kept, measure, keys)
-    parts, behind = (
+    parts, stand = (
         {(row[0], row[1]): part for row, part in each.group_by(keys, maintain_order=True)} for each in (found, kept)
     )
     rows = []
     for at, key in _places(levels, axes):
-        runs = _Runs(parts.get(at, found.clear()), behind.get(at, found.clear()), averaged.get(at), chooses)
+        runs = _Runs(parts.get(at, found.clear()), stand.get(at, found.clear()), averaged.get(at), chooses)
         rows.append((*at, *_row(runs, rest, key, measure)))
     frame = pl.DataFrame(rows, schema=_KINDS, orient="row").with_columns(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
@@ -148,14 +150,14 @@ class _Runs(NamedTuple):
 
 def _row(runs: _Runs, rest: Settings, key: str, measure: Measure) -> tuple[Any, ...]:
     """The entries of a cell beside its levels."""
-    there = runs.planned.drop_nulls("units")["setting"].unique(maintain_order=True).to_list()
-    planned, average = runs.kept.height, runs.average
+    average = runs.average
     if average is None:
         why = reason(runs.planned, measure.scale)
-        return (None,) * 3 + (None, None, planned, 0, None, why, key, "", "", False)
-    best = str(runs.kept["setting"][0]) if runs.chooses else None
-    text, note = told(average, planned, rest, there, best, measure.scale)
-    return *average, planned, len(there), best, None, key, text, note, bool(rest.lacking(there))
+        return (None,) * 3 + (None, None, runs.planned.height, 0, None, why, key, "", "", False)
+    planned, found = runs.kept.height, behind(runs.planned, runs.kept if runs.chooses else None)
+    text, note = told(average, planned, rest, found, measure.scale)
+    lacks = bool(rest.lacking(found.there))
+    return *average, planned, len(found.there), found.best, None, key, text, note, lacks
 
 
 def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:

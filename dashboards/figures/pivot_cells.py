@@ -88,29 +88,57 @@ class Settings(NamedTuple):
         return [each for each in self.every if each not in set(there)]
 
 
-def told(
-    average: Average, planned: int, settings: Settings, there: Sequence[str], best: str | None, scale: Scale
-) -> tuple[str, str]:
-    """A cell in words, lines as plotly takes them, and more for who points at it.
+class Behind(NamedTuple):
+    """The settings behind a cell of a map that has a value."""
 
-    `there` are the settings that have a value; `best` is the one that stands for them, if one does.
+    there: Sequence[str]
+    """Those that the value averages or was chosen among."""
+    best: str | None
+    """The one that stands for them, if one does."""
+    fewer: Mapping[str, str]
+    """Those that could not be chosen, with how many values they have: '2 of 3 values'."""
+
+
+def behind(runs: pl.DataFrame, chosen: pl.DataFrame | None) -> Behind:
+    """Of all `runs` of a cell; `chosen` are those of its best setting, where one stands for all.
+
+    One with fewer values than the best is not chosen, however good they are (`select_then_report`).
     """
+    counts = runs.group_by("setting", maintain_order=True).agg(pl.col("units").count().alias("n"), pl.len())
+    known = {setting: (n, planned) for setting, n, planned in counts.iter_rows() if n}
+    if chosen is None:
+        return Behind(list(known), None, {})
+    most = chosen["units"].count()
+    fewer = {setting: f"{n} of {count(planned, 'value')}" for setting, (n, planned) in known.items() if n < most}
+    return Behind([each for each in known if each not in fewer], str(chosen["setting"][0]), fewer)
+
+
+def told(average: Average, planned: int, settings: Settings, found: Behind, scale: Scale) -> tuple[str, str]:
+    """A cell in words, lines as plotly takes them, and more for who points at it."""
     value, low, high, n, runs = average
     spread = spread_words(value, low, high, scale)
     few = "" if runs == planned else f", {runs}/{planned} runs"
     lines = [number(value), *([spread] if spread else []), f"n {n}{few}"]
     notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
     notes.append(f"{runs} of {count(planned, 'planned run')}")
-    if best is not None:
-        lines.append(f"best: {plain(cut(best, _LONGEST))}")
-        notes.append(f"best: {listed(settings.names)} {best}")
-    if lacking := settings.lacking(there):
-        lines.append(f"{len(there)}/{len(settings.every)} settings")
-        some = (
-            lacking if len(lacking) <= _MOST_NAMED else [*lacking[:_MOST_NAMED], f"{len(lacking) - _MOST_NAMED} more"]
-        )
-        notes.append(f"without {listed(settings.names)} {listed(some)}")
+    names = listed(settings.names)
+    if found.best is not None:
+        lines.append(f"best: {plain(cut(found.best, _LONGEST))}")
+        notes.append(f"best: {names} {found.best}")
+    lacking = settings.lacking(found.there)
+    if lacking:
+        lines.append(f"{len(found.there)}/{len(settings.every)} settings")
+    if without := [each for each in lacking if each not in found.fewer]:
+        notes.append(f"without {names} {_some(without)}")
+    if found.fewer:
+        few = _some([f"{setting} has {counts}" for setting, counts in found.fewer.items()])
+        notes.append(f"{names} {few}, so not chosen")
     return "<br>".join(lines), "; ".join(notes)
+
+
+def _some(settings: Sequence[str]) -> str:
+    more = len(settings) - _MOST_NAMED
+    return listed(settings if more <= 0 else [*settings[:_MOST_NAMED], f"{more} more"])
 
 
 def spread_words(value: float, low: float | None, high: float | None, scale: Scale) -> str:

@@ -19,8 +19,9 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
 
     Returns:
         cell, against, planned (seeds of both), n (of these, those with both values), failed (of these, those on which
-        one of the two failed, or ended with no finite number, and the other did not), value (share of the n on which
-        `cell` is better; a tie is half a win; null without shared seeds and on the diagonal), in the order of `cells`.
+        one of the two failed, or ended with no finite number, and the other has a value), both_failed (those on which
+        both did), value (share of the n on which `cell` is better; a tie is half a win; null without shared seeds and
+        on the diagonal), in the order of `cells`.
     """
     found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
     ended = pl.col("status") == "ok"
@@ -42,6 +43,7 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
             pl.len().cast(pl.Int64).alias("planned"),
             known.sum().cast(pl.Int64).alias("n"),
             survived.sum().cast(pl.Int64).alias("failed"),
+            (pl.col("lost") & pl.col("other_lost")).sum().cast(pl.Int64).alias("both_failed"),
             ((gain > 0) + 0.5 * (gain == 0)).mean().alias("value"),
         )
     )
@@ -51,7 +53,7 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
         orient="row",
     )
     return every.join(shares, on=["cell", "against"], how="left", maintain_order="left").with_columns(
-        pl.col("planned", "n", "failed").fill_null(0)
+        pl.col("planned", "n", "failed", "both_failed").fill_null(0)
     )
 
 
@@ -78,8 +80,9 @@ def draw_win_rates(found: pl.DataFrame, look: Look) -> go.Figure:
 
 
 def _seeds(row: Mapping[str, Any]) -> str:
-    lost = f"; on {row['failed']} one of the two failed" if row["failed"] else ""
-    return f"{row['n']} of {count(row['planned'], 'planned seed')}{lost}"
+    one = f"; on {row['failed']} one of the two failed" if row["failed"] else ""
+    both = f"; on {row['both_failed']} both failed" if row["both_failed"] else ""
+    return f"{row['n']} of {count(row['planned'], 'planned seed')}{one}{both}"
 
 
 def _reason(row: Mapping[str, Any]) -> str | None:
@@ -90,6 +93,9 @@ def _reason(row: Mapping[str, Any]) -> str | None:
         return None
     if row["failed"]:
         return "failed: no seed on which both have a value"
+    if row["both_failed"]:
+        some = f"{row['both_failed']} of {count(row['planned'], 'planned seed')}"
+        return f"failed: both on {'every seed' if row['both_failed'] == row['planned'] else some}"
     return "not run: no seed with both values" if row["planned"] else "not run: no seed in common"
 
 

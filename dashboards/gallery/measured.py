@@ -100,14 +100,17 @@ def evaluated(about: Subject, name: str) -> pl.DataFrame:
 
 
 def ended(about: Subject, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
-    """What the runs of every cell ended with, over seeds: a measurement, a metric, or a probe averaged over its heads.
+    """What the runs of every cell ended with, over seeds: a measurement or a probe, averaged over its points or heads.
 
     Returns:
         series (the cell), n, lost, value, low, high.
     """
     condition, parameters = agrees(at or {})
     rows = f"""
-        SELECT cell AS series, trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition}
+        SELECT cell AS series, trial, avg(value) AS value FROM (
+            SELECT cell, trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition}
+            QUALIFY source = min(source) OVER ()    -- an evaluation before a metric of the same name
+        ) GROUP BY cell, trial
         UNION ALL
         SELECT g.cell, g.trial, avg(p.value) FROM (
             SELECT trial, layer, head, point, value FROM v_probe WHERE name = $name

@@ -16,11 +16,10 @@ from dashboards.sections.guard import drawn
 from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words
 from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
-from dashboards.words import count, in_odds, point
+from dashboards.words import NO_MARGIN, count, in_odds, point
 from store.verdicts import Measure
 
 LOSS: Final = "loss"
-NO_MARGIN: Final = "No margin counts as equal."
 
 
 def charts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> str:
@@ -118,10 +117,11 @@ def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str],
     found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
     if found["value"].is_null().all():
         return
+    equal = "Grey: what counts as equal." if measure.rope else NO_MARGIN
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
         f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
-        f"{_cut(found, 'linear')} Grey: what counts as equal. Away from the point at which the grid is judged this "
+        f"{_cut(found, 'linear')} {equal} Away from the point at which the grid is judged this "
         "is for looking, not for claims."
     )
     figure = shift.draw_change_by_shift(found, about.look, measure, along)

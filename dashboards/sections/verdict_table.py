@@ -9,7 +9,7 @@ from dashboards.blocks import cell_name, csv
 from dashboards.html import Column, Entry, copy_button, details, sortable_table, tag, text
 from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, averages
-from dashboards.words import change, count, in_odds, listed, number, p_value, point, runs_words
+from dashboards.words import NO_MARGIN, change, count, in_odds, listed, number, p_value, point, runs_words
 from store.verdicts import Measure
 
 ICONS: Final = {
@@ -97,9 +97,10 @@ def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> s
 
 def _caption(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
     rope = rope_words(measure.rope, measure.scale, about.unit)
+    equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     return (
         f"Judged by {measured(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
-        f"{about.baseline_name}, {paired_words(verdicts)}. Differences within {rope} count as equal. The interval "
+        f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
         "is that of one comparison; the verdict is corrected for all of them."
     )
 

@@ -336,8 +336,13 @@ def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scal
 
 
 def test_seeds_on_which_one_of_two_failed_are_counted_and_marked(tmp_path: Path) -> None:
-    root = plant(tmp_path / "runs", UNEVEN, range(7), Planted(value, uneven))
-    shown = seen(root, COMPARE).slots["wins"]
+    def state(line: Line) -> str:
+        ended = (line["operator"], line["seed"]) != ("lost later", 6)
+        return uneven(line) if line["operator"] in UNEVEN else "diverged" if ended else "pending"
+
+    operators = (*UNEVEN, "lost", "lost too", "lost later")
+    root = plant(tmp_path / "runs", operators, range(7), Planted(value, state))
+    shown = seen(root, COMPARE, "", ["wins"]).slots["wins"]
     counts = {(row["cell"], row["against"]): (row["planned"], row["n"], row["failed"])
               for row in shown.data.iter_rows(named=True)}  # fmt: skip
     assert counts["broken", "softmax"] == counts["softmax", "broken"] == (7, 2, 1)
@@ -348,7 +353,9 @@ def test_seeds_on_which_one_of_two_failed_are_counted_and_marked(tmp_path: Path)
     assert shown.figure is not None
     told = [text for row in shown.figure.data[0].text for text in row]
     assert sum(text.partition("<br>")[0].endswith("*") for text in told) == 2
-    assert any("2 of 7 planned seeds; on 1 one of the two failed" in text for text in told)
+    assert any("2 of 7 planned seeds; on 1 one of the two failed; on 1 both failed" in text for text in told)
+    assert sum(text.startswith("failed: both on every seed<br>0 of 7 planned seeds") for text in told) == 2
+    assert sum(text.startswith("failed: both on 6 of 7 planned seeds<br>") for text in told) == 4
 
 
 @pytest.mark.browser

@@ -235,6 +235,7 @@ def test_every_cost_of_the_store_has_words() -> None:
 
 def test_parallel_axes_keep_the_order_of_the_grid(usual: Seen) -> None:
     figure = usual.slots["parallel"].figure
+    assert usual.frame("parallel")["variant"].to_list() == ["softmax", "zeta", "alpha", "<script>%{x}"]
     assert figure is not None
     ticks = [note.text for note in figure.layout.annotations if note.x == 0 and note.y <= 1]
     assert ticks == ["softmax", "zeta", "alpha", "&lt;script&gt;%&#123;x}"]

@@ -11,12 +11,12 @@ from dashboards.app.once import once
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
 from dashboards.figures import forest, items, paired, win_rates
 from dashboards.problems import Unknown, tried
-from dashboards.sections.charts import NO_MARGIN, chosen, difference_of, n_words, named
+from dashboards.sections.charts import chosen, difference_of, n_words, named
 from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
 from dashboards.seeds import average_words, rope_words
 from dashboards.subject import Subject, averages, in_order, worth_drawing
 from dashboards.theme import Style, dark_partners
-from dashboards.words import change, count, p_value
+from dashboards.words import NO_MARGIN, change, count, p_value
 from store.export.cells import Cells, cells
 from store.export.cells_text import caption as cells_caption
 from store.export.cells_text import headings, latex_cells, markdown_cells

@@ -39,7 +39,7 @@ def _axes(view: View, table: _Table) -> tuple[str, str] | None:
         if x == y:
             raise Unknown(f"a map needs two axes; the address says {x!r} for both")
         return x, y
-    wide = sorted(levels, key=lambda name: len(levels[name]) < 2)
+    wide = [name for name, of in levels.items() if len(of) > 1]
     nested = None
     for pair in product([x] if x else wide, [y] if y else wide):
         if pair[0] == pair[1]:
@@ -99,7 +99,8 @@ def _over(made: pivot.Pivot, *, best: bool) -> str:
         return ""
     settings = count(len(made.rest.every), "setting")
     if best:
-        return f", the best of {settings} of {listed(made.rest.names)}, named in the cell"
+        names = listed(made.rest.names)
+        return f", the best of {settings} of {names}, named in the cell: of those with the most values, the best mean"
     return f", averaged over {listed(made.rest.names)} ({settings}, each counted alike)"
 
 
@@ -111,10 +112,11 @@ def _partial(made: pivot.Pivot, *, best: bool) -> str:
     lacking, known = int(made.frame["partial"].sum()), made.frame["value"].count()
     if not lacking:
         return ""
-    what = "were chosen among fewer than the others" if best else "average over other things"
+    what = "were chosen among fewer than there are" if best else "average over other things"
+    few = ", or have too few values of some to choose them," if best else ","
     return (
-        f"{lacking} of {count(known, 'cell')} with a value lack settings of {listed(made.rest.names)} that there are, "
-        f"and say so (an open diamond where words have no room): they {what}, so do not compare them with others."
+        f"{lacking} of {count(known, 'cell')} with a value lack settings of {listed(made.rest.names)} that there are"
+        f"{few} and say so (an open diamond where words have no room): they {what}, so do not compare them with others."
     )
 
 

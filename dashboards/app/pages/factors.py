@@ -13,7 +13,7 @@ from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, 
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import half_normal, interactions
 from dashboards.figures.canvas import is_cut
-from dashboards.problems import Unknown
+from dashboards.problems import Unknown, tried
 from dashboards.sections.charts import effects_words
 from dashboards.sections.verdict_table import measured
 from dashboards.seeds import average_words
@@ -230,8 +230,8 @@ def _sentences(notes: Sequence[str]) -> str:
 
 def _controls(view: View) -> Sequence[Control]:
     measure = judged_by(view)
-    known = interactions.pairs(_analysed(view), measure.alpha)
-    passing = [Option(each.key, each.name) for each in known if each.passes or each.key == view.address.pair]
+    known, _ = tried(lambda: interactions.pairs(_analysed(view), measure.alpha))  # the figures say why there are none
+    passing = [Option(each.key, each.name) for each in known or () if each.passes or each.key == view.address.pair]
     found = [*measure_controls(view)]
     found.append(
         Control(

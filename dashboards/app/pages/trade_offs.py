@@ -23,6 +23,7 @@ from dashboards.problems import Unknown
 from dashboards.sections.charts import named
 from dashboards.sections.verdict_table import measured
 from dashboards.seeds import average_words
+from dashboards.subject import in_order
 from dashboards.theme import ROPE, Style, dark_partners
 from dashboards.words import BETWEEN, count, listed, point
 from store.pareto import Quantity, Way, known_costs, rule
@@ -205,7 +206,7 @@ def _parallel(view: View) -> Shown:
     *axes, across, up = _apart([*wide, against.title, measure.name])
     chosen = whole.select("cell", *(pl.col(f"axis: {name}").alias(axis) for name, axis in zip(wide, axes, strict=True)))
     values = found.frame.select("cell", "n", "planned", pl.col("x").alias(across), pl.col("value").alias(up))
-    rows = chosen.unique("cell").join(values, on="cell", how="inner")
+    rows = in_order(chosen.unique("cell").join(values, on="cell", how="inner"), [cell.cell for cell in about.cells])
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.drawn(rows, numbers)
     if kept.is_empty():
