@@ -12,6 +12,7 @@ from typing import Any
 import toy_training
 from toy_training import Falling, ToyTrial
 
+import runners.attempts.attempt
 import store.attempts
 import store.files
 from grid.errors import EnvironmentProblem
@@ -52,7 +53,7 @@ def hanging(trial: ToyTrial, surroundings: Surroundings) -> Finished:
 
 
 def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
-    """A falling operator's end cannot be written, once a rising one has got somewhere (MEETING exists)."""
+    """No record of a falling operator can be written, once a rising one has got somewhere (MEETING exists)."""
     meeting = Path(os.environ["MEETING"])
     if not isinstance(trial.operator, Falling):
         plain = surroundings.progress
@@ -69,7 +70,7 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     def refuse(*_: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
-    store.attempts.write_json = refuse  # type: ignore[assignment]
+    runners.attempts.attempt.write_json = store.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
