@@ -25,7 +25,7 @@ class Landing:
         """Records in the directories `same` of trials are known as they are; open attempts are read all the same."""
         self._layout = layout
         self._connection = connection
-        self._same = {"same": sorted(same)}
+        self._same = frozenset(same)
         self.plans = 0
         self.attempts = 0
         self.evaluated = 0
@@ -92,7 +92,7 @@ class Landing:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
-        signatures = {(trial, attempt): found for trial, attempt, found in execute(ended, self._same).fetchall()}
+        signatures = {(trial, attempt): found for trial, attempt, found in self._elsewhere(ended)}
         columns = ", ".join(Attempt._fields)
         rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
         open_before = {row[:2]: Attempt(*row) for row in rows_before}
@@ -117,20 +117,23 @@ class Landing:
         return problems
 
     def _to_read(self, open_before: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
-        same = frozenset(self._same["same"])
-        yield from self._layout.every_attempt(leave_out=same)
+        yield from self._layout.every_attempt(leave_out=self._same)
         for key, attempt in open_before:
-            if key[:2] in same:
+            if key[:2] in self._same:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
+
+    def _elsewhere(self, asked: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that says `_ELSEWHERE`."""
+        return self._connection.execute(asked, {"same": list(self._same)}).fetchall()
 
     def _evaluated(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
         execute = self._connection.execute
         ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_ELSEWHERE} ORDER BY ALL"
-        finished = execute(ok, self._same).fetchall()
+        finished = self._elsewhere(ok)
         on_disk = evaluated_on_disk(self._layout, finished)
         columns = "trial, attempt, evaluation, signature"
-        rows_before = execute(f"SELECT {columns} FROM evaluated WHERE {_ELSEWHERE}", self._same).fetchall()
+        rows_before = self._elsewhere(f"SELECT {columns} FROM evaluated WHERE {_ELSEWHERE}")
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]

@@ -59,8 +59,11 @@ class Campaigns:
     def moment(self, name: str) -> str:
         """Changes when there is something new to read; empty while nothing can be read. Raises Unknown."""
         path = Layout(self.root(name)).snapshot
-        found, _ = tried(lambda: _signature(path))
-        return found or ""
+        try:
+            found = path.stat()
+        except OSError:
+            return ""
+        return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
 
     def told(self, name: str) -> Told:
         """How new the results of a campaign are. Raises Unknown."""
@@ -127,14 +130,6 @@ def _ingested(root: Path) -> None:
     if not Layout(root).exists():  # ingesting would make its store anew
         raise Unknown(f"there is no campaign in {root} any more")
     ingest(root, wait=False, threads=1, thorough=False)
-
-
-def _signature(path: Path) -> str:
-    try:
-        found = path.stat()
-    except OSError:
-        return ""
-    return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
 
 
 def _named(roots: Sequence[Path]) -> dict[str, Path]:

@@ -27,6 +27,7 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, redraw, shell
 from dashboards.app.address import Address, changed, entries, read, written
 from dashboards.app.campaigns import Campaigns
+from dashboards.app.components import Component
 from dashboards.app.maths import Maths
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.app.redraw import digest
@@ -173,7 +174,6 @@ class Engine:
             view = self.view(store, campaign, page, address)
             look = frame.Looks(_partners(view, theme), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
-            words = _digests({name: frame.words(shown, address.hide) for name, shown in made.items()})
             given = _controls(page, view)
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
@@ -181,17 +181,8 @@ class Engine:
         parts = frame.page_of(page, given, values, slots)
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
-        axes = {name: redraw.axes(shown) for name, shown in made.items()}
-        heads = {name: redraw.heads(shown) for name, shown in made.items()}
-        kept = {
-            "axes": axes,
-            "heads": heads,
-            "values": shown_values,
-            "remakes": remakes,
-            "bare": _bare(made),
-            "words": words,
-        }
-        return parts, {**kept, "choices": _choices(given), "usual": _usual(given)}
+        words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
+        return parts, {"values": shown_values, "remakes": remakes, **_compared(made, words, given)}
 
     def refresh(
         self,
@@ -242,38 +233,28 @@ class Engine:
             look = frame.Looks(_partners(view, seen["theme"]), address.hide)
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
             given = _controls(page, view)
-        choices = _choices(given)
+        words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
+        after = _compared(made, words, given)
         for each in given:
-            if choices.get(each.field) != seen["choices"].get(each.field):  # there are others by now
+            if after["choices"].get(each.field) != seen["choices"].get(each.field):  # there are others by now
                 set_props({"type": "control", "field": each.field}, {"options": frame.options_of(each)})
-        axes = {name: redraw.axes(shown) for name, shown in made.items()}
         order = [[each["id"]["slot"] for each in outputs] for outputs in callback_context.outputs_list[1:5]]
         by_name = {slot.name: slot for slot in page.slots}
-        figures = [redraw.figure(made[name], look, same=seen["axes"].get(name) == axes[name]) for name in order[0]]
-        told = {name: frame.words(shown, address.hide) for name, shown in made.items()}
-        now_told, before = _digests(told), seen["words"]
-        words = [no_update if now_told[name] == before.get(name) else told[name] for name in order[1]]
-        heads = {name: redraw.heads(shown) for name, shown in made.items()}
+        figures = [
+            redraw.figure(made[name], look, same=after["axes"][name] == seen["axes"].get(name)) for name in order[0]
+        ]
+        told = [no_update if after["words"][name] == seen["words"].get(name) else words[name] for name in order[1]]
         for name in order[2]:
-            if heads[name] != seen["heads"].get(name):
+            if after["heads"][name] != seen["heads"].get(name):
                 set_props({"type": "table", "slot": name}, redraw.columns(made[name]))
         tables = [made[name].data.rows(named=True) for name in order[2]]
         link = _path(campaign, page, address)
-        bare = _bare(made)
+        bare = after["bare"]
         same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
         moved = _moved(given, address, seen["usual"])  # the page's script sets them once this has been seen
         values = {**now["values"], **{name: _plain(value) for name, value in moved.items()}}
-        after = {
-            "axes": axes,
-            "heads": heads,
-            "bare": bare,
-            "words": now_told,
-            "choices": choices,
-            "usual": _usual(given),
-        }
-        after |= {"values": values, "moved": moved}
-        return figures, words, tables, files, {**now, **after}
+        return figures, told, tables, files, {**now, **after, "values": values, "moved": moved}
 
 
 def _only(search: Any = no_update, *, problem: Any = no_update, again: Any = no_update) -> tuple[Any, ...]:
@@ -307,31 +288,26 @@ def shown_of(slot: Slot, view: View) -> Shown:
     return Shown(message=problem or "") if found is None else found
 
 
-def _digests(words: Mapping[str, Any]) -> dict[str, str]:
-    """Of components; those that are the same stay in the browser, with what is open, selected and scrolled in them."""
+def _compared(
+    made: Mapping[str, Shown], words: Mapping[str, Sequence[Component]], given: Sequence[Control]
+) -> dict[str, Any]:
+    """What a refresh compares with what was seen: of slots and their words, by slot, and of controls, by field."""
     texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
-    return {name: digest(text) for name, text in texts.items()}
-
-
-def _choices(given: Sequence[Control]) -> dict[str, str]:
-    """Digests of what can be chosen, by field."""
-    return {each.field: digest(json.dumps(each.options)) for each in given if each.options}
-
-
-def _usual(given: Sequence[Control]) -> dict[str, Any]:
-    """What is meant while the address says nothing, by field."""
-    return {each.field: _plain(each.usual) for each in given}
+    return {
+        "axes": {name: redraw.axes(shown) for name, shown in made.items()},
+        "heads": {name: redraw.heads(shown) for name, shown in made.items()},
+        "bare": [name for name, shown in made.items() if frame.is_sentence(shown)],
+        # the same words stay in the browser, with what is open, selected and scrolled in them
+        "words": {name: digest(text) for name, text in texts.items()},
+        "choices": {each.field: digest(json.dumps(each.options)) for each in given if each.options},
+        "usual": {each.field: _plain(each.usual) for each in given},
+    }
 
 
 def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]) -> dict[str, Any]:
     """What controls show by now of which the address says nothing, and whose usual value was another before."""
     silent = (each for each in given if _said(each, address) in (None, ()))
     return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
-
-
-def _bare(made: Mapping[str, Shown]) -> list[str]:
-    """The slots that show a sentence only."""
-    return [name for name, shown in made.items() if frame.is_sentence(shown)]
 
 
 def _controls(page: Page, view: View) -> Sequence[Control]:

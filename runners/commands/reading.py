@@ -32,7 +32,7 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
 
     with Store.open(find_campaign(campaign), thorough=False) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, whereabouts(store, Slurm()), names, grid)
+        found = read_status(store, whereabouts(store, Slurm(), ended=as_json), names, grid)
     if as_json:
         write_json("status", found.data(), found.warnings)
     else:

@@ -53,7 +53,7 @@ class Status(NamedTuple):
             "grids": {name: frame.rows(named=True) for name, frame in self.grids.items()},
             "failures": self.failures.rows(named=True),
             "bad_shards": self.bad_shards.rows(named=True),
-            "trials": {key: found._asdict() for key, found in where.trials.items() if found.state != "done"},
+            "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
             "running": [found._asdict() for found in where.at_work],
             "workers": [worker._asdict() for crew in where.crews for worker in crew.workers],
             "submissions": [submission_data(crew) for crew in where.crews],
@@ -85,20 +85,35 @@ def read_status(store: "Store", where: Whereabouts, grids: Sequence[str], grid: 
 
 
 def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
-    """One row per cell of `grid`: label, planned, and how many of its trials are in each state."""
+    """One row per cell of `grid`: label, planned, and how many of its trials are in each state.
+
+    The store counts those that have ended, `where` all others and those that are tried again.
+    """
     import polars as pl
 
     frame = store.progress(grid)
-    trials = store.sql("SELECT cell, trial FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    trials = store.sql(
+        """
+        SELECT g.cell, trial, t.status = 'failed' AS failed FROM grid_trial g JOIN trial t USING (trial)
+        WHERE g.grid = $grid
+          AND (t.status NOT IN ('ok', 'failed') OR trial IN (SELECT unnest(CAST($again AS VARCHAR[]))))
+        """,
+        {"grid": grid, "again": sorted(where.again)},
+    )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
-    counts = (
-        trials.join(states, on="trial")
-        .group_by("cell")
-        .agg((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in OF_STATE.items())
-    )
+    now = ((pl.col("state") == state).sum().cast(pl.Int64).alias(f"{name}_now") for name, state in OF_STATE.items())
+    counts = trials.join(states, on="trial").group_by("cell").agg(*now, pl.col("failed").sum().alias("again"))
+    ended = {"ok": pl.col("ok"), "failed": pl.col("failed") - pl.col("again").fill_null(0)}
     shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
-    return frame.drop(OF_STATE, strict=False).join(counts, on="cell", how="left", maintain_order="left").select(shown)
+    return (
+        frame.join(counts, on="cell", how="left", maintain_order="left")
+        .with_columns(
+            (ended.get(name, pl.lit(0)) + pl.col(f"{name}_now").fill_null(0)).cast(pl.Int64).alias(name)
+            for name in OF_STATE
+        )
+        .select(shown)
+    )
 
 
 def write_status(found: Status) -> None:

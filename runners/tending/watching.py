@@ -148,7 +148,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
 
 def look(root: Path, scheduler: Scheduler) -> View:
     """The campaign now."""
-    with Store.open(root) as store:
+    with Store.open(root, thorough=False) as store:
         where = whereabouts(store, scheduler)
         rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
         failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()

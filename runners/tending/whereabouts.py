@@ -74,6 +74,7 @@ class Whereabouts:
     """All that is known of a campaign's trials and workers at one moment."""
 
     trials: dict[str, Whereabout]
+    """By key."""
     at_work: tuple[AtWork, ...]
     crews: tuple[Crew, ...]
     notes: tuple[str, ...]
@@ -92,13 +93,17 @@ class Whereabouts:
         return [key for key, found in self.trials.items() if found.state == state]
 
 
-def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
-    """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work."""
+def whereabouts(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> Whereabouts:
+    """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work.
+
+    Without `ended`, trials are left out that the store knows to have ended, but for those that will be tried again:
+    there may be very many, and `Store.progress` counts them sooner.
+    """
     layout = store.layout
     crews, notes = read_crews(layout, scheduler)
     full = no_room(layout.root)
-    rows = store.sql(_TRIALS).rows()
-    open_states = {key: trial_state(layout, key) for key, status, attempts, _ in rows if attempts and _open(status)}
+    rows = _trials(store, None)
+    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in rows if attempts}
     when = time.time()
     away = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
@@ -106,15 +111,21 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     found: dict[str, Whereabout] = {}
     again: set[str] = set()
     # one for all that have ended alike: there may be very many
-    ended = {(now, logged): Whereabout(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
+    alike = {(now, logged): Whereabout(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
+    if ended or takers.retry:
+        rows += _trials(store, "failed")
+    if ended:
+        rows += _trials(store, "ok")
     for key, status, _, logged in rows:
         state = open_states.get(key)
         now = state.status if state else status
         if now == "failed" and takers.try_again(key):
             found[key] = Whereabout("queued")
             again.add(key)
-        else:
-            found[key] = ended[now, logged] if now in _ENDED else takers.whereabout(key, state)._replace(logged=logged)
+        elif now not in _ENDED:
+            found[key] = takers.whereabout(key, state)._replace(logged=logged)
+        elif ended or state:
+            found[key] = alike[now, logged]
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     notes += [
         _quiet(each)
@@ -134,10 +145,16 @@ def whereabouts(store: "Store", scheduler: Scheduler) -> Whereabouts:
     )
 
 
-_TRIALS = """
-    SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
-    FROM trial WHERE trial IN (SELECT trial FROM grid_trial) ORDER BY trial
-"""
+def _trials(store: "Store", status: str | None) -> list[tuple[str, str, int, bool]]:
+    """Key, status, number of attempts, and whether it was logged, of planned trials of `status`; None: not ended."""
+    return store.sql(
+        """
+        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
+        FROM trial SEMI JOIN grid_trial USING (trial)
+        WHERE status = $status OR ($status IS NULL AND NOT list_contains($ended, status)) ORDER BY trial
+        """,
+        {"status": status, "ended": list(_ENDED)},
+    ).rows()
 
 
 def _quiet(run: Away) -> str:
@@ -145,10 +162,6 @@ def _quiet(run: Away) -> str:
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
     )
-
-
-def _open(status: str) -> bool:
-    return status not in _ENDED
 
 
 @final
@@ -185,6 +198,11 @@ class _Takers:
                 self._retried(crew.record, members)
             elif standings[found.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
+
+    @property
+    def retry(self) -> bool:
+        """Whether any of them takes trials that have failed."""
+        return bool(self._again)
 
     def _retried(self, record: Submission, members: Iterable[str]) -> None:
         """Note the trials that a submission takes although they have failed."""
