@@ -115,7 +115,7 @@ def _own_columns(axes: Iterable[tuple[str, str, str]]) -> list[_Column]:
     taken = set(fixed)
     columns = [_Column(name, f"{'t' if name == 'status' else 'g'}.{name}", FIXED[name]) for name in fixed]
     for name, kind, path in listed:
-        at = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        at = quoting.text(quoting.member(name))
         meaning = f"axis {name}: {path}; null where it does not apply"
         columns.append(_Column(_free(column_name(name), taken), f"CAST(g.axes->>{at} AS {kind})", meaning))
     return columns

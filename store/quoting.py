@@ -20,6 +20,11 @@ def pattern(path: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", path)
 
 
+def member(name: str) -> str:
+    """The JSON path of an object's member `name`."""
+    return '$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def literal(value: Any) -> str:
     """`value` (None, a boolean, a number, a text, or a list of these) as a literal."""
     if value is None:

@@ -44,7 +44,7 @@ def _trials(store: "Store", grid: str) -> pl.DataFrame:
     fixed = ("grid", "label", "operator", "seed", "cell", "trial", "status", "reason", "attempts", "step", "wall_s")
     columns = []
     for name, kind in axes.iter_rows():
-        path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        path = quoting.text(quoting.member(name))
         shown = name if name.lower() not in (*fixed, "parameters", "operator_parameters") else f"axis.{name}"
         if shown != "axis.operator":
             columns.append(f", CAST(g.axes->>{path} AS {kind}) AS {quoting.identifier(shown)}")
