@@ -8,9 +8,9 @@ from typing import TypeGuard, final
 
 from grid.errors import SpecError
 from grid.key import canonical_json
+from grid.labels import label_of
 from grid.naming import require_name
 from grid.path import Predicate, steps
-from grid.spec import Spec
 
 Scalar = str | int | float | bool | None
 """What an axis is in a table: a JSON scalar."""
@@ -118,17 +118,6 @@ def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bund
 
 def _example(values: Iterable[object]) -> str:
     return ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
-
-
-def label_of(value: object) -> str:
-    """The name of a value in tables: a spec's label, a tuple's labels, a scalar as it is written in JSON."""
-    if isinstance(value, Spec):
-        return value.label
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list | tuple):
-        return ", ".join(map(label_of, value)) or "none"
-    return "none" if value is None else canonical_json(value)
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:

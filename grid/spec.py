@@ -7,7 +7,6 @@ is enough, in this package or in a user's own spec file.
 
 import sys
 from collections.abc import Mapping
-from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
@@ -18,6 +17,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.key import canonical_float, canonical_json, canonical_name, content_key
+from grid.labels import label_of
+from grid.nearest import did_you_mean
 from grid.validation import spec_error
 
 
@@ -183,22 +184,6 @@ def not_a_field(name: str, owner: type[Spec]) -> str:
     return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{did_you_mean(name, known)}"
 
 
-def did_you_mean(name: str, known: list[str]) -> str:
-    """`"; did you mean 'x'?"` for the nearest of `known`, or nothing.
-
-    Near is a large share of letters in common, and nearer for each of the first four that agree (Winkler 1990): of
-    'eps' and 'positions', 'epsilon' means the first and has more letters in common with the second.
-    """
-    near = max(((_nearness(name.lower(), each.lower()), each) for each in known), default=(0.0, ""))
-    return f"; did you mean {near[1]!r}?" if near[0] >= 0.65 else ""
-
-
-def _nearness(name: str, other: str) -> float:
-    share = SequenceMatcher(None, name, other).ratio()
-    agree = next((at for at in range(4) if name[at : at + 1] != other[at : at + 1] or not name[at:]), 4)
-    return share + 0.1 * agree * (1 - share)
-
-
 def is_outside_key(cls: type[Spec], name: str) -> bool:
     """Whether a field is recorded without being identity."""
     return any(isinstance(mark, OutsideKey) for mark in cls.model_fields[name].metadata)
@@ -323,3 +308,8 @@ class Choice(Spec):
             else f"expected a {cls.__name__} spec (kinds: {known}), got {value!r}"
         )
         raise PydanticCustomError("choice", "{told}", {"told": told})
+
+
+@label_of.register
+def _(value: Spec) -> str:
+    return value.label

@@ -4,8 +4,9 @@ What a spec file needs is imported from here; each name is loaded when it is fir
 `--help` without loading torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from grid.lazily import lazily
 
 if TYPE_CHECKING:
     from runners.evaluations.boundary_values import BoundaryValues as BoundaryValues
@@ -150,86 +151,5 @@ _HOMES = {
     "run_campaign": "runners.runs.run",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'runners' has no attribute {name!r}; it has {sorted(_HOMES)}")
-    return getattr(import_module(home), name)
-
-
-__all__ = [
-    "WSD",
-    "AdamW",
-    "AskedLengths",
-    "AssociativeRecall",
-    "AttentionEntropy",
-    "AttentionMaps",
-    "BoundaryValues",
-    "BytePairs",
-    "Bytes",
-    "Constant",
-    "Cosine",
-    "Curriculum",
-    "DeviantInputs",
-    "Distillation",
-    "EffectiveRank",
-    "Execution",
-    "FinishedTrial",
-    "FirstKey",
-    "FirstToken",
-    "FixedToken",
-    "GateSparsity",
-    "GradientNorms",
-    "Grammar",
-    "GroundMass",
-    "HubText",
-    "HuggingFaceModel",
-    "Induction",
-    "LargeValue",
-    "LearnedNumbers",
-    "LengthExtrapolation",
-    "LengthGrid",
-    "Linear",
-    "LinearFunctions",
-    "LmEval",
-    "LongContext",
-    "MaskedText",
-    "MassiveActivation",
-    "MinimalPairs",
-    "MultipleChoice",
-    "Muon",
-    "Needle",
-    "Needs",
-    "NoIntervention",
-    "Optimiser",
-    "PredictedNumbers",
-    "Probe",
-    "Probing",
-    "Prompt",
-    "QKLogits",
-    "Quantifiers",
-    "RandomTokens",
-    "RunOptions",
-    "RunResult",
-    "Schedule",
-    "SelectiveCopy",
-    "ShiftGrid",
-    "SinkShare",
-    "Slurm",
-    "Stretch",
-    "Task",
-    "Teacher",
-    "Text",
-    "TokenClasses",
-    "TokenizerFile",
-    "Training",
-    "Trial",
-    "UncorrectedAdamW",
-    "WeightSums",
-    "run_campaign",
-]
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__all__ = list(_HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -5,8 +5,9 @@ Names are imported when they are first used, so that a trial's process, which ne
 and are imported from there: `from store.ingest import ingest` and `from store.rebuild import rebuild`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from grid.lazily import lazily
 
 if TYPE_CHECKING:
     from store.campaign import Campaign as Campaign
@@ -36,12 +37,5 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'store' has no attribute {name!r}; it has {sorted(_HOMES)}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__all__ = list(_HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.files import read_json
 from store.layout import Layout
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
-from grid.axis import label_of
+from grid.labels import label_of
 from store.statistics import Factorial, HalfNormal, factorial, half_normal
 from store.verdicts import Measure, measure_of, runs
 

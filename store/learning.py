@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store import queries
 from store.measure_words import direction
 from store.statistics import Rule, compare_curves

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store import queries
 from store.measure_words import direction
 from store.statistics import Better, Objective

@@ -1,13 +1,14 @@
 """The questions that every page asks, as SQL over the views; each takes the function that runs SQL."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import polars as pl
 
-from grid.axis import label_of
 from grid.errors import SpecError
+from grid.labels import label_of
 from store import quoting
 from store.intake import RETRAIN
 
@@ -95,18 +96,31 @@ def progress(sql: Sql, grid: str) -> pl.DataFrame:
 def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
     """`found`, which has a column `cell`, with the baseline first and then by the levels of the axes as declared."""
     cells = sql(
-        "SELECT cell, arg_min(axes::VARCHAR, position) AS axes, min(position) AS position FROM grid_trial "
-        "WHERE grid = $grid GROUP BY cell",
-        {"grid": header["grid"]},
+        """
+        SELECT cell, json_extract(arg_min(axes, position), $members), min(position)
+        FROM grid_trial WHERE grid = $grid GROUP BY cell
+        """,
+        {"grid": header["grid"], "members": [quoting.member(axis["name"]) for axis in header["axes"]]},
     )
-    orders = {axis["name"]: {label: at for at, label in enumerate(axis["labels"])} for axis in header["axes"]}
-    places = {}
-    for cell, text, position in cells.rows():
-        axes = json.loads(text)
-        at = [order.get(label_of(axes.get(name)), len(order)) for name, order in orders.items()]
-        places[cell] = (cell != header.get("baseline"), at, position)
+    orders = [_order(axis["labels"]) for axis in header["axes"]]
+    first = header.get("baseline")
+    places = {
+        cell: (cell != first, [order(level) for order, level in zip(orders, levels, strict=True)], position)
+        for cell, levels, position in cells.rows()
+    }
     keys = [places[cell] for cell in found["cell"]]
     return found[sorted(range(found.height), key=keys.__getitem__)]
+
+
+def _order(labels: Sequence[str]) -> Callable[[str | None], int]:
+    """By the JSON of a level, which place it has among an axis' `labels`; last where it is none of them."""
+    places = {label: at for at, label in enumerate(labels)}
+
+    @cache  # very many cells have the same few levels
+    def order(level: str | None) -> int:
+        return places.get(label_of(None if level is None else json.loads(level)), len(places))
+
+    return order
 
 
 def failures(sql: Sql, grid: str | None) -> pl.DataFrame:

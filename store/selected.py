@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from grid.axis import label_of
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.labels import label_of
+from grid.nearest import did_you_mean
 from store.statistics import compare
 from store.statistics.selection import Choice, Selected, Split, expected_optimism, select_then_report
 from store.verdicts import baseline_of, measure_of, runs

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.files import environment_problem, is_temporary, read_bytes, write_atomic
 from store.layout import Layout
 

@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store import queries, quoting
 from store.asked import note
 from store.content import content_hash

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from grid import Grid
-from grid.axis import label_of
 from grid.key import canonical_json, content_key
+from grid.labels import label_of
 from store.files import write_atomic, write_json
 from store.layout import Layout
 from store.shards import ShardBuffer

@@ -14,9 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from grid import Grid
 from grid.errors import NotFoundError, StoreError
 from store.files import (
     environment_problem,
@@ -32,6 +31,9 @@ from store.layout import Layout
 from store.plans import require_version
 from store.seal import sealed
 
+if TYPE_CHECKING:
+    from grid import Grid
+
 _KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 
 
@@ -40,7 +42,7 @@ def submission_id() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-def trial_lines(grid: Grid) -> Iterator[dict[str, Any]]:
+def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
     """The trials of `grid` in execution order, as they are written to files."""
     for planned in grid.trials():
         yield {
@@ -83,7 +85,7 @@ class KeptLines:
             yield from (line + b"\n" for line in lines)
 
 
-def write_grid(layout: Layout, grid: Grid, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
+def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] | bytes]) -> None:
     """Publish the grid's trials, then its header; files that already say the same are left alone.
 
     Raises:

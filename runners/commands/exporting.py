@@ -143,7 +143,7 @@ def _written(store: "Store", what: str, kind: str, grid: str | None, page: Page)
 
 
 def _query(store: "Store", what: str) -> str:
-    from grid.spec import did_you_mean
+    from grid.nearest import did_you_mean
     from store.export.tables import TABLES
     from store.shelf import QUERIES, is_name
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.layout import Layout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 
 _SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import EnvironmentProblem, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from runners.evaluations.harness import offline, quietly
 from runners.evaluations.harness_documents import require_metrics, said, unmade
 from runners.tasks.optional import needed

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 import runners
 from grid.errors import NotFoundError, SpecError
-from grid.spec import Choice, Spec, did_you_mean
+from grid.nearest import did_you_mean
+from grid.spec import Choice, Spec
 from runners.evaluations import Evaluation
 from runners.explaining import evaluation_drawings, probe_drawings, task_drawings
 from runners.explaining.choice_words import (

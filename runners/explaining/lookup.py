@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import NamedTuple, get_type_hints
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import Choice, did_you_mean
+from grid.nearest import did_you_mean
+from grid.spec import Choice
 from runners.explaining.stage_words import source_of, summary
 from variants import Backbone, backbones
 from variants.operator import KINDS

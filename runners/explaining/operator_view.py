@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from grid.errors import AblateError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from grid.validation import spec_error
 from runners.explaining.explain import SOFTMAX as PLAIN
 from runners.explaining.explain import Argument, arguments, different, how_to_write

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from grid import Grid
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from runners.output import LINE_EVERY_S, duration, say, write
 from runners.provenance.specfile import import_spec_file
 from runners.trial import Trial

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from grid import Grid
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 
 METRICS = ("loss", "grad_norm", "learning_rate")
 """What training records at its steps, whatever the task."""

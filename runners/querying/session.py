@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from runners.output import counted, say, write, write_table
 from runners.querying.cancellable import cancellable
 from runners.querying.completion import COMMANDS

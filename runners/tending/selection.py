@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from grid.axis import label_of
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.labels import label_of
+from grid.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from store.store import Store

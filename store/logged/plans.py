@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from grid.axis import label_of
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
+from grid.labels import label_of
 from grid.naming import require_name, require_slug
 from store.files import (
     environment_problem,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from grid.errors import NotFoundError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.published.reading import Cell, cells, papers
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.statistics.family import MIN_PAIRS
 from store.statistics.paired import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.statistics.arms import only_survivors
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval

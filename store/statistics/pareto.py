@@ -16,7 +16,7 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.statistics.family import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
 from store.statistics.reasons import ROBUST_PAIRS, few

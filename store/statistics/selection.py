@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from store.statistics.family import Better
 from store.statistics.paired import Floats
 from store.statistics.scales import Scale, forward

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from synthetic import Campaign, write_campaign
 
-from grid.axis import label_of
 from grid.errors import AblateError, NotFoundError, SpecError
+from grid.labels import label_of
 from runners.tending.selection import select
 from store.store import Store
 

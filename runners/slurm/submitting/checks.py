@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from grid.errors import SpecError
-from grid.spec import did_you_mean
+from grid.nearest import did_you_mean
 from runners.output import duration
 from runners.slurm.resources import Resources
 from runners.slurm.spec import Slurm
