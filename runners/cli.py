@@ -24,6 +24,7 @@ from runners.commands.sql import sql
 from runners.commands.tending import cancel, failures, logs, watch
 from runners.commands.trade_offs import curves, pareto
 from runners.commands.upkeep import doctor, rebuild
+from runners.leaving import leave
 from runners.output import say, write
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
@@ -142,7 +143,7 @@ def _at_once(line: str) -> None:
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
-    sys.exit(execute(sys.argv[1:]))
+    leave(execute(sys.argv[1:]))
 
 
 def execute(arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ from store.layout import Layout
 from store.plans import Plan, column_type, json_text, plan_signatures, read_plan
 from store.records import Attempt, Problem, attempt_signature, read_attempt
 
-_ELSEWHERE = "NOT list_contains($same, left(trial, 2))"
+_ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
 
 @final

@@ -137,9 +137,9 @@ LIGHT = {
     "grid": ("torch", "duckdb", "polars", "plotly", "pyarrow"),
     "store": ("torch", "duckdb", "polars", "plotly"),
     "store.shards": ("torch", "duckdb", "polars", "plotly"),
-    "store.store": ("torch", "plotly"),
     "dashboards.report": ("torch",),
-    "runners.cli": ("torch", "duckdb", "polars", "plotly"),
+    "runners.cli": ("torch", "duckdb", "polars", "plotly", "pydantic"),
+    "store.store": ("torch", "plotly", "pydantic"),
     "runners.attempts.worker": ("duckdb", "polars", "plotly"),
 }
 

@@ -1,0 +1,50 @@
+"""The command's process ends at once, and loses nothing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+_ENDS = "import atexit, sys, threading, time\nfrom runners.leaving import leave\n"
+_BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def ended(program: str, shell: str = '"$0" -c "$1"') -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of `program`, started as `shell` says."""
+    call = ["bash", "-c", shell, sys.executable, _ENDS + program]
+    found = subprocess.run(call, capture_output=True, text=True, check=False, env=_BUFFERED)
+    return found.returncode, found.stdout, found.stderr
+
+
+def test_what_was_written_arrives_and_modules_are_not_taken_apart() -> None:
+    program = """
+class Kept:
+    def __del__(self): print("taken apart")
+kept = Kept()
+sys.stderr.write("told")
+atexit.register(lambda: print("exit function"))
+print("written")
+leave(4)
+"""
+    assert ended(program) == (4, "written\nexit function\n", "told")
+
+
+def test_a_thread_at_work_is_waited_for() -> None:
+    program = "threading.Thread(target=lambda: (time.sleep(0.3), print('done'))).start()\nleave(3)"
+    assert ended(program) == (3, "done\n", "")
+
+
+def test_an_output_that_has_no_room_is_an_error() -> None:
+    told = "ablate: the output could not be written to its end: No space left on device\n"
+    assert ended("print('lost')\nleave(0)", '"$0" -c "$1" >/dev/full') == (5, "", told)
+
+
+@pytest.mark.parametrize(("reader", "found"), [("head -c 0", (0, "", "")), ("cat", (4, "unread\n", ""))])
+def test_a_reader_may_go_away_before_the_end(reader: str, found: tuple[int, str, str]) -> None:
+    program = "time.sleep(0.3)\nprint('unread')\nleave(4)"
+    assert ended(program, f'"$0" -c "$1" | {reader}; exit ${{PIPESTATUS[0]}}') == found
+
+
+def test_a_process_without_output_ends_too() -> None:
+    assert ended("leave(2)", '"$0" -c "$1" >&-') == (2, "", "")
