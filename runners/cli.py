@@ -5,7 +5,6 @@ The verbs are in `runners.commands`. Everything heavy is imported inside the com
 
 import json
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from cyclopts import App, Parameter
@@ -34,13 +33,20 @@ broken law; 5 the environment lacks something; 6 stored data cannot be read; 130
 Results go to stdout, progress to stderr. --debug shows the traceback of an error.
 """
 
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("ablate")
+
+
 app = App(
     name="ablate",
     help=HELP,
     default_parameter=Parameter(
         show_default=lambda value: None if value is None or value is False or value == () else str(value)
     ),
-    version=lambda: version("ablate"),
+    version=_version,
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )

@@ -134,7 +134,7 @@ def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
             QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
         ),
         labelled AS (
-            SELECT trial, list_sort(list(DISTINCT label)) AS labels FROM grid_trial
+            SELECT trial, list_sort(list(DISTINCT label)) AS labels FROM grid_trial SEMI JOIN counted USING (trial)
             WHERE $grid IS NULL OR grid = $grid GROUP BY trial
         )
         SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,

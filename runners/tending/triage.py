@@ -25,8 +25,8 @@ _QUERY = """
         QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
     ),
     named AS (
-        SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators FROM grid_trial
-        WHERE $grid IS NULL OR grid = $grid GROUP BY trial
+        SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators
+        FROM grid_trial SEMI JOIN counted USING (trial) WHERE $grid IS NULL OR grid = $grid GROUP BY trial
     )
     SELECT fingerprint, min(reason) AS reason, count(*) AS n,
            list({trial: trial, attempt: attempt, host: host, submission: submission, life: worker // 1000}) AS attempts,
