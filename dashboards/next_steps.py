@@ -10,10 +10,12 @@ import polars as pl
 from dashboards.figures.failures import failures
 from dashboards.subject import Subject
 from dashboards.words import count
+from store.statistics.family import MIN_PAIRS
 
 MOST_UNDECIDED: Final = 8
 MOST_REASONS: Final = 4
 _HOPELESS: Final = "no affordable number"
+_MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
 
@@ -97,8 +99,7 @@ def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
     ]
     hopeless = [(name, why) for name, why in told if why.startswith(_HOPELESS)]
     hopeful = [each for each in told if each not in hopeless]
-    how = "more seeds=... in the spec, for all cells, then ablate run SPEC"
-    steps = [Step(f"more seeds for {name}", why, how) for name, why in hopeful[:MOST_UNDECIDED]]
+    steps = [Step(f"more seeds for {name}", why, _MORE_SEEDS) for name, why in hopeful[:MOST_UNDECIDED]]
     steps += [Step(f"leave {name} undecided", why, "") for name, why in hopeless[: MOST_UNDECIDED - len(steps)]]
     more = open_.height - len(steps)
     return [
@@ -109,9 +110,11 @@ def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
 
 def _without(verdicts: pl.DataFrame) -> list[Step]:
     """Why others have no verdict, the commonest reason first."""
-    found = verdicts.filter(pl.col("verdict") == "no verdict")
-    reasons = Counter(found["reason"].to_list()).most_common(MOST_REASONS)
-    return [Step(f"see to {count(n, 'variant')} without a verdict", reason, "") for reason, n in reasons]
+    found = verdicts.filter(pl.col("verdict") == "no verdict").select("reason", pl.col("planned") < MIN_PAIRS)
+    return [
+        Step(f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if few else "")
+        for (reason, few), n in Counter(found.rows()).most_common(MOST_REASONS)
+    ]
 
 
 def _what_decides(reason: str) -> str:

@@ -288,7 +288,11 @@ def test_why_the_noise_is_not_known_is_said(tmp_path: Path) -> None:
 def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:
     one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), OVERVIEW)
     assert "Nothing is known of the noise yet" in one.slots["noise"].message
-    assert one.frame("next")["what"].to_list() == ["see to 3 variants without a verdict"]
+    (step,) = one.frame("next").select("what", "how").rows()
+    assert step == (
+        "see to 3 variants without a verdict",
+        "more seeds=... in the spec, for all cells, then ablate run SPEC",
+    )
     assert one.slots["noise"].message.endswith("in common with the baseline (3 variants).")
     none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), OVERVIEW)
     assert "None of 20 trials has run yet." in none.slots["progress"].caption

@@ -171,7 +171,7 @@ def _attempts_table(view: View) -> Shown:
     kept = [name for name in _TOLD if rows[name].null_count() < rows.height]
     return Shown(
         caption=f"{count(rows.height, 'attempt')}; times are of this machine's clock.", data=rows.select(kept),
-        columns=[{"field": name} for name in kept],
+        columns=[{"field": name, **_numeric(rows[name])} for name in kept],
     )  # fmt: skip
 
 
