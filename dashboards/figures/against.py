@@ -38,7 +38,7 @@ def rank_correlation(x: pl.Series, y: pl.Series) -> float | None:
 
 def draw_against(found: pl.DataFrame, look: Look, *, x: str, y: str, scale: Scale) -> go.Figure:
     """Small points are runs, large ones their cells; cells beyond those with a style of their own are grey."""
-    figure = canvas(400, x=plain(x), y=plain(y))
+    figure = canvas(400, x=x, y=y)
     averages = by_cell(found, scale)
     for (cell,), rows in found.group_by("cell", maintain_order=True):
         key, style = str(cell), look.styles[str(cell)]

@@ -26,7 +26,7 @@ def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
         x: title of the axis of groups.
         y: title of the axis of values, with the unit.
     """
-    figure = canvas(380, x=plain(x), y=plain(y))
+    figure = canvas(380, x=x, y=y)
     groups = list(dict.fromkeys(found["group"]))
     for place, series in enumerate(dict.fromkeys(found["series"])):
         rows = found.filter(pl.col("series") == series)

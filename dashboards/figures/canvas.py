@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -18,12 +19,17 @@ _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LEAST_PANEL: Final = 310
 _SECOND_AXIS: Final = 70
 """Pixels for the numbers and the title of an axis at the right."""
+_LETTER: Final = 7
+"""Pixels, on average and a little more."""
+_ENDS: Final = 60
+"""Pixels of a panel above and below its upright axis."""
+_LONGEST_WORD: Final = 16
 _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Figure:
-    """An empty figure of `height` pixels with titled axes."""
+    """An empty figure of `height` pixels with titled axes: texts of any origin."""
     figure = go.Figure()
     figure.update_layout(
         template=go.layout.Template(),
@@ -41,14 +47,21 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Fig
     )
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
     figure.update_xaxes(
-        title={"text": x, "standoff": 10, "font": {"size": TEXT_SIZE}},
+        title={"text": x and plain(x), "standoff": 10, "font": {"size": TEXT_SIZE}},
         showline=True,
         ticks="outside",
         ticklen=4,
         **quiet,
     )
-    figure.update_yaxes(title={"text": y, "standoff": 12, "font": {"size": TEXT_SIZE}}, **quiet)
+    title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
+    figure.update_yaxes(title=title, **quiet)
     return figure
+
+
+def upright(title: str, height: int) -> str:
+    """The title of the upright axis of a panel of `height` pixels as plotly shows it literally, in lines that fit."""
+    letters = max((height - _ENDS) // _LETTER, _LONGEST_WORD)
+    return "<br>".join(plain(line) for line in wrap(title, letters))
 
 
 def finite(values: Sequence[float | None]) -> list[float]:

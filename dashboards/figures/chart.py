@@ -96,7 +96,7 @@ def draw_chart(
     if kind == "heat":
         ramp = heat_ramp(drawn["value"], plain(cut(str(columns.colour), _LONGEST)))
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
-    figure = canvas(420, x=plain(columns.x), y=plain(columns.y))
+    figure = canvas(420, x=columns.x, y=columns.y)
     for (name,), rows in drawn.group_by("group", maintain_order=True):
         figure.add_trace(_trace(rows, kind, None if name is None else str(name), styles))
     figure.update_layout(barmode="group")

@@ -8,12 +8,13 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import broken, canvas, upright
 from dashboards.figures.lines import band
 from dashboards.html import plain
 from dashboards.subject import Look
 
 _LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
+_HEIGHT: Final = 360
 _RIGHT: Final = ("dash", "square-open")
 """Line and mark."""
 
@@ -40,13 +41,13 @@ def draw_dual_axis(left: Sequence[Side], right: Side, look: Look, *, x: str) -> 
         look: name and style of every series.
         x: title of the axis that all share.
     """
-    figure = canvas(360, x=plain(x), y=plain(left[0].title))
+    figure = canvas(_HEIGHT, x=x, y=left[0].title)
     for side, style, axis in [*((each, _LEFT[i], "y") for i, each in enumerate(left)), (right, _RIGHT, "y2")]:
         for (series,), rows in side.found.group_by("series", maintain_order=True):
             for trace in _traces(str(series), rows, look, side.title, style):
                 figure.add_trace(trace.update(yaxis=axis))
     quiet = figure.layout.yaxis.to_plotly_json()
-    title = {**quiet["title"], "text": plain(right.title)}
+    title = {**quiet["title"], "text": upright(right.title, _HEIGHT)}
     second = {"overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto", "title": title}
     figure.update_layout(yaxis2={**quiet, **second})
     return figure

@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas
-from dashboards.html import plain
 from dashboards.subject import Look
 
 
@@ -19,7 +18,7 @@ def draw_functions(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Fig
         x: title of the axis.
         y: title of the axis.
     """
-    figure = canvas(340, x=plain(x), y=plain(y))
+    figure = canvas(340, x=x, y=y)
     for (series,), rows in found.group_by("series", maintain_order=True):
         style, key = look.styles[str(series)], str(series)
         values = [value if value is not None and math.isfinite(value) else None for value in rows["value"]]

@@ -78,7 +78,7 @@ def draw_heat(
     beside = up.widest + _BESIDE[0] + (_BESIDE[1] if ramp.title else 0)
     size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     below = across.overhang(size[0])
-    figure, places = panels(list(parts), each, columns=columns, x=plain(x), y=plain(y), below=below)
+    figure, places = panels(list(parts), each, columns=columns, x=x, y=y, below=below)
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"

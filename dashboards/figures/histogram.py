@@ -13,7 +13,6 @@ import polars as pl
 from dashboards.figures.canvas import broken, finite
 from dashboards.figures.lines import Series
 from dashboards.figures.panels import Place, panels
-from dashboards.html import plain
 from dashboards.theme import INK, MUTED
 from dashboards.words import number
 
@@ -97,7 +96,7 @@ def draw_histogram(
     """
     order = list(dict.fromkeys(counts["series"]))
     titles = [series[key].name for key in order] if len(order) > 1 else [""]
-    figure, places = panels(titles, _STRIP, columns=2, x=plain(x), y=plain(y))
+    figure, places = panels(titles, _STRIP, columns=2, x=x, y=y)
     for key, place in zip(order, places, strict=False):
         rows = counts.filter(pl.col("series") == key)
         style = series[key].style

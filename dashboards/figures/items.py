@@ -40,7 +40,7 @@ def drawn(found: pl.DataFrame) -> pl.DataFrame:
 def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
     """A point per item that is `drawn`, by rank; the dashed rule is the mean of all."""
     shown = drawn(found)
-    figure = canvas(340, x="items, by their difference", y=plain(title))
+    figure = canvas(340, x="items, by their difference", y=title)
     figure.add_hline(y=0, line={"color": ROPE, "width": 1})
     mean = found["difference"].mean()
     if isinstance(mean, float):

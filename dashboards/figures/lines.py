@@ -9,7 +9,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.figures.canvas import broken, canvas, upright, value_axis
 from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.subject import Look
@@ -114,7 +114,7 @@ def draw_panels(
 ) -> go.Figure:
     """`draw_lines` several times with one axis x: zooming into one panel zooms all, unless each has its own."""
     rows = -(-len(panels) // drawing.columns)
-    figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=plain(x))
+    figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=x)
     few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
     much = sum(panel.found.height for panel in panels) > _MOST_TOLD
     usual = (figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json())
@@ -129,7 +129,9 @@ def draw_panels(
         if "least" in shown.columns and not few:
             shown = _spikes(shown, panel.scale)
         figure.update_layout(_axes(usual, place, len(panels), drawing))
-        figure.update_layout({f"yaxis{at}": {"title": {"text": plain(panel.y)}, **_value_axis(shown, panel.scale)}})
+        figure.update_layout(
+            {f"yaxis{at}": {"title": {"text": upright(panel.y, drawing.height)}, **_value_axis(shown, panel.scale)}}
+        )
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
             _add(figure, lines, given._replace(group=given.group or str(key)), (at, much, few, drawing))

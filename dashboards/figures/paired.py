@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas, value_axis
-from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import DIVERGING, INK
 from dashboards.words import change, in_odds, number
@@ -41,7 +40,7 @@ def draw_paired(found: pl.DataFrame, look: Look, cells: tuple[str, str], measure
 
     `cells` are the keys of the cell and of the baseline.
     """
-    figure = canvas(380, y=plain(title))
+    figure = canvas(380, y=title)
     for row in found.drop_nulls(["value", "baseline_value"]).iter_rows(named=True):
         figure.add_trace(_line(row["value"], row["baseline_value"], measure))
     for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):

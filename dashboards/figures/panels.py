@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboards.figures.canvas import canvas, panel_title
+from dashboards.figures.canvas import canvas, panel_title, upright
 
 _TITLE: Final = 30
 """Pixels above a panel, for its title."""
@@ -50,7 +50,9 @@ def panels(
     n, above = len(titles), _TITLE if any(titles) else 0
     across = min(n, columns)
     rows = -(-n // across)
-    figure = canvas(rows * (each + above) + _BELOW + below, x=x, y=y)
+    figure = canvas(rows * (each + above) + _BELOW + below, x=x)
+    if y:
+        figure.update_yaxes(title_text=upright(y, each))
     usual = [figure.layout[name].to_plotly_json() for name in ("xaxis", "yaxis")]
     width = (1 - _BETWEEN * (across - 1)) / across
     places = [Place(f"x{i or ''}", f"y{i or ''}") for i in [0, *range(2, n + 1)]]

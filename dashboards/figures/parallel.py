@@ -5,6 +5,7 @@ Drawn as plain lines: plotly's own parallel coordinates need WebGL, which many m
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -70,7 +71,8 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[Scale], look: Look) -> go.
             figure.add_trace(_line(row, axes, look))
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
-        _mark(figure, place, 1.08, plain(cut(axis.name, _LONGEST)), {"color": INK, "size": 13}, "center")
+        title = "<br>".join(plain(line) for line in wrap(cut(axis.name, 2 * _LONGEST), _LONGEST))
+        _mark(figure, place, 1.08, title, {"color": INK, "size": 13}, "center")
         for height, text in axis.ticks:
             _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
     longest = max(

@@ -153,7 +153,7 @@ def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: 
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:
-    return f"{plain(title)} ({down} better)" if of.better == "lower" else f"{plain(title)} (better {up})"
+    return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
 def _named(frame: pl.DataFrame, look: Look) -> dict[str, str]:

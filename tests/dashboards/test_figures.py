@@ -13,7 +13,7 @@ import pytest
 from synthetic import publish_grid, write_campaign
 
 from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
-from dashboards.figures.canvas import broken, is_cut, log_ticks, one_line, tick_text, value_axis
+from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, tick_text, value_axis
 from dashboards.figures.ratio_axis import ratio_ticks
 from dashboards.html import plain
 from dashboards.sections.verdict_table import ICONS, marked
@@ -352,3 +352,13 @@ def test_rows_of_a_large_grid_have_one_line_each(about: Subject) -> None:
     assert not any("<br>" in text for text in figure.layout.yaxis.ticktext)
     assert len(set(figure.layout.yaxis.ticktext)) == 32
     assert figure.data[3].hovertemplate.startswith(names["k3"])
+
+
+@pytest.mark.parametrize("height", [40, 300, 2000])
+def test_a_long_title_of_an_upright_axis_is_broken_and_nothing_of_it_is_lost(height: int) -> None:
+    title = "heads with a <b>sink</b> & more (eps 0.3, position 1), share of 1"
+    lines = canvas(height, y=title).layout.yaxis.title.text.split("<br>")
+    read = [line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") for line in lines]
+    assert " ".join(read) == title
+    assert all(7 * len(line) <= max(height - 60, 7 * 16) for line in read)
+    assert not any("<" in line for line in lines)
