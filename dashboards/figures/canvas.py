@@ -17,6 +17,10 @@ TEXT_SIZE: Final = 13
 
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LEAST_PANEL: Final = 310
+_UPRIGHT_NAME: Final = 12
+"""Pixels across that a name takes which is written upwards."""
+_AT_THE_SIDES: Final = 160
+"""Pixels for names at the left and a scale of colours at the right."""
 _SECOND_AXIS: Final = 70
 """Pixels for the numbers and the title of an axis at the right."""
 _LETTER: Final = 7
@@ -179,10 +183,16 @@ def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
 
 
 def least_width(figure: go.Figure) -> int:
-    """Pixels below which panels side by side cannot be read, so that a narrow window scrolls; 0 for a panel alone."""
+    """Pixels below which it cannot be read, so that a narrow window scrolls; 0 for a panel alone with few names.
+
+    That is so for panels side by side, and for many names side by side, each of which is written.
+    """
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())
-    return (_LEAST_PANEL + second * _SECOND_AXIS) * len(domains) if len(domains) > 1 else 0
+    panels = (_LEAST_PANEL + second * _SECOND_AXIS) * len(domains) if len(domains) > 1 else 0
+    named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
+    names = _UPRIGHT_NAME * max(named, default=0)
+    return max(panels, names + _AT_THE_SIDES if names > _LEAST_PANEL else 0)
 
 
 def one_line(name: str, longest: int = _LONGEST_LINE) -> str:

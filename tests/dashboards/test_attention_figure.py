@@ -23,6 +23,7 @@ from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.attention import ATTENTION
 from dashboards.figures.attention import MOST_TOKENS, Maps, draw_map, draw_mosaic, one_map, sum_words, summary
+from dashboards.figures.canvas import least_width
 from dashboards.figures.png import png, shrunk
 from dashboards.tokens import byte_names, token_names
 from grid.errors import NotFoundError, StoreError
@@ -210,6 +211,13 @@ def test_a_long_map_is_shown_in_blocks_that_keep_the_mean() -> None:
     listed = one_map(maps, 0, 0)
     assert listed.height == z.size
     assert listed["query"].unique().sort().to_list()[:2] == [1, 4]
+
+
+@pytest.mark.parametrize("n", [8, 64, 130])
+def test_every_key_that_is_named_has_room_for_its_name(n: int) -> None:
+    drawn = draw_map(maps_of(np.tril(np.ones((1, 1, n, n)))), 0, 0)
+    named = len(drawn.layout.xaxis.tickvals)
+    assert (least_width(drawn) - 160) / named >= 12 if n > 8 else least_width(drawn) == 0
 
 
 def test_bytes_are_letters_and_what_is_no_letter_is_a_number() -> None:
