@@ -10,7 +10,7 @@ import polars as pl
 from dashboards.figures.failures import failures
 from dashboards.subject import Subject
 from dashboards.words import count
-from store.statistics.family import MIN_PAIRS
+from store.statistics.arms import TOO_FEW
 
 MOST_UNDECIDED: Final = 8
 MOST_REASONS: Final = 4
@@ -110,10 +110,10 @@ def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
 
 def _without(verdicts: pl.DataFrame) -> list[Step]:
     """Why others have no verdict, the commonest reason first."""
-    found = verdicts.filter(pl.col("verdict") == "no verdict").select("reason", pl.col("planned") < MIN_PAIRS)
+    found = verdicts.filter(pl.col("verdict") == "no verdict")
     return [
-        Step(f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if few else "")
-        for (reason, few), n in Counter(found.rows()).most_common(MOST_REASONS)
+        Step(f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if TOO_FEW in reason else "")
+        for reason, n in Counter(found["reason"].to_list()).most_common(MOST_REASONS)
     ]
 
 

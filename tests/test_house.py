@@ -135,6 +135,7 @@ def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
 
 LIGHT = {
     "grid": ("torch", "duckdb", "polars", "plotly", "pyarrow"),
+    "grid.errors": ("torch", "pydantic"),
     "store": ("torch", "duckdb", "polars", "plotly"),
     "store.shards": ("torch", "duckdb", "polars", "plotly"),
     "dashboards.report": ("torch",),

@@ -23,6 +23,9 @@ Method = Literal["paired t", "Welch"]
 COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
 
+TOO_FEW = "a verdict needs at least"
+"""What reasons say that more seeds remedy."""
+
 
 class Run(NamedTuple):
     """One trial as the statistics see it."""
@@ -219,8 +222,8 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
         return None
     if not planned(arm, base):
         runs = f"{_counted(len(_measured(arm)), 'run')} here and {len(_measured(base))} in the baseline"
-        return f"the arms share no seed, and have {runs}; a verdict needs at least {MIN_PAIRS} of each"
-    return f"{_counted(pairs, 'pair')} of {planned(arm, base)} planned; a verdict needs at least {MIN_PAIRS}"
+        return f"the arms share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
+    return f"{_counted(pairs, 'pair')} of {planned(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
 def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:

@@ -285,6 +285,21 @@ def test_why_the_noise_is_not_known_is_said(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_more_seeds_are_the_remedy_for_too_few_pairs_alone(tmp_path: Path, seeds: int) -> None:
+    def state(line: Line) -> str:
+        return "error" if line["seed"] == 0 and (seeds == 3 or line["operator"] == "zeta") else "ok"
+
+    found = seen(plant(tmp_path / "runs", OPERATORS, range(seeds), Planted(value, state)), OVERVIEW).frame("next")
+    steps = found.filter(pl.col("what").str.contains("without a verdict"))
+    remedies = {why.partition("; ")[0]: how.partition(" ")[0] for why, how in steps.select("why", "how").rows()}
+    if seeds == 3:
+        assert remedies == {"2 pairs of 3 planned": "more"}
+    else:
+        assert remedies.pop("2 pairs of 2 planned") == "more"
+        assert list(remedies.values()) == [""]
+
+
 def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:
     one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), OVERVIEW)
     assert "Nothing is known of the noise yet" in one.slots["noise"].message

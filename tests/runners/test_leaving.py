@@ -1,8 +1,10 @@
 """The command's process ends at once, and loses nothing."""
 
 import os
+import pstats
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,11 +42,24 @@ def test_an_output_that_has_no_room_is_an_error() -> None:
     assert ended("print('lost')\nleave(0)", '"$0" -c "$1" >/dev/full') == (5, "", told)
 
 
-@pytest.mark.parametrize(("reader", "found"), [("head -c 0", (0, "", "")), ("cat", (4, "unread\n", ""))])
+@pytest.mark.parametrize(("reader", "found"), [("head -c 0", (4, "", "")), ("cat", (4, "unread\n", ""))])
 def test_a_reader_may_go_away_before_the_end(reader: str, found: tuple[int, str, str]) -> None:
     program = "time.sleep(0.3)\nprint('unread')\nleave(4)"
     assert ended(program, f'"$0" -c "$1" | {reader}; exit ${{PIPESTATUS[0]}}') == found
 
 
-def test_a_process_without_output_ends_too() -> None:
-    assert ended("leave(2)", '"$0" -c "$1" >&-') == (2, "", "")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_process_without_output_ends_too(closed: str) -> None:
+    assert ended("leave(2)", f'"$0" -c "$1" {closed}') == (2, "", "")
+
+
+def test_a_stream_that_the_command_has_closed_is_left_alone() -> None:
+    assert ended("sys.stderr.close()\nleave(3)") == (3, "", "")
+
+
+def test_a_profiler_sees_the_end(tmp_path: Path) -> None:
+    found = tmp_path / "profile"
+    program = tmp_path / "program.py"
+    program.write_text(f"{_ENDS}leave(4)")
+    ended("", f'"$0" -m cProfile -o {found} {program}')
+    assert "leave" in {function for _, _, function in pstats.Stats(str(found)).stats}  # type: ignore[attr-defined]
