@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from planted import Planted, plant
 from playwright.sync_api import Page
 from served import ServeSite
 from synthetic import write_campaign
@@ -23,6 +24,8 @@ from dashboards.app.schema_words import EXAMPLES
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, charted, draw_chart, group_styles
 from dashboards.problems import Unknown, tried
 from dashboards.report import campaign_styles
+from dashboards.subject import subject
+from dashboards.theme import Style
 from store import Store
 from store.described import Relation, relations
 from store.shelf import QUERIES
@@ -102,7 +105,7 @@ def ask(store: Store) -> Ask:
 
     def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> Shown:
         address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
-        return shown_of(SQL.slots[slot], View("runs", store, address, {}, None, whole=whole))
+        return shown_of(SQL.slots[slot], View("runs", store, address, campaign_styles(store), None, whole=whole))
 
     return make
 
@@ -361,6 +364,29 @@ def test_the_schema_names_every_relation_and_its_columns(ask: Ask) -> None:
 FRAME = pl.DataFrame(
     {"step": [2, 1, 1, 2, 3], "loss": [1.0, 2.0, 4.0, math.nan, math.inf], "who": ["a", "a", "b", "b", None]}
 )
+
+
+def test_cells_look_as_they_do_on_the_other_pages(tmp_path: Path) -> None:
+    place = plant(
+        tmp_path / "runs",
+        ("softmax", "SSA"),
+        range(3),
+        Planted(lambda line: 1.0 + line["seed"]),
+        factors={"n": [1, 2, 3]},
+    )
+    query = "SELECT g.label, g.seed, e.value FROM v_evaluation e JOIN grid_trial g USING (trial) WHERE e.name = 'mse'"
+    with Store.open(place) as store:
+        about = subject(store, "grid", campaign_styles(store))
+
+        def keys(where: str = "") -> dict[str, Style]:
+            address = SqlAddress(query=query + where, chart="points", x="seed", y="value", colour="label")
+            shown = shown_of(SQL.slots[1], View("runs", store, address, campaign_styles(store), None))
+            return {key.name: key.style for key in shown.legend}
+
+        assert keys() == {cell.label: about.look.styles[cell.cell] for cell in about.cells}
+        assert len(set(keys().values())) == 6
+        some = keys(f" AND g.label <> '{about.cells[0].label}'")
+        assert some == {cell.label: about.look.styles[cell.cell] for cell in about.cells[1:]}
 
 
 def test_lines_rise_by_x_and_leave_out_what_is_not_finite() -> None:

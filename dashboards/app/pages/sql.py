@@ -13,8 +13,10 @@ from dashboards.app.questions import LIVE_S, Answer, Questions
 from dashboards.app.schema_words import schema
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, Kind, charted, draw_chart, group_styles, numeric
 from dashboards.problems import Unknown, tried
-from dashboards.theme import REST
+from dashboards.subject import subject
+from dashboards.theme import REST, Style
 from dashboards.words import count, duration
+from store.asked import asked
 from store.shelf import QUERIES
 
 SHOWN_ROWS: Final = 1_000
@@ -122,11 +124,30 @@ def _chart(view: View) -> Shown:
     drawn = charted(answer.frame, kind, columns)
     if drawn.is_empty():
         return Shown(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
-    styles = {} if kind == "heat" else group_styles(drawn, view.operators)
+    styles = {} if kind == "heat" else group_styles(drawn, _known(view, drawn["group"].drop_nulls().unique()))
     figure = draw_chart(drawn, kind, columns, styles, log=chosen.log)
     named = [name for name, style in styles.items() if style is not REST]
     legend = [Key(styles[name], name, name) for name in named]
     return Shown(figure, _drawn_words(answer.frame, drawn, kind, columns, len(styles) - len(named)), drawn, legend)
+
+
+def _known(view: View, groups: pl.Series) -> Mapping[str, Style]:
+    """The looks that other pages have for `groups`: as operators, or as cells of a grid that draws them all."""
+    if set(groups) <= view.operators.keys():
+        return view.operators
+    with asked():  # what is asked here is not the SQL of the chart
+        found = view.store.sql(_GRIDS, {"labels": groups.to_list(), "n": len(groups)})["grid"]
+        about = None if found.is_empty() else subject(view.store, found[0], view.operators)
+    if about is None:
+        return {}
+    styles = {cell.label: about.look.styles[cell.cell] for cell in about.cells}
+    return {} if any(styles[group] == REST for group in groups) else styles
+
+
+_GRIDS: Final = """
+    SELECT grid FROM grid_trial WHERE label IN (SELECT unnest(CAST($labels AS VARCHAR[])))
+    GROUP BY grid HAVING count(DISTINCT label) = $n ORDER BY grid LIMIT 1
+"""
 
 
 def columns_of(view: View, frame: pl.DataFrame) -> Columns:
