@@ -64,7 +64,11 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Fig
 
 def upright(title: str, height: int) -> str:
     """The title of the upright axis of a panel of `height` pixels as plotly shows it literally, in lines that fit."""
-    letters = max((height - _ENDS) // _LETTER, _LONGEST_WORD)
+    return in_lines(title, max((height - _ENDS) // _LETTER, _LONGEST_WORD))
+
+
+def in_lines(title: str, letters: int) -> str:
+    """A title as plotly shows it literally, in lines of so many letters at most."""
     return "<br>".join(plain(line) for line in wrap(title, letters))
 
 

@@ -5,13 +5,12 @@ Drawn as plain lines: plotly's own parallel coordinates need WebGL, which many m
 
 import math
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import canvas, cut, finite, log_ticks, one_line, tick_text
+from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, tick_text
 from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import AXIS, INK, MUTED, PAPER, REST
@@ -71,7 +70,7 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[Scale], look: Look) -> go.
             figure.add_trace(_line(row, axes, look))
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
-        title = "<br>".join(plain(line) for line in wrap(cut(axis.name, 2 * _LONGEST), _LONGEST))
+        title = in_lines(cut(axis.name, 2 * _LONGEST), _LONGEST)
         _mark(figure, place, 1.08, title, {"color": INK, "size": 13}, "center")
         for height, text in axis.ticks:
             _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
