@@ -78,9 +78,6 @@ def _outstanding(states: Mapping[str, int]) -> list[Step]:
     if n := states.get("pending", 0):
         how = "the run that is on takes them up; once it has ended, ablate run SPEC" if running else "ablate run SPEC"
         steps.append(Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how))
-    if n := states.get("stopped", 0):
-        why = "halving stopped them, so their cells have no verdict"
-        steps.append(Step(f"train {count(n, 'trial')} to the end", why, "ablate run SPEC, without --halving"))
     return steps
 
 

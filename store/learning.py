@@ -20,12 +20,12 @@ By = Literal["steps", "tokens", "seconds"]
 def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
     """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
 
-    A run that is outstanding, was truncated by halving, or recorded no value has one row without cost and value.
+    A run that is outstanding, or recorded no value, has one row without cost and value.
     Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
     from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
 
     Returns:
-        cell, label, seed, status (ok, failed, running, pending, truncated), cost, value; cells in the order of the
+        cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the
         axes, the baseline first.
 
     Raises:
@@ -86,11 +86,10 @@ def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
 
 
 _POINTS: Final = """
-SELECT g.cell, g.label, g.seed, CASE WHEN cut.trial IS NULL THEN t.status ELSE 'truncated' END AS status,
+SELECT g.cell, g.label, g.seed, t.status,
        g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
 FROM grid_trial g JOIN trial t USING (trial)
 LEFT JOIN v_metric m ON m.trial = g.trial AND m.name = $name AND t.status IN ('ok', 'failed')
-LEFT JOIN v_truncated cut ON cut.grid = g.grid AND cut.trial = g.trial
 LEFT JOIN (
     SELECT trial, avg((cost->>'$.tokens')::DOUBLE / nullif((cost->>'$.steps')::DOUBLE, 0)) AS tokens_per_step
     FROM attempt WHERE cost IS NOT NULL GROUP BY trial

@@ -28,7 +28,6 @@ SELECT * FROM v_final WHERE name = _recorded(measured, ['metric', 'evaluation'])
 --   baseline_value: of the other cell's trial of the same seed
 --   difference: value minus baseline_value
 --   log_ratio: ln(value / baseline_value); null unless both are positive
---   truncated: trials of the two cells that halving stopped; with any, no verdict is drawn
 CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE
 WITH other AS (
     SELECT grid, baseline AS cell FROM grid WHERE against IS NULL
@@ -39,8 +38,7 @@ WITH other AS (
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
        CASE WHEN f.value > 0 AND b.value > 0 THEN
-            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio,
-       (SELECT count(*) FROM v_truncated c WHERE c.grid = f.grid AND c.cell IN (f.cell, b.cell)) AS truncated
+            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
 FROM v_final f
 JOIN other o ON o.grid = f.grid AND o.cell <> f.cell
 JOIN v_final b ON b.grid = f.grid AND b.cell = o.cell AND b.seed = f.seed
@@ -57,7 +55,6 @@ WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measur
 --   better: lower or higher
 --   levels: that have a value
 --   least_n: fewest seeds that one of them has
---   truncated: levels that halving stopped, on one seed at least, compared or not
 --   remark: what to mind
 CREATE OR REPLACE MACRO best_over(over_axis, measured, prefer := NULL) AS TABLE
 WITH level AS (
@@ -81,22 +78,15 @@ usable AS (
     SELECT grid, cell, source, name, point, count(units) AS known, avg(units) AS centre
     FROM scaled GROUP BY grid, cell, source, name, point
 ),
-stopped AS (
-    SELECT grid, rest, count(*) AS levels FROM level
-    WHERE (grid, cell) IN (SELECT (grid, cell) FROM v_truncated) GROUP BY grid, rest
-),
 judged AS (
-    SELECT l.*, s.source, s.name, s.point, s.n, s.mean, u.known, u.centre, coalesce(t.levels, 0) AS truncated,
+    SELECT l.*, s.source, s.name, s.point, s.n, s.mean, u.known, u.centre,
            coalesce(_known(prefer, 'what is better is not', ['higher', 'lower']), CASE WHEN h.measure->>'$.name' = s.name THEN h.measure->>'$.better' END, 'lower') AS better
     FROM level l JOIN v_cell_stats s ON s.grid = l.grid AND s.cell = l.cell JOIN grid h ON h.grid = l.grid
     JOIN usable u ON u.grid = s.grid AND u.cell = s.cell AND u.source = s.source AND u.name = s.name AND u.point = s.point
-    LEFT JOIN stopped t ON t.grid = l.grid AND t.rest = l.rest
     WHERE s.name = _recorded(measured, ['metric', 'evaluation'])
 )
 SELECT grid, rest, level, label, cell, source, name, point, n, mean, better, count(*) OVER beside AS levels,
-       min(n) OVER beside AS least_n, truncated, 'chosen on these seeds: the mean is too good'
-       || CASE WHEN truncated > 0 THEN '; halving stopped ' || truncated || CASE truncated WHEN 1 THEN ' level' ELSE ' levels' END
-               ELSE '' END AS remark
+       min(n) OVER beside AS least_n, 'chosen on these seeds: the mean is too good' AS remark
 FROM judged
 WINDOW beside AS (PARTITION BY grid, rest, source, name, point)
 QUALIFY row_number() OVER (PARTITION BY grid, rest, source, name, point

@@ -151,7 +151,6 @@ def warnings(sql: Sql) -> list[str]:
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
     lost = sql("SELECT grid, count(*) AS n FROM v_unreadable GROUP BY grid ORDER BY grid", {}).rows()
-    cut = sql(_TRUNCATED, {}).rows()
     return [
         *(f"the shard {file} is not served: {reason}" for file, reason in shards),
         *(f"the record {file} cannot be read: {reason}" for file, reason in records),
@@ -160,20 +159,7 @@ def warnings(sql: Sql) -> list[str]:
             f"result; {RETRAIN}"
             for grid, n in lost
         ),
-        *(
-            f"{n} {'trial' if n == 1 else 'trials'} of {cells} {'cell' if cells == 1 else 'cells'} of {grid} "
-            f"{'stands' if n == 1 else 'stand'} where halving stopped {'it' if n == 1 else 'them'}, at step {steps}: "
-            f"no verdict is drawn from {'it' if n == 1 else 'them'}; the same command goes on with a halving that is "
-            "under way, and `ablate run SPEC` without --halving trains all to the end"
-            for grid, n, cells, steps in cut
-        ),
     ]
-
-
-_TRUNCATED = """
-SELECT grid, count(*), count(DISTINCT cell), array_to_string(list_sort(list(DISTINCT step)), ', ')
-FROM v_truncated GROUP BY grid ORDER BY grid
-"""
 
 
 def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

@@ -36,8 +36,9 @@ def selected_verdicts(
     selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
     of the best of so many equal cells with as many values as it has, in standard deviations of a run; 0 apart).
     Without any value on the seeds that select, in the setting or in the baseline's, there is no verdict and `among`
-    is 0; while runs on these seeds are outstanding, or where they failed or halving stopped cells, the reason says
-    how many. Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
+    is 0; while runs on these seeds are outstanding, or where they failed, the reason says how many.
+
+    Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
     rules = measure_of(store, grid, measure)
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
@@ -96,9 +97,6 @@ def _of_selecting(choice: Choice, where: str) -> str:
     """What stands against the choice: nothing to choose by, runs to come, runs that failed."""
     planned = f"{choice.runs} selecting runs{where}"
     failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
-    if choice.stopped:
-        cells = "1 cell" if choice.stopped == 1 else f"{choice.stopped} cells"
-        failed.append(f"halving stopped {cells} to choose from{where}, by values of all seeds, the reported ones too")
     if not choice.among:
         left = [f"{choice.outstanding} of them outstanding"] if choice.outstanding else []
         return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *failed])

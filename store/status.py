@@ -16,9 +16,6 @@ from store.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
 
-HALVING = "halving"
-"""Why an attempt has stopped that was to train no further than to a rung."""
-
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
 
@@ -244,11 +241,3 @@ def _status(attempts: tuple[AttemptState, ...]) -> Status:
     if ended and ended[-1].end is not None and ended[-1].end.get("status") == "failed":
         return "running" if live and live[-1].attempt > ended[-1].attempt else "failed"
     return "running" if live else "pending"
-
-
-def paused_at(state: TrialState) -> int | None:
-    """The step at which halving stopped a trial that nobody has gone on with; None for others."""
-    last = state.attempts[-1].end if state.attempts else None
-    if state.status != "pending" or last is None or last.get("reason") != HALVING:
-        return None
-    return int(last["step"])

@@ -111,7 +111,7 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
     `value` is that of the measure at the last step, null unless the run is ok; `budget` the steps it took; `code` the
-    version of the code, or versions if it was resumed with another; `truncated` the step at which halving stopped it.
+    version of the code, or versions if it was resumed with another.
     Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
     values = store.final(grid, measure.name, measure.point)
@@ -121,7 +121,7 @@ def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s", "gpu")
-    return found.select(*columns, "truncated")
+    return found.select(*columns)
 
 
 def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
@@ -178,9 +178,8 @@ version AS (
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
        CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
-       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu, cut.step AS truncated
+       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
-LEFT JOIN v_truncated cut ON cut.grid = g.grid AND cut.trial = g.trial
 LEFT JOIN (
     SELECT a.trial, a.sources, starts_with(a.device, 'cuda') AS gpu
     FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt

@@ -99,13 +99,6 @@ SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
 FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
 WHERE t.status = 'ok' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard));
 
--- grid, trial that halving stopped at `step` and that nobody has gone on with
-CREATE OR REPLACE VIEW v_truncated AS
-SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, a.attempt, a.step
-FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a USING (trial)
-WHERE t.status = 'pending' AND a.status = 'stopped' AND a.reason = 'halving'
-    AND a.attempt = (SELECT max(b.attempt) FROM attempt b WHERE b.trial = a.trial);
-
 -- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
 --   mean: over seeds
 --   sd: sample standard deviation over seeds; null for one seed
@@ -114,7 +107,6 @@ WHERE t.status = 'pending' AND a.status = 'stopped' AND a.reason = 'halving'
 --   geometric_mean: over seeds; null unless all are positive
 --   geometric_low: lower end of the 95 % t interval of the mean of logarithms, as a value
 --   geometric_high: upper end
---   truncated: trials of the cell that halving stopped; with any, the others do not stand for it
 CREATE OR REPLACE VIEW v_cell_stats AS
 WITH scaled AS (
     SELECT *, max(CASE WHEN isfinite(value) THEN abs(value) END)
@@ -136,22 +128,18 @@ summed AS (
 SELECT s.grid, s.cell, s.label, s.operator, s.source, s.name, s.point, s.n, s.mean, s.sd,
        s.mean - q.q * s.sd / sqrt(s.n) AS low, s.mean + q.q * s.sd / sqrt(s.n) AS high, s.geometric_mean,
        s.geometric_mean * exp(-q.q * s.log_sd / sqrt(s.n)) AS geometric_low,
-       s.geometric_mean * exp(q.q * s.log_sd / sqrt(s.n)) AS geometric_high, coalesce(c.n, 0) AS truncated
-FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df
-LEFT JOIN (SELECT grid, cell, count(*) AS n FROM v_truncated GROUP BY grid, cell) c
-    ON c.grid = s.grid AND c.cell = s.cell;
+       s.geometric_mean * exp(q.q * s.log_sd / sqrt(s.n)) AS geometric_high
+FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df;
 
 -- grid, cell other than the baseline, seed, source, name, point: the value beside the baseline's of the same seed
 --   baseline_value: of the baseline's trial of the same seed
 --   difference: value minus baseline_value
 --   log_ratio: ln(value / baseline_value); null unless both are positive
---   truncated: trials of the two cells that halving stopped; with any, no verdict is drawn
 CREATE OR REPLACE VIEW v_pair AS
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
        CASE WHEN f.value > 0 AND b.value > 0 THEN
-            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio,
-       (SELECT count(*) FROM v_truncated c WHERE c.grid = f.grid AND c.cell IN (f.cell, b.cell)) AS truncated
+            ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
 FROM v_final f
 JOIN grid g ON g.grid = f.grid AND f.cell <> g.baseline
 JOIN v_final b ON b.grid = f.grid AND b.cell = g.baseline AND b.seed = f.seed

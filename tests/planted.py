@@ -23,7 +23,7 @@ class Planted(NamedTuple):
 
     value: Callable[[Line], float]
     state: Callable[[Line], str] = lambda _: "ok"
-    """ok, pending, running, stopped (by halving), or the reason of a failure."""
+    """ok, pending, running, stopped, or the reason of a failure."""
     cost: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Fields of `cost` in end.json, and parameters and memory_bytes."""
     items: Callable[[Line], Mapping[str, float]] = lambda _: {}
@@ -66,7 +66,7 @@ def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) ->
     if state == "running":
         return
     if state == "stopped":
-        write_end(layout, key, 1, status="stopped", reason="halving", step=2)
+        write_end(layout, key, 1, status="stopped", step=2)
         return
     if state != "ok":
         write_end(layout, key, 1, status="failed", reason=state, message=f"it {state} <b>", step=2)

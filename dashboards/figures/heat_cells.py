@@ -15,7 +15,6 @@ SIGNS: Final = {
     "failed": "x-thin-open",
     "not applicable": "line-ew-open",
     "running": "circle-dot",
-    "stopped": "line-ns-open",
     "masked": "",
 }
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""

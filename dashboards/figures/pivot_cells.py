@@ -66,8 +66,6 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
 
 def _state(run: Mapping[str, Any], scale: Scale) -> str:
     """Why a run that did not fail has no value."""
-    if run["truncated"] is not None:
-        return "stopped by halving"
     if run["status"] in _STATES:
         return _STATES[run["status"]]
     if run["value"] is None:

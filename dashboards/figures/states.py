@@ -47,7 +47,6 @@ STATES: Final = {
     "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER, "hexagram"),
     "running": State("running", "▸", STATUS["running"], PAPER, "triangle-up"),
     "pending": State("to do", "·", STATUS["pending"], INK, "circle"),
-    "stopped": State("stopped by halving", "‖", STATUS["pending"], INK, "triangle-down"),
     "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER, "pentagon"),
 }
 
@@ -61,11 +60,9 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: Measure | Non
     found = store.sql(
         """
         SELECT g.cell, g.label, g.operator, g.axes::VARCHAR AS axes, g.seed, g.trial,
-               CASE WHEN cut.trial IS NOT NULL THEN 'stopped' WHEN u.trial IS NOT NULL THEN 'unreadable'
-                    ELSE t.status END AS state,
+               CASE WHEN u.trial IS NOT NULL THEN 'unreadable' ELSE t.status END AS state,
                CASE WHEN t.status = 'failed' THEN t.reason END AS why
         FROM grid_trial g JOIN trial t USING (trial)
-        LEFT JOIN v_truncated cut ON cut.grid = g.grid AND cut.trial = g.trial
         LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
         WHERE g.grid = $grid
         """,

@@ -8,29 +8,19 @@ from dashboards.figures.states import states
 from dashboards.html import tag, text
 from dashboards.subject import Subject
 from dashboards.words import BETWEEN, count
-from store import Store
 
 
-def progress_words(done: dict[str, int], stopped: int = 0) -> str:
-    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'
-
-    Of the trials to do, `stopped` stand where halving stopped them.
-    """
+def progress_words(done: dict[str, int]) -> str:
+    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
     planned, ok = done["planned"], done["ok"]
     if ok == planned:
         return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
-    if ok == 0 and not done["failed"] and not done["running"] and not stopped:
+    if ok == 0 and not done["failed"] and not done["running"]:
         return f"None of {count(planned, 'trial')} has run yet."
     parts = [f"{ok:,} of {count(planned, 'trial')} done"]
     parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
-    parts += [f"{stopped:,} stopped by halving, without a verdict"] if stopped else []
-    open_ = done["running"] + done["pending"] - stopped
+    open_ = done["running"] + done["pending"]
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
-
-
-def stopped_by_halving(store: Store, grid: str) -> int:
-    """How many trials of `grid` stand where halving stopped them."""
-    return int(store.sql("SELECT count(*) AS n FROM v_truncated WHERE grid = $grid", {"grid": grid})["n"].item())
 
 
 def overview(about: Subject, progress: pl.DataFrame) -> str:
@@ -49,7 +39,7 @@ def overview(about: Subject, progress: pl.DataFrame) -> str:
     more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
     labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
     more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
-    sentence = f"{progress_words(done, stopped_by_halving(about.store, about.grid))} {sizes[0]}, {sizes[1]}.{more}"
+    sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 
 

@@ -19,7 +19,7 @@ from store.files import environment_problem, read_json, retried, write_atomic, w
 from store.heartbeat import Heartbeat
 from store.layout import Layout
 from store.shards import ShardBuffer
-from store.status import HALVING, trial_state
+from store.status import trial_state
 
 if TYPE_CHECKING:
     import numpy as np
@@ -248,8 +248,8 @@ class Attempt:
         self._writes(self._buffer.flush)
         self._flushed = time.monotonic()
 
-    def finish(self, finished: Finished, *, paused: bool = False) -> None:
-        """Record that training returned: `ok`, or `stopped` where it was asked to stop, for halving if it is `paused`.
+    def finish(self, finished: Finished) -> None:
+        """Record that training returned: `ok`, or `stopped` where it was asked to stop.
 
         Raises:
             TakenOver: another process has the trial now, and will end it.
@@ -260,8 +260,6 @@ class Attempt:
         self.step = finished.step
         self._end(
             status="stopped" if finished.stopped else "ok",
-            reason=HALVING if paused else None,
-            message=f"truncated at step {finished.step} by halving" if paused else None,
             train_s=finished.train_s,
             evaluate_s=finished.evaluate_s,
             probe_s=finished.probe_s,

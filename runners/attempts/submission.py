@@ -183,7 +183,6 @@ def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
         "modules": dict(job.modules),
         "heartbeat_s": job.heartbeat_s,
         "oom": job.oom,
-        "pause_at": job.pause_at,
     }
 
 

@@ -29,7 +29,7 @@ from runners.surroundings import Finished, Surroundings
 from store.heartbeat import EVERY_S
 from store.layout import Layout
 from store.shards import ShardBuffer
-from store.status import paused_at, trial_state
+from store.status import trial_state
 
 
 @final
@@ -65,8 +65,6 @@ class Job:
     """Seconds between signs of life of an attempt."""
     oom: Literal["fail", "halve", "bigger"] = "fail"
     """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
-    pause_at: int | None = None
-    """Trials stop at this step with a checkpoint and wait to be ranked; None: they train to their end."""
     place: Mapping[str, Any] | None = None
     """Where the scheduler runs this, as `start.json` has it."""
 
@@ -76,7 +74,7 @@ class Job:
         return self.modules.get("core")
 
 
-Came = Literal["ok", "failed", "stopped", "paused", "was_ok", "was_failed", "held"]
+Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 
 _FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
@@ -92,8 +90,8 @@ class Unfit(EnvironmentProblem):
 class Outcome(NamedTuple):
     """What became of one row of the manifest.
 
-    `status`: "ok", "failed" and "stopped" are this worker's doing; "was_ok" and "was_failed" were found so; "paused" is
-    at the step at which the job's trials pause; "held" is being worked on by somebody else.
+    `status`: "ok", "failed" and "stopped" are this worker's doing; "was_ok" and "was_failed" were found so; "held" is
+    being worked on by somebody else.
     """
 
     row: int
@@ -176,10 +174,6 @@ class Worker:
             outcome = following
         return outcome
 
-    def _pauses(self, step: int | None) -> bool:
-        """Whether a trial that is at `step` is to train no further."""
-        return self._job.pause_at is not None and step is not None and step >= self._job.pause_at
-
     def _left_to_another(self, outcome: Outcome) -> Outcome:
         line = self._manifest.line(outcome.row)
         state = trial_state(self._layout, line["trial"], self._leases.alive)
@@ -192,8 +186,6 @@ class Worker:
         require_there(self._layout.manifest(self._job.submission))
         try:
             line = self._manifest.line(row)
-            if self._pauses(paused_at(trial_state(self._layout, line["trial"], self._leases.alive))):
-                return Outcome(row, "paused")
             spec = self._cut(line)
             trial = self._trial(line["trial"], spec)
             about = self._about(spec, trial)
@@ -241,10 +233,7 @@ class Worker:
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
         listener = self._listener
-        watch = Watch(
-            lambda: listener.stop_requested() or self._pauses(attempt.step),
-            lambda step, steps, loss: listener.stepped(row, step, steps, loss),
-        )
+        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
         attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
         listener.started(row, attempt.number, attempt.step)
         del mine  # with it goes the checkpoint, once training has taken it
@@ -279,10 +268,9 @@ class Worker:
             with contextlib.suppress(TakenOver):
                 attempt.abandon("interrupted")
             raise
-        paused = finished.stopped and self._pauses(finished.step)
-        attempt.finish(finished, paused=paused)
+        attempt.finish(finished)
         if finished.stopped:
-            return Outcome(row, "paused" if paused else "stopped", attempt.number)
+            return Outcome(row, "stopped", attempt.number)
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 

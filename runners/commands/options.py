@@ -38,6 +38,30 @@ Wheres = Annotated[Where, Parameter(name="*")]
 
 LOCAL = Where()
 
+
+@final
+@dataclass(frozen=True)
+class Repeat:
+    """Which trials that have ended are trained again.
+
+    Parameters
+    ----------
+    retry
+        Try failed trials again.
+    again
+        Train finished trials again that other code made, such as a formula that was edited since. Training starts from
+        the beginning; the latest attempt that is ok counts.
+    """
+
+    retry: Flag = False
+    again: Flag = False
+
+
+Repeats = Annotated[Repeat, Parameter(name="*")]
+"""Flattened: `--retry` and `--again`."""
+
+ONCE = Repeat()
+
 ON_SLURM = Group(
     "With --on slurm",
     help="Each replaces a field of the file's Slurm(...); Needs(...) of some trials are more specific, and stay.",

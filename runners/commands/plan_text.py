@@ -1,14 +1,13 @@
 """A plan for people and for programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from runners.commands.plan import OperatorPlan, Plan
-from runners.output import counted, duration
+from runners.output import counted
 from runners.planning.estimate import Estimate, Interval
 from runners.planning.forecast_text import resolution_lines, time_line
-from runners.planning.halving import Rung, saved
 
 SHOWN_TRIALS = 3
 
@@ -51,19 +50,6 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
     if len(plan.trials) > SHOWN_TRIALS:
         yield f"  ... and {len(plan.trials) - SHOWN_TRIALS} more (--json lists all)"
-
-
-def halving_line(plan: Plan, rungs: Sequence[Rung]) -> str:
-    """Where cells would be stopped, and what that saves; `rungs` end with the last step."""
-    *stops, last = rungs
-    steps = ", ".join(f"{counted(rung.cells, 'cell')} to step {rung.step}" for rung in stops)
-    share = saved(rungs)
-    text = f"  halving: {steps + ', ' if steps else ''}{counted(last.cells, 'cell')} to the end (step {last.step})"
-    text += f"; saves {100 * share:.0f} % of the steps"
-    wall = plan.estimate.wall_s
-    if wall is None or plan.to_do < len(plan.trials):
-        return text
-    return f"{text}, about {duration(share * wall.median)} of {duration(wall.median)}"
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.awaited import awaited
-from runners.commands.options import Cluster
-from runners.commands.repeat import Repeat
+from runners.commands.options import Cluster, Repeat
 from runners.output import counted, duration, say, write
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.awaited import awaited
-from runners.commands.options import LOCAL, NO_CLUSTER, Cluster, Clusters, Json, Where, Wheres
-from runners.commands.repeat import WHOLE, Extents, Repeat
+from runners.commands.options import LOCAL, NO_CLUSTER, ONCE, Cluster, Clusters, Json, Repeat, Repeats, Where, Wheres
 from runners.output import counted, say, write, write_json
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def plan(
     grid: str | None = None,
     campaign: Path | None = None,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
-    repeat: Extents = WHOLE,
+    repeat: Repeats = ONCE,
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
@@ -85,24 +84,20 @@ def plan(
     from grid.errors import SpecError
     from runners.commands.finding import campaign_for, choose_grids, find_campaign
     from runners.commands.plan import plan_campaign
-    from runners.commands.plan_text import halving_line, plan_data, plan_lines
-    from runners.planning.halving import rungs
+    from runners.commands.plan_text import plan_data, plan_lines
     from runners.provenance.specfile import load_spec_file
     from store.layout import Layout
 
     where.check()
-    halving = repeat.rule(where.on)
-    grids = choose_grids(load_spec_file(spec), grid, one=halving is not None)
-    halved = None if halving is None else rungs(grids[0], halving)
+    grids = choose_grids(load_spec_file(spec), grid, one=False)
     root = campaign_for(spec, campaign)
     other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
     options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
     found = plan_campaign(root, grids, options)
     if as_json:
-        steps = {} if halved is None else {"halving": [rung._asdict() for rung in halved]}
-        write_json("plan", {**plan_data(found), **steps})
+        write_json("plan", plan_data(found))
     else:
-        write("\n".join([*plan_lines(found), *([] if halved is None else [halving_line(found, halved)])]))
+        write("\n".join(plan_lines(found)))
     return SpecError.exit_code if found.refused else 0
 
 
@@ -149,7 +144,7 @@ def run(
     grid: str | None = None,
     campaign: Path | None = None,
     where: Wheres = LOCAL,
-    repeat: Extents = WHOLE,
+    repeat: Repeats = ONCE,
     cluster: Clusters = NO_CLUSTER,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
@@ -167,7 +162,6 @@ def run(
     from runners.provenance.specfile import load_spec_file
 
     _check(where, cluster)
-    halving = repeat.rule(where.on)
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     if where.on == "slurm":
@@ -175,7 +169,6 @@ def run(
 
         return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
     from runners.machines import Inline, Local, Machine
-    from runners.runs.halving import run_by_halving
     from runners.runs.run import RunOptions, run_campaign
 
     machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
@@ -186,8 +179,6 @@ def run(
         files=(spec.resolve(),),
         oom="halve" if cluster.oom == "halve" else "fail",
     )
-    if halving is not None:
-        return concluded(run_by_halving(root, grids[0], halving, machine, options), root)
     return concluded(run_campaign(root, grids, machine, options), root)
 
 
@@ -241,11 +232,6 @@ def _in_words(result: "RunResult") -> str:
         of(result.ok, "trained", "trained"),
         of(result.failed, "failed", "failed"),
         of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
-        of(
-            result.truncated,
-            "truncated by halving, without a verdict (without --halving it trains to the end)",
-            "truncated by halving, without a verdict (without --halving they train to the end)",
-        ),
         of(result.skipped, "was done before", "were done before"),
         of(
             result.skipped_other_code,

@@ -45,8 +45,6 @@ class RunOptions:
     """Keys of the trials to train, of those that are to be trained; None: all."""
     oom: Literal["fail", "halve"] = "fail"
     """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
-    pause_at: int | None = None
-    """Trials stop at this step with a checkpoint; None: they train to their end."""
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
     entry: Entry = field(default_factory=Entry)
@@ -76,8 +74,6 @@ class RunResult:
     """Whether a signal is why some are not finished."""
     submission: str | None
     """The submission's name; None where there was nothing to do."""
-    truncated: int = 0
-    """Stopped on the way by halving, and have a checkpoint to go on from."""
     problems: tuple[str, ...] = ()
     """What went wrong beside the trials: the store could not be brought up to date, for one."""
 
@@ -167,7 +163,6 @@ class _Run:
             again=options.again,
             modules=self._survey.cells.codes.modules,
             oom=options.oom,
-            pause_at=options.pause_at,
         )
         record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
         rows: Sequence[int] = range(len(self._to_do))
@@ -221,8 +216,7 @@ class _Run:
         found = [outcome.status for outcome in self._outcomes.values()]
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
-        paused = found.count("paused")
-        stopped = len(self._to_do) - ok - failed - paused
+        stopped = len(self._to_do) - ok - failed
         left = [trial for trial in self._survey.trials if not self._survey.wants(trial)]
         return RunResult(
             ok=ok,
@@ -233,7 +227,6 @@ class _Run:
             skipped_other_code=sum(trial.other_code for trial in left),
             interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
-            truncated=paused,
             problems=problems,
         )
 

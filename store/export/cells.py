@@ -1,6 +1,6 @@
 """A grid as a table of its cells: a column per measurement and point, what is as good as the best, what is missing."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -51,8 +51,6 @@ class Cells(NamedTuple):
     columns: list[Column]
     spread: Spread
     alpha: float
-    stopped: list[str]
-    """Labels of the cells of which halving stopped runs; they are not judged."""
 
 
 def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> Cells:
@@ -78,15 +76,12 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
             f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
         )
     frames = [store.final(grid, column.name, column.point) for column in columns]
-    stopped = set(store.sql("SELECT DISTINCT cell FROM v_truncated WHERE grid = $grid", {"grid": grid})["cell"])
     filled = [
-        column._replace(entries=_entries(frame, column, spread, rules.alpha, stopped))
+        column._replace(entries=_entries(frame, column, spread, rules.alpha))
         for column, frame in zip(columns, frames, strict=True)
     ]
-    shown = frames[0].unique("cell", maintain_order=True)
-    labels = shown["label"].to_list()
-    of_stopped = [label for cell, label in shown.select("cell", "label").iter_rows() if cell in stopped]
-    return Cells(grid, labels, filled, spread, rules.alpha, of_stopped)
+    labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
+    return Cells(grid, labels, filled, spread, rules.alpha)
 
 
 def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> Measure:
@@ -121,15 +116,11 @@ def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> li
     return sorted(agreeing, key=lambda point: sorted(point.items()))
 
 
-def _entries(
-    values: pl.DataFrame, column: Column, spread: Spread, alpha: float, stopped: Collection[str]
-) -> list[Entry]:
-    """Of every cell; those with a failed run, or one that halving `stopped`, are not judged."""
-    parts = dict(values.group_by("cell", maintain_order=True))
-    rows = list(parts.values())
+def _entries(values: pl.DataFrame, column: Column, spread: Spread, alpha: float) -> list[Entry]:
+    """Return an entry per cell. A cell with a failed run is not judged."""
+    rows = [part for _, part in values.group_by("cell", maintain_order=True)]
     finite = [_finite(part) for part in rows]
-    left_out = [_failed(part) > 0 or cell in stopped for (cell,), part in parts.items()]
-    judged = [{} if lost else runs for runs, lost in zip(finite, left_out, strict=True)]
+    judged = [{} if _failed(part) else runs for part, runs in zip(rows, finite, strict=True)]
     best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
     both = enumerate(zip(rows, finite, strict=True))
     return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]

@@ -64,8 +64,6 @@ def caption(table: Cells) -> str:
         said.append(_bold_words(table, level))
     if any(0 < entry.seeds < entry.planned for entry in entries):
         said.append("a/b: a of b planned seeds have a value; with a failed one the cell is not judged.")
-    if table.stopped:
-        said.append(f"Halving stopped runs of {', '.join(table.stopped)}; what it picked or stopped is not judged.")
     marks = [mark for mark in _MARKS if any(entry.missing == mark for entry in entries)]
     said += [f"{_MARKS[mark]}: {_MEANT[mark]}." for mark in marks]
     return " ".join(said)

@@ -37,8 +37,6 @@ class Run(NamedTuple):
     wall_s: float | None = None
     gpu: bool | None = None
     """Whether it was on a GPU; None: unknown."""
-    truncated: int | None = None
-    """The step at which halving stopped it; None: it did not."""
 
     @property
     def failed(self) -> bool:
@@ -107,7 +105,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
-        about = (row.get(name) for name in ("budget", "code", "wall_s", "gpu", "truncated"))
+        about = (row.get(name) for name in ("budget", "code", "wall_s", "gpu"))
         arm.runs[row["seed"]] = Run(row["value"], row["status"], *about)
     return found
 
@@ -134,7 +132,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     ours, theirs = (forward(side, scale) if usable else np.full(side.size, np.nan) for side in (ours, theirs))
     spread = _has_spread(ours, theirs, scale, method)
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
-    problem = _truncated(arm, base) or (
+    problem = (
         (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
         or (None if usable else misfit(scale))
         or (_budgets_differ(arm, base, sorted(shared)) if method == "paired t" else _budgets_vary(used))
@@ -155,17 +153,6 @@ def _measured(arm: Arm) -> set[int]:
 
 def _values(arm: Arm, seeds: Iterable[int]) -> Floats:
     return np.array([arm.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
-
-
-def _truncated(arm: Arm, base: Arm) -> str | None:
-    """Halving stops the cells that look worst, so what is left of such a cell is no fair sample of it."""
-    for side, where in ((arm, ""), (base, "the baseline is ")):
-        steps = sorted({run.truncated for run in side.runs.values() if run.truncated is not None})
-        if steps:
-            at = " and ".join(map(str, steps))
-            again = "`ablate run SPEC` without --halving trains to the end"
-            return f"{where}truncated at step {at} by halving; {again}"
-    return None
 
 
 def _failures_differ(arm: Arm, base: Arm) -> str | None:

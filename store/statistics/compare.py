@@ -73,8 +73,7 @@ def compare(
     """One row per cell that is not the baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
-    "pending") and optionally budget, code, wall_s and gpu (of a finished run), and truncated (the step at which halving
-    stopped it: such a cell has no verdict); `baseline` is a cell. On the log scale
+    "pending") and optionally budget, code, wall_s and gpu (of a finished run); `baseline` is a cell. On the log scale
     differences and intervals are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a
     factor of 1.05 either way); on the logit scale the same of odds; on the linear scale all are plain. `low`, `high`
     are the uncorrected 1 - alpha t interval of one comparison; `p_holm` and `verdict` hold over the whole family;

@@ -50,8 +50,8 @@ class Curve(NamedTuple):
     cost: Floats
     value: Floats
     status: str = "ok"
-    """ok: it ran to its end; failed: it broke off, or its values stopped being finite; truncated: by halving; else it
-    is outstanding, and has no values."""
+    """ok: it ran to its end; failed: it broke off, or its values stopped being finite; else it is outstanding,
+    and has no values."""
 
 
 class Reached(NamedTuple):
@@ -125,12 +125,12 @@ def compare_curves(
 ) -> pl.DataFrame:
     """Each cell against `baseline` (a cell key), one row per question: `value at`, `mean until`, `cost to`.
 
-    `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", "truncated", or what else an
+    `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", or what else an
     outstanding run is called) if not all are ok. `budget` is by default the largest cost that every run has reached
     that did not break off; `level` asks for the cost to reach it. `difference` and its t interval are in units of the
     scale (costs: log ratios); `ahead` and `behind` count seeds on which the cell is known to be better or worse. With a
     censored run among the pairs there is no difference, only these counts. There is no p and no interval where
-    `compare` would give no verdict: failures differ, halving stopped a run, fewer than three pairs, no spread; `note`
+    `compare` would give no verdict: failures differ, fewer than three pairs, no spread; `note`
     says which. Holm is over the cells of one question.
 
     Raises:
@@ -196,7 +196,7 @@ def _row(
     ahead, behind = _order(both, "lower" if asked.name == "cost to" else asked.rule.better)
     row: dict[str, object] = {"cell": cell, "label": label, "question": asked.name, "at": asked.at}
     row |= {"pairs": len(both), "ahead": ahead, "behind": behind}
-    barred = _truncated(shared) or _failures_differ(shared, answers)
+    barred = _failures_differ(shared, answers)
     told = [
         *_outstanding(shared),
         *_missing(shared, answers),
@@ -247,7 +247,7 @@ _Runs = Sequence[tuple[Curve, Curve]]
 """Of the cell and of the baseline, by shared seed."""
 _Answers = Sequence[tuple[Reached, Reached]]
 
-_ENDED: Final = ("ok", "failed", "truncated")
+_ENDED: Final = ("ok", "failed")
 
 
 def _outstanding(shared: _Runs) -> list[str]:
@@ -268,12 +268,6 @@ def _never(label: str, both: _Answers, asked: _Question) -> Iterator[str]:
         never = sum(pair[side].censored for pair in both)
         if never:
             yield f"{never} of {len(both)} runs of {name} end before they reach {asked.at:g}"
-
-
-def _truncated(shared: _Runs) -> str | None:
-    counts = [sum(pair[side].status == "truncated" for pair in shared) for side in (0, 1)]
-    where = [f"{n} {name}" for n, name in zip(counts, ("here", "in the baseline"), strict=True) if n]
-    return f"halving stopped runs ({', '.join(where)})" if where else None
 
 
 def _failures_differ(shared: _Runs, answers: _Answers) -> str | None:

@@ -72,7 +72,7 @@ def factorial(
     """Tests of the terms up to `order` (1 or 2), the marginal means of their levels, and the levels' effects.
 
     `values` has one row per run: seed, value, one column of level names per factor (null where the axis does not
-    apply), and status and truncated (as `compare` takes them), if it is to be told why runs are left out. `factors`
+    apply), and status (as `compare` takes it), if it is to be told why runs are left out. `factors`
     gives the levels in order. Rows without a finite value are left out. Raises SpecError for an unknown column or
     order, or an unusable value.
     """

@@ -31,25 +31,19 @@ def failures(values: pl.DataFrame, *, baseline: str, alpha: float = 0.05) -> pl.
 
     `ended` runs finished or failed; a run that finished with NaN or infinity counts as failed. `low`, `high` is the
     Wilson interval of the rate, `p` Fisher's exact test against the baseline (null for the baseline and where nothing
-    ended), `p_holm` adjusts it over the cells. Of a cell of which halving stopped a run rate, interval and p are null:
-    the runs it stopped might have ended well. Raises as `compare` does.
+    ended), `p_holm` adjusts it over the cells. Raises as `compare` does.
     """
     found = arms(values)
     base = _counts(baseline_arm(found, baseline))
     counts = [_counts(arm) for arm in found.values()]
-    stopped = [any(run.truncated is not None for run in arm.runs.values()) for arm in found.values()]
-    base_stopped = stopped[list(found).index(baseline)]
-    raw = [
-        math.nan if base_stopped or cut else _fisher_or_nan(count, base)
-        for count, cut in zip(counts, stopped, strict=True)
-    ]
+    raw = [_fisher_or_nan(count, base) for count in counts]
     others = [i for i, cell in enumerate(found) if cell != baseline]
     adjusted = np.full(len(raw), np.nan)
     adjusted[others] = holm(np.array([raw[i] for i in others], dtype=np.float64))
     rows = []
     for i, (arm, (ended, failed)) in enumerate(zip(found.values(), counts, strict=True)):
-        low, high = wilson_interval(failed, ended, alpha) if not stopped[i] else (math.nan, math.nan)
-        rate = failed / ended if ended and not stopped[i] else math.nan
+        low, high = wilson_interval(failed, ended, alpha)
+        rate = failed / ended if ended else math.nan
         numbers = (rate, low, high, raw[i] if i in others else math.nan, adjusted[i])
         rows.append((arm.cell, arm.label, arm.operator, ended, failed, *map(or_null, numbers)))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")

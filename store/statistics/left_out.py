@@ -12,9 +12,10 @@ def left_out(values: pl.DataFrame) -> list[str]:
         return []
     if "status" not in values.columns:
         return [f"{values.height - kept} of {values.height} planned runs are left out"]
-    known = values.select("value", status=_status(values))
-    lost = known.filter(~_finite()).with_columns(
-        pl.when(status="ok").then(pl.lit("without a finite value")).otherwise("status").alias("status")
+    lost = (
+        values.select("value", "status")
+        .filter(~_finite())
+        .with_columns(pl.when(status="ok").then(pl.lit("without a finite value")).otherwise("status").alias("status"))
     )
     counts = sorted(lost["status"].value_counts().rows(), key=lambda row: (-row[1], row[0]))
     told = ", ".join(f"{n} {status}" for status, n in counts)
@@ -22,8 +23,6 @@ def left_out(values: pl.DataFrame) -> list[str]:
     outstanding = lost.filter(pl.col("status").is_in(["pending", "running"])).height
     if outstanding:
         found.append(f"preliminary: {outstanding} of {values.height} planned runs outstanding")
-    if _TRUNCATED in lost["status"]:
-        found.append("halving stopped the cells that looked worst, so tests and means are of cells that were picked")
     return found
 
 
@@ -42,15 +41,6 @@ def failed_unequally(values: pl.DataFrame, term: Term) -> str:
         return ""
     told = [f"{n} of {runs} with {level}" for level, n, runs in counts.filter(pl.col("failed") > 0).rows()]
     return f"runs failed unequally ({', '.join(told)}), so means are of survivors"
-
-
-_TRUNCATED = "truncated by halving"
-
-
-def _status(values: pl.DataFrame) -> pl.Expr:
-    if "truncated" not in values.columns:
-        return pl.col("status")
-    return pl.when(pl.col("truncated").is_not_null()).then(pl.lit(_TRUNCATED)).otherwise("status")
 
 
 def _finite() -> pl.Expr:

@@ -35,8 +35,6 @@ class Choice(NamedTuple):
     """Of these, not ended yet."""
     failed: int
     """Of these, failed, or ended without a finite value."""
-    stopped: int = 0
-    """Cells of the setting that halving stopped."""
     values: int = 0
     """Of the chosen cell on the seeds that select, by which it was chosen."""
 
@@ -65,7 +63,7 @@ def select_then_report(
 ) -> Selected:
     """The best levels of the axes `over` for every setting of the axes `within`, chosen on half of the seeds.
 
-    `values` has the columns that `compare` takes and one for every axis named; `truncated` may be left out. The best is
+    `values` has the columns that `compare` takes and one for every axis named. The best is
     the cell with the best mean on the scale over the seeds that select; a cell with fewer usable values than another of
     its setting is not chosen. A setting without any value on these seeds keeps its first cell, with `among` 0: its runs
     show nothing about it. Baseline and variants are chosen alike, so their tuning budgets are equal. Raises SpecError
@@ -93,16 +91,12 @@ def _in_units(values: pl.DataFrame, scale: Scale) -> pl.DataFrame:
 
 
 def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], better: Better) -> dict[str, Choice]:
-    if "truncated" not in values.columns:
-        values = values.with_columns(truncated=pl.lit(None, pl.Int64))
-    cut = pl.col("truncated").is_not_null()
     cells = values.group_by("cell", maintain_order=True).agg(
         *(pl.col(name).first() for name in ("label", *over, *within)),
         pl.col("units_").count().alias("n_"),
         pl.col("units_").mean().alias("mean_"),
         pl.len().alias("runs_"),
-        (pl.col("status").is_in(["pending", "running"]) & ~cut).sum().alias("outstanding_"),
-        cut.sum().alias("cut_"),
+        pl.col("status").is_in(["pending", "running"]).sum().alias("outstanding_"),
     )
     settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in cells.iter_rows(named=True):
@@ -111,11 +105,10 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
     for group in settings.values():
         best = min(group, key=lambda row: _rank(row, better))
         among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
-        sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_", "cut_")}
+        sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_")}
         levels = {name: best[name] for name in over}
         runs, outstanding = sums["runs_"], sums["outstanding_"]
-        failed, stopped = runs - outstanding - sums["n_"] - sums["cut_"], sum(row["cut_"] > 0 for row in group)
-        counts = (runs, outstanding, failed, stopped, best["n_"])
+        counts = (runs, outstanding, runs - outstanding - sums["n_"], best["n_"])
         found[best["cell"]] = Choice(best["cell"], best["label"], among, levels, *counts)
     return found
 

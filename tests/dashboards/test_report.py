@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from planted import Line, Planted, plant
-from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import report, write_report
 from dashboards.figures.progress import STATES
@@ -208,23 +208,6 @@ def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: s
 )
 def test_progress_is_one_sentence(counts: tuple[int, ...], sentence: str) -> None:
     assert progress_words(dict(zip(("planned", *STATES), counts, strict=True))) == sentence
-
-
-def test_a_halved_grid_says_what_was_stopped_and_that_effects_are_of_picked_cells(tmp_path: Path) -> None:
-    paused = [("SSA · 2", seed) for seed in range(3)]
-    campaign = write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(3), factors={"depth": (1, 2)}, pending=paused, steps=4
-    )
-    for label, seed in paused:
-        key = str(campaign.line(label, seed)["trial"])
-        write_start(campaign.layout, key, 1)
-        write_end(campaign.layout, key, 1, status="stopped", reason="halving", step=2)
-    html = write_report(tmp_path).read_text()
-    assert "9 of 12 trials done, 3 stopped by halving, without a verdict." in html
-    assert "Halving stopped the cells that looked worst, so tests and means are of cells that were picked." in html
-    assert progress_words(dict(zip(("planned", *STATES), (8, 0, 0, 0, 8), strict=True)), 8) == (
-        "0 of 8 trials done, 8 stopped by halving, without a verdict."
-    )
 
 
 def test_the_measure_is_told_with_point_unit_and_direction() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import SUBMISSION, Campaign, write_campaign, write_end, write_start
+from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import NotFoundError, SpecError
 from store.selected import selected_verdicts
@@ -145,26 +145,6 @@ def test_without_a_value_on_the_selecting_seeds_there_is_no_verdict(tmp_path: Pa
         (row,) = selected_verdicts(store, "quickstart", ["rate"]).iter_rows(named=True)
     told = "preliminary: 11 of 12 selecting runs" if status == "pending" else "1 of 12 selecting runs"
     assert (row["verdict"], row["reason"].startswith(told + where)) == ("better", True)
-
-
-def test_cells_that_halving_stopped_are_no_fair_choice_and_are_not_outstanding(tmp_path: Path) -> None:
-    """Halving looked at all seeds; of softmax it stopped one rate, of SSA all three."""
-    cut = {(f"SSA · {rate}", seed): "pending" for rate in (0.1, 0.2, 0.3) for seed in range(8)}
-    one = {("softmax · 0.3", seed): "pending" for seed in range(8)}
-    for place, lost in (("one", one), ("all", cut | one)):
-        campaign = rates(tmp_path / place, missing=lost)
-        for label, seed in lost:
-            key = campaign.line(label, seed)["trial"]
-            write_start(campaign.layout, key, 1)
-            write_end(campaign.layout, key, 1, status="stopped", reason="halving", step=20)
-        with Store.open(campaign.root) as store:
-            (row,) = selected_verdicts(store, "quickstart", ["rate"]).iter_rows(named=True)
-        where = "by values of all seeds, the reported ones too"
-        assert f"halving stopped 1 cell to choose from in the baseline, {where}" in row["reason"]
-        assert "preliminary" not in row["reason"]
-        assert "without a value" not in row["reason"]
-        assert row["verdict"] == ("better" if place == "one" else "no verdict")
-        assert (f"halving stopped 3 cells to choose from, {where}" in row["reason"]) == (place == "all")
 
 
 def test_a_selection_that_leaves_one_cell_is_refused(tmp_path: Path) -> None:

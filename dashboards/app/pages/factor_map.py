@@ -144,8 +144,7 @@ def runs_of(view: View) -> Shown:
     if rows.is_empty():
         return Shown(message="The cell of the map that was chosen has no planned runs.")
     where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
-    stopped = pl.format("stopped by halving at step {}", "truncated")
-    shown = rows.select("trial", "label", "seed", "status", pl.coalesce("why", stopped).alias("reason"), "value")
+    shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value")
     if measure.name not in shown.columns:
         shown = shown.rename({"value": measure.name})
     number = {"type": "rightAligned", "valueFormatter": {"function": NUMBER_WORDS}, "width": 120}

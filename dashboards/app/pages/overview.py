@@ -43,13 +43,12 @@ def _judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
 def _progress(view: View) -> Shown:
     about = grid_of(view)
     found, counts = _states(view)
-    stopped = counts["stopped"]
     done = {
         "planned": found.height,
         "ok": counts["ok"] + counts["unreadable"],
         "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
-        "pending": counts["pending"] + stopped,
+        "pending": counts["pending"],
     }
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
     kind = room(found)
@@ -62,7 +61,7 @@ def _progress(view: View) -> Shown:
         for name, state in STATES.items()
         if counts[name]
     ]
-    said = f"{progress_words(done, stopped)} {sizes}"
+    said = f"{progress_words(done)} {sizes}"
     if counts["not finite"] and about.measure is not None:
         ended = count(counts["not finite"], "trial")
         said += f" Counted as failed: {ended} that ended with {about.measure.name} that is no finite number."
@@ -226,18 +225,10 @@ def _left_out(view: View) -> Shown:
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
-    _, counts = _states(view)
-    halved = (
-        f" Halving stopped {count(counts['stopped'], 'trial')} on the way: these cells have no verdict."
-        if counts["stopped"]
-        else ""
-    )
     if found.is_empty():
-        return Shown(message=f"No file is in quarantine.{halved}")
+        return Shown(message="No file is in quarantine.")
     n = found.height
-    said = (
-        f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown.{halved}"
-    )
+    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
     return Shown(message=said, data=found, columns=[_wrapped("file"), {"field": "what"}, _wrapped("reason", 2)])
 
 

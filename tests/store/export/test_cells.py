@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from store_export_reader import rows
-from synthetic import write_campaign, write_end, write_start
+from synthetic import write_campaign
 
 from grid.errors import NotFoundError, SpecError
 from store.export.cells import Cells, Column, Entry, cells, within_noise
@@ -112,30 +112,6 @@ def test_of_a_measurement_without_a_direction_nothing_is_bold(store: Store) -> N
     assert not any(entry.best for entry in column.entries)
     (column,) = cells(store, "quickstart", ("grad_norm:lower",), {}, "interval").columns
     assert any(entry.best for entry in column.entries)
-
-
-def test_a_cell_of_which_halving_stopped_a_run_is_not_judged(tmp_path: Path) -> None:
-    """SSA is the better by far; with a run that halving stopped it is neither bold nor what others are worse than."""
-    campaign = write_campaign(
-        tmp_path,
-        operators=("softmax", "SSA", "Integral"),
-        seeds=range(5),
-        noise=0.01,
-        effect=lambda axes: {"softmax": 0.0, "Integral": -1.0}.get(str(axes["operator"]), -2.0),
-        pending={("SSA", 4)},
-    )
-    key = str(campaign.line("SSA", 4)["trial"])
-    with Store.open(tmp_path) as store:
-        before = {label: entry.best for label, entry in _column(store)}
-    write_start(campaign.layout, key, 1)
-    write_end(campaign.layout, key, 1, status="stopped", reason="halving", step=20)
-    with Store.open(tmp_path) as store:
-        after = {label: entry.best for label, entry in _column(store)}
-        found = cells(store, "quickstart", (), {}, "interval")
-    assert before == {"softmax": False, "SSA": True, "Integral": False}
-    assert after == {"softmax": False, "SSA": False, "Integral": True}
-    assert "Halving stopped runs of SSA" in markdown_cells(found)
-    assert "Halving stopped runs of SSA" in latex_cells(found)
 
 
 def _column(store: Store) -> list[tuple[str, Entry]]:

@@ -141,7 +141,6 @@ def test_a_run_that_failed_before_it_recorded_anything_is_a_failure_and_one_to_c
     for status, told in (
         ("failed", "1 of 5 shared seeds have no value there; failures differ between the arms (1 failed only here)"),
         ("pending", "preliminary: 4 of 5 seeds"),
-        ("truncated", "1 of 5 shared seeds have no value there; halving stopped runs (1 here)"),
     ):
         values = points(cells, status={"SSA 4": status}).filter((pl.col("label") != "SSA") | (pl.col("seed") < 4))
         lost = pl.DataFrame([{"cell": "key of SSA", "label": "SSA", "seed": 4, "status": status}])

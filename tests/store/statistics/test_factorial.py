@@ -218,16 +218,6 @@ def test_what_is_left_out_is_told_with_its_status() -> None:
     assert "no run with gate query has a value" in row(factorial(lost, AXES, scale="linear", order=1), "gate")["note"]
 
 
-def test_cells_that_halving_stopped_are_told_apart_from_runs_to_come() -> None:
-    values = runs(0.1).with_columns(
-        truncated=pl.when(gate="query").then(7), value=pl.when(gate="query").then(None).otherwise("value")
-    )
-    values = values.with_columns(status=pl.when(gate="query").then(pl.lit("pending")).otherwise(pl.lit("ok")))
-    picked = "halving stopped the cells that looked worst, so tests and means are of cells that were picked"
-    found = factorial(values, AXES, scale="linear", order=1)
-    assert found.notes == ["18 of 54 planned runs are left out: 18 truncated by halving", picked]
-
-
 @pytest.mark.parametrize("alike", [True, False])
 def test_failures_that_differ_between_the_levels_of_an_axis_are_told_in_its_row(alike: bool) -> None:
     """Those of both levels of sink on one seed alike are no selection of either."""

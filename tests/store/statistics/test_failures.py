@@ -1,6 +1,5 @@
 import math
 
-import polars as pl
 import pytest
 from scipy import stats
 
@@ -42,22 +41,6 @@ def test_every_ended_run_counts_and_a_value_that_is_not_finite_is_a_failure(fram
     assert ssa["p"] == pytest.approx(fisher_p(8, 8, 0, 8))
     assert ssa["p_holm"] == pytest.approx(holm_of_two(ssa["p"]))
     assert (late["ended"], late["rate"], late["low"], late["p"]) == (0, None, None, None)
-
-
-def test_of_a_cell_that_halving_cut_short_no_rate_and_no_p_is_drawn(frame) -> None:
-    values = frame(
-        {"softmax": [1.0] * 8, "SSA": [None] * 8},
-        {**{("SSA", seed): "failed" for seed in range(3)}, **{("SSA", seed): "pending" for seed in range(3, 8)}},
-    )
-    cut = values.with_columns(
-        truncated=pl.when((pl.col("label") == "SSA") & (pl.col("status") == "pending")).then(pl.lit(5))
-    )
-    softmax, ssa = failures(cut, baseline="key of softmax").iter_rows(named=True)
-    assert (ssa["ended"], ssa["failed"]) == (3, 3)
-    assert [ssa[name] for name in ("rate", "low", "high", "p", "p_holm")] == [None] * 5
-    assert (softmax["rate"], softmax["p"]) == (0.0, None)
-    assert failures(values, baseline="key of softmax")["p"][1] == pytest.approx(fisher_p(3, 3, 0, 8))
-    assert failures(cut, baseline="key of SSA")["p"].to_list() == [None, None]
 
 
 def holm_of_two(p: float) -> float:
