@@ -1,7 +1,7 @@
 """The parts of a page: a figure with its caption, legend and data; a swatch; the name of a cell."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -9,6 +9,7 @@ import polars as pl
 
 from dashboards.figures.canvas import least_width
 from dashboards.html import copy_button, details, plain_table, script_json, tag, text
+from dashboards.problems import tried
 from dashboards.subject import Look
 from dashboards.theme import REST, Style
 from dashboards.words import count, entry
@@ -140,3 +141,14 @@ def csv(frame: pl.DataFrame) -> str:
     """The frame as CSV with full precision; lists are joined by '; '."""
     lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
     return frame.with_columns(pl.col(name).list.join("; ") for name in lists).write_csv()
+
+
+def state(words: str) -> str:
+    """A sentence that stands where something else is expected."""
+    return tag("div", tag("p", text(words)), class_="state")
+
+
+def drawn(title: str, pictures: Iterable[Picture]) -> str:
+    """The pictures as HTML; where they cannot be computed, `title` and why."""
+    html, problem = tried(lambda: "".join(map(picture, pictures)))
+    return tag("div", tag("h3", text(title)) + state(str(problem)), class_="block") if html is None else html

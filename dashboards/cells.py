@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -107,3 +107,17 @@ def _nested(value: object) -> object:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def flat(value: Any) -> dict[str, Any]:
+    """Every scalar, and every empty object or list, by its dotted path: {"operator.gate.kind": "sigmoid", "a.0": 1}."""
+    return dict(_leaves(value, ""))
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    parts = list(inner)
+    if not parts:
+        yield path, value
+    for name, part in parts:
+        yield from _leaves(part, f"{path}.{name}" if path else str(name))

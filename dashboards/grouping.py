@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.flat import flat
+from dashboards.cells import flat
 from dashboards.problems import Unknown
 from dashboards.subject import Subject
 from dashboards.theme import Cell, Style, cell_styles, operator_styles

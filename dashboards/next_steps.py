@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from dashboards.figures.failures import failures
 from dashboards.subject import Subject
 from dashboards.words import count
 from store.statistics.arms import TOO_FEW
@@ -51,7 +50,7 @@ def next_steps(
 def _failed(about: Subject) -> list[Step]:
     root = shlex.quote(str(about.store.layout.root))
     steps = []
-    for row in failures(about.store, about.grid).iter_rows(named=True):
+    for row in about.store.failures(about.grid).iter_rows(named=True):
         reason = str(row["reason"] or "unknown")
         words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"

@@ -14,10 +14,9 @@ import plotly.graph_objects as go
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import failures as failures_figure
-from dashboards.figures import forest, numbers, shift, shift_map
-from dashboards.figures import progress as progress_figure
-from dashboards.figures.alone import alone
-from dashboards.figures.canvas import canvas
+from dashboards.figures import forest, numbers, shift
+from dashboards.figures.canvas import alone, canvas
+from dashboards.figures.states import draw_progress
 from dashboards.html import plain
 from dashboards.report import campaign_styles
 from dashboards.sections.verdict_table import ICONS, marked
@@ -76,12 +75,12 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     first = next((name for name, cell in labels.items() if cell == about.baseline), next(iter(labels)))
     cell = labels[only("variant", first if label is None else label, list(labels), f"grid {about.grid!r}")]
     axes = (wide[0], wide[1])
-    found = shift_map.shift_map(about.store, about.grid, measure, axes, [cell])
+    found = shift.shift_map(about.store, about.grid, measure, axes, [cell])
     if found.is_empty():
         return _empty("No trial of this variant has finished yet.")
     column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
-    span = shift_map.ends(found, column, log=measure.scale == "log")
-    figure = shift_map.draw_shift_map(found, measure, axes, span, column)
+    span = shift.ends(found, column, log=measure.scale == "log")
+    figure = shift.draw_shift_map(found, measure, axes, span, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
     return alone(figure, f"{what} of {about.look.names[cell]}")
 
@@ -129,8 +128,8 @@ def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Trials of each variant by state."""
     about = _about(campaign, grid)
-    found = in_order(progress_figure.progress(about.store, about.grid), [cell.cell for cell in about.cells])
-    return alone(progress_figure.draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
+    found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
+    return alone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
 
 
 def _about(campaign: Campaign, grid: str | None) -> Subject:

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboards.blocks import picture
-from dashboards.figures.progress import progress, totals
+from dashboards.blocks import picture, state
+from dashboards.figures.states import totals
 from dashboards.html import tag, text
 from dashboards.page import document
 from dashboards.problems import tried
 from dashboards.sections.appendix import definition, environment, quarantine, reading
 from dashboards.sections.charts import charts
-from dashboards.sections.failed import failed
-from dashboards.sections.guard import state
-from dashboards.sections.overview import overview, progress_picture
+from dashboards.sections.overview import failed, overview, progress_picture
 from dashboards.sections.pages import pages
 from dashboards.sections.verdict_table import summary, verdict_table
 from dashboards.subject import Subject, in_order, subject
@@ -96,7 +94,7 @@ def _guarded(about: Subject, operators: dict[str, Style], key: str, *, alone: bo
 
 def _section(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     cells = [cell.cell for cell in about.cells]
-    found = in_order(progress(about.store, about.grid), cells)
+    found = in_order(about.store.progress(about.grid), cells)
     judged, problem = _judged(about, found)
     lead = "" if judged is None else tag("p", text(summary(judged, str(about.baseline_name))), class_="lead")
     unjudged = _unjudged(about, found) if problem is None else f"Nothing is judged. {problem}"

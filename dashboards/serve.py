@@ -10,10 +10,10 @@ from typing import Final
 import waitress  # type: ignore[import-untyped]
 
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.maths import Maths
 from dashboards.app.pages import PAGES
 from dashboards.app.server import HERE, make_app, refuse_other_hosts
-from dashboards.problems import Unreachable
+from grid.errors import EnvironmentProblem
+from grid.operator_view import OperatorCatalogue
 
 PORT: Final = 8050
 THREADS: Final = 8
@@ -26,7 +26,7 @@ def serve(
     port: int,
     ready: Callable[[str], None],
     say: Callable[[str], None],
-    maths: Maths | None = None,
+    maths: OperatorCatalogue | None = None,
 ) -> None:
     """Show the campaigns `roots` until the process is interrupted.
 
@@ -39,7 +39,7 @@ def serve(
         maths: what knows the operators.
 
     Raises:
-        Unreachable: it cannot listen there.
+        EnvironmentProblem: it cannot listen there.
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)
@@ -65,4 +65,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise Unreachable(f"nothing can listen at {host}:{port} ({error.strerror}); choose another --port") from error
+        raise EnvironmentProblem(
+            f"nothing can listen at {host}:{port} ({error.strerror}); choose another --port"
+        ) from error

@@ -122,9 +122,8 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
     spec
         A spec file: its operators and choices are known on the page Operators.
     """
-    from dashboards.problems import Unreachable
     from dashboards.serve import serve
-    from grid.errors import EnvironmentProblem, SpecError
+    from grid.errors import SpecError
     from runners.commands.finding import find_campaigns
     from runners.explaining.operator_maths import OperatorMaths
 
@@ -134,10 +133,7 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
         raise SpecError(f"there is no spec file {spec}; --spec takes a Python file that defines operators or choices")
     roots = find_campaigns(campaigns)
     maths = OperatorMaths(spec)
-    try:
-        serve(roots, host=host, port=port, ready=_at_once, say=lambda text: say(f"ablate: {text}"), maths=maths)
-    except Unreachable as problem:
-        raise EnvironmentProblem(str(problem)) from problem
+    serve(roots, host=host, port=port, ready=_at_once, say=lambda text: say(f"ablate: {text}"), maths=maths)
     return 0
 
 

@@ -93,7 +93,7 @@ BREACHES = {
     "grid/_breach.py": "import torch",
     "store/_breach.py": "import variants",
     "variants/_breach.py": "import runners",
-    "dashboards/_breach.py": "import grid",
+    "dashboards/_breach.py": "import variants",
     "runners/_breach.py": "import dashboards",
     "runners/attempts/_breach.py": "import runners.slurm.queue",
 }

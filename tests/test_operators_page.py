@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from grid.operator_view import Profile
 from runners.explaining.operators_page import DRAWN, packaged, page, write_page
-from runners.explaining.weight_profile import CHANNELS, LAST, LOGITS, Profile, _queries_and_keys, profiles
+from runners.explaining.weight_profile import CHANNELS, LAST, LOGITS, _queries_and_keys, profiles
 from runners.explaining.weight_svg import drawing
 from variants import Operator, prefix_lm, softmax
 from variants.papers.named import catalogue

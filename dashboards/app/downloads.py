@@ -9,7 +9,7 @@ import plotly.io as pio
 from flask import Response
 
 from dashboards.app.page import Page, Shown, Slot
-from dashboards.figures.alone import alone
+from dashboards.figures.canvas import alone
 from dashboards.html import plain_table, tag, text
 from dashboards.problems import Unknown
 from dashboards.words import count, entry

@@ -25,17 +25,15 @@ from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
 from dashboards.app import frame, redraw, shell
-from dashboards.app.address import Address, changed, entries, read, written
+from dashboards.app.address import Address, changed, entries, read, resolved, save, saved_views, written
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.components import Component
-from dashboards.app.maths import Maths
-from dashboards.app.page import Control, Page, Shown, Slot, View, options
+from dashboards.app.page import Component, Control, Page, Shown, Slot, View, options
 from dashboards.app.redraw import digest
-from dashboards.app.saved import resolved, save, saved_views
 from dashboards.problems import Unknown, sentence, tried
 from dashboards.report import campaign_styles
 from dashboards.subject import subject
 from dashboards.theme import REST, dark_partners
+from grid.operator_view import OperatorCatalogue
 from store import Store
 from store.campaign import only
 
@@ -47,7 +45,7 @@ _LEGEND: Final = Control("hide", "", "hidden")
 class Engine:
     """Pages over campaigns."""
 
-    def __init__(self, campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = None) -> None:
+    def __init__(self, campaigns: Campaigns, pages: Sequence[Page], maths: OperatorCatalogue | None = None) -> None:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}

@@ -1,14 +1,15 @@
 """A page as Dash components: its controls and its slots."""
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
+import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.components import AgGrid, Component, dcc, html
-from dashboards.app.edition import edition
-from dashboards.app.page import Control, Key, Page, Shown, Slot
+from dashboards.app.page import AgGrid, Component, Control, Key, Page, Shown, Slot, dcc, html
 from dashboards.blocks import strokes
 from dashboards.figures.canvas import least_width
 from dashboards.theme import PAPER, Style, dark_partners
@@ -314,3 +315,26 @@ def page_of(
 def sentence(text: str) -> Component:
     """A page that cannot be shown says why."""
     return html.Div([html.H1("This page cannot be shown"), html.P(text, className="state alarm")])
+
+
+Theme = Literal["light", "dark"]
+
+_COLOR: Final = re.compile(r"#[0-9a-f]{6}([0-9a-f]{2})?")
+_TEXTS: Final = frozenset({"text", "ticktext", "name", "hovertemplate", "x", "y", "z", "customdata"})
+"""Parts of a figure that are data, in which no text is a colour."""
+
+
+def edition(figure: go.Figure, partners: Mapping[str, str] | None) -> dict[str, Any]:
+    """The figure as plain data; with `partners` (light colour -> dark one) in the dark edition."""
+    plain: dict[str, Any] = json.loads(figure.to_json())
+    return plain if partners is None else _darkened(plain, partners)
+
+
+def _darkened(value: Any, partners: Mapping[str, str]) -> Any:
+    if isinstance(value, str) and _COLOR.fullmatch(value):
+        return partners.get(value[:7], value[:7]) + value[7:]  # #rrggbbaa keeps its alpha
+    if isinstance(value, list):
+        return [_darkened(each, partners) for each in value]
+    if isinstance(value, dict):
+        return {name: each if name in _TEXTS else _darkened(each, partners) for name, each in value.items()}
+    return value

@@ -1,17 +1,21 @@
 """What a page of the app is: a state, controls for it, and slots that say what they show for a view of a campaign."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
+import dash_ag_grid  # type: ignore[import-untyped]
 import plotly.graph_objects as go
 import polars as pl
+from dash import dcc as _dcc
+from dash import html as _html
 
 from dashboards.app.address import Address
-from dashboards.app.maths import Maths
 from dashboards.problems import Unknown
 from dashboards.subject import Subject
 from dashboards.theme import Style
+from grid.operator_view import OperatorCatalogue
 from store import Store
 
 
@@ -25,7 +29,7 @@ class View(NamedTuple):
     operators: dict[str, Style]
     about: Subject | None
     """The grid that is shown; None while the campaign has none."""
-    maths: Maths | None = None
+    maths: OperatorCatalogue | None = None
     """What knows the operators; None where nothing does."""
     again: bool = False
     """Whether the page is there already, and a control or new results refresh it."""
@@ -155,3 +159,24 @@ class Page(NamedTuple):
     """What it is about; that of a campaign has no control for the grid, and `View.about` may be None."""
     listed: bool = True
     """Whether the navigation shows it; others are reached by links."""
+
+
+T = TypeVar("T")
+
+_KEPT: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
+
+
+def once(store: Store, key: Hashable, make: Callable[[], T]) -> T:
+    """What `make` returns, or what it returned under this `key` since `store` was opened. Errors are not kept."""
+    kept = _KEPT.setdefault(store, {})
+    if key not in kept:
+        kept[key] = make()
+    found: T = kept[key]
+    return found
+
+
+Component = Any
+
+html: Final[Any] = _html
+dcc: Final[Any] = _dcc
+AgGrid: Final[Any] = dash_ag_grid.AgGrid

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 import polars as pl
 
-from dashboards.problems import Actionable, Unknown
+from dashboards.problems import Unknown
+from grid.errors import AblateError
 from store import Store
 
 LIMIT_S: Final = 10.0
@@ -82,9 +83,7 @@ class Questions:
         try:
             frame = self._run(lambda: store.sql(query, most=most), store)
             outcome = Answer(frame, self._clock() - started, at)
-        except Exception as error:
-            if not isinstance(error, Actionable):
-                raise
+        except AblateError as error:
             outcome = error.with_traceback(None)  # frames of the stack hold the store
         with self._lock:
             self._here.setdefault(store, {})[query, most] = outcome

@@ -14,12 +14,13 @@ from dashboards.app import shell
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import IN_PAGE, download
 from dashboards.app.engine import Engine
-from dashboards.app.maths import Maths
 from dashboards.app.page import Page
 from dashboards.html import text
 from dashboards.page import variables
-from dashboards.problems import Actionable, Unknown, sentence, tried
+from dashboards.problems import Unknown, sentence, tried
 from dashboards.theme import dark_partners
+from grid.errors import AblateError
+from grid.operator_view import OperatorCatalogue
 
 _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
 
@@ -36,7 +37,7 @@ _INDEX: Final = """<!DOCTYPE html>
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
 
 
-def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = None) -> Dash:
+def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: OperatorCatalogue | None = None) -> Dash:
     """The app; nothing is served yet."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     app = Dash(
@@ -73,7 +74,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: Maths | None = 
 
 def _failed(error: Exception) -> None:
     """A callback could not answer: the page keeps what it shows, and says why above it."""
-    if isinstance(error, Actionable):
+    if isinstance(error, AblateError):
         set_props("problem", {"children": sentence(error)})
         return
     _LOG.error("the dashboard failed", exc_info=error)

@@ -5,8 +5,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dashboards.app.campaigns import Told
-from dashboards.app.components import Component, dcc, html
-from dashboards.app.page import Page
+from dashboards.app.page import Component, Page, dcc, html
 
 TICK_MS: Final = 3000
 

@@ -1,21 +1,22 @@
 """Attention weights of one sequence: a mosaic of all layers and heads, and the map of one head with its tokens."""
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
+from PIL import Image
 
 from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.heat_cells import Ramp
-from dashboards.figures.png import png, shrunk, uri
 from dashboards.html import plain
 from dashboards.problems import Unknown
 from dashboards.theme import INK, ON_ANY_PAGE
-from dashboards.tokens import token_names
 from dashboards.words import number
 from store import Store
 from store.artefacts import Artefact, arrays
@@ -125,11 +126,12 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
     largest = float(np.abs(flat).max()) or 1.0
     places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS
-    source = uri(png(places.astype(np.uint8), _palette(signed=bool((flat < 0).any()))))
+    picture = Image.fromarray(places.astype(np.uint8))
+    picture.putpalette(_palette(signed=bool((flat < 0).any())), "RGBA")
     figure = canvas(84 + round(n_layers * min(max(1150 / heads, 34), 130)), x="head", y="layer")
     step = 1 / side
     half = step / 2 - 0.5
-    figure.add_trace(go.Image(source=source, x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
+    figure.add_trace(go.Image(source=_data_uri(picture), x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
     told = summary(maps)
     figure.add_trace(_targets(maps, told))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
@@ -149,14 +151,31 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     return figure
 
 
-def _palette(*, signed: bool) -> list[tuple[int, int, int, int]]:
-    blue_, orange = (tuple(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in ON_ANY_PAGE)
+def _palette(*, signed: bool) -> bytes:
+    """Red, green, blue and opacity of each place, as bytes."""
+    blue_, orange = (bytes.fromhex(color[1:]) for color in ON_ANY_PAGE)
     above, below = (orange, blue_) if signed else (blue_, blue_)
-    found = []
-    for level in range(-_LEVELS, _LEVELS + 1):
-        red, green, blue = above if level >= 0 else below
-        found.append((red, green, blue, round(abs(level) / _LEVELS * 255)))
-    return found
+    levels = range(-_LEVELS, _LEVELS + 1)
+    return b"".join((above if level >= 0 else below) + bytes([round(abs(level) / _LEVELS * 255)]) for level in levels)
+
+
+def _data_uri(picture: Image.Image) -> str:
+    """Encode a picture as PNG: as a heat map it would be megabytes."""
+    data = BytesIO()
+    picture.save(data, "PNG")
+    return f"data:image/png;base64,{b64encode(data.getvalue()).decode()}"
+
+
+def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """[..., n, n] as means of blocks, [..., m, m] with m <= size; blocks at the end may be smaller."""
+    n = values.shape[-1]
+    if n <= size:
+        return values
+    edges = np.arange(0, n, -(-n // size))
+    counts = np.diff(np.append(edges, n))
+    summed = np.add.reduceat(np.add.reduceat(values, edges, axis=-2), edges, axis=-1)
+    means: npt.NDArray[Any] = summed / (counts[:, None] * counts[None, :])
+    return means
 
 
 def _targets(maps: Maps, told: pl.DataFrame) -> go.Heatmap:
@@ -258,3 +277,49 @@ def _axis(categories: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
         "showgrid": False,
         "ticks": "",
     }
+
+
+_VISIBLE: Final = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "\0": "␀", "\x1a": "␚"}
+
+
+def token_names(inputs: npt.NDArray[Any], task: Mapping[str, Any], length: int) -> list[str]:
+    """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's own.
+
+    Args:
+        inputs: of one sequence: ids [T], or vectors [T, width].
+        task: spec of the task; where its tokens are bytes they are letters, other ids stand as numbers.
+        length: of the map; a model's sink tokens come first.
+    """
+    own = length - len(inputs)
+    names = [f"sink {i + 1}" if own > 1 else "sink" for i in range(own)]
+    kind = (task.get("tokenizer") or {}).get("kind")
+    if inputs.ndim > 1:
+        return names + [", ".join(number(float(value), 2) for value in row[:3]) for row in inputs]
+    if not np.issubdtype(inputs.dtype, np.integer):
+        return names + [number(float(value), 2) for value in inputs]
+    return names + (byte_names(inputs.tolist()) if kind == "bytes" else [str(each) for each in inputs.tolist()])
+
+
+def byte_names(ids: Sequence[int]) -> list[str]:
+    """Bytes as letters; a letter of several bytes stands at its first, and dots at the others."""
+    names: list[str] = []
+    at = 0
+    while at < len(ids):
+        size = next((n for n in (1, 2, 3, 4) if _letter(ids[at : at + n])), 0)
+        letter = _letter(ids[at : at + size]) if size else ""
+        names += [_visible_letter(letter), *["…"] * (size - 1)] if size else [f"\\x{ids[at]:02x}"]
+        at += max(size, 1)
+    return names
+
+
+def _letter(ids: Sequence[int]) -> str:
+    """The letter that these bytes are; empty where they are none, or several."""
+    try:
+        found = bytes(ids).decode("utf-8")
+    except ValueError:  # no byte, or no letter
+        return ""
+    return found if len(found) == 1 else ""
+
+
+def _visible_letter(letter: str) -> str:
+    return _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")

@@ -11,6 +11,7 @@ import polars as pl
 from dashboards.html import plain
 from dashboards.seeds import Scale
 from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
+from dashboards.words import change
 
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
@@ -208,3 +209,54 @@ def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
 def cut(name: str, most: int) -> str:
     """The first `most` letters, the last of them an ellipsis where there are more."""
     return name if len(name) <= most else name[: most - 1] + "…"
+
+
+_TITLE_ROOM: Final = 46
+"""Pixels above a figure for its title."""
+
+_LEGEND_ROOM: Final = 26
+"""Pixels below a figure for each row of its legend."""
+
+_ENTRIES: Final = 4
+"""Entries of a legend."""
+
+
+def alone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
+    """The figure with its title, and a legend where one is wanted; it is changed in place.
+
+    One entry per `legendgroup` of traces that have a name and do not decline a legend.
+    """
+    groups: set[str] = set()
+    for trace in figure.data:
+        group = getattr(trace, "legendgroup", None)
+        listed = legend and bool(group and trace.name) and trace.showlegend is not False and group not in groups
+        if group is not None:
+            trace.showlegend = listed
+        if listed:
+            groups.add(str(group))
+    rows = -(-len(groups) // _ENTRIES)
+    figure.update_layout(
+        title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},
+        height=(figure.layout.height or 400) + _TITLE_ROOM + _LEGEND_ROOM * rows,
+        paper_bgcolor=PAPER,
+        plot_bgcolor=PAPER,
+        showlegend=bool(groups),
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+    )
+    margin = figure.layout.margin.to_plotly_json()
+    return figure.update_layout(margin={**margin, "t": _TITLE_ROOM, "b": 8 + _LEGEND_ROOM * rows})
+
+
+_RATIOS: Final = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e4, 1e6)
+
+
+def ratio_ticks(limit: float, each_side: int = 3) -> dict[str, Any]:
+    """Ticks of an axis from -limit to limit, at most `each_side` on either side of zero, and not crowded."""
+    chosen: list[float] = []
+    apart = limit / each_side
+    for ratio in reversed(_RATIOS):  # the outermost first
+        value = math.log(ratio)
+        if value <= 0.97 * limit and value >= apart and (not chosen or value <= chosen[-1] - apart):
+            chosen.append(value)
+    values = [*(-value for value in chosen), 0.0, *reversed(chosen)]
+    return {"tickvals": values, "ticktext": ["equal" if value == 0 else change(value, "log") for value in values]}

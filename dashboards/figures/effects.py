@@ -6,8 +6,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas, finite
-from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
 from dashboards.html import plain
 from dashboards.theme import INK, MUTED, ROPE
 from dashboards.words import change, in_odds

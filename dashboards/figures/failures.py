@@ -13,11 +13,6 @@ from store import Store
 from store.verdicts import failure_rates
 
 
-def failures(store: Store, grid: str) -> pl.DataFrame:
-    """The failed trials of `grid` by kind: fingerprint, reason, n, example, labels, message, traceback."""
-    return store.failures(grid)
-
-
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     """The failure rate of every cell that has one: cell, ended, failed, rate, low, high (Wilson, 95 %), p_holm.
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas, finite, one_line, rows_height
-from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
 from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import INK, ROPE

@@ -1,4 +1,4 @@
-"""Seed by seed: the value of a cell joined to that of the baseline on the same seed."""
+"""Two cells compared seed by seed, and item by item."""
 
 from typing import Final
 
@@ -6,12 +6,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.html import plain
 from dashboards.subject import Look
-from dashboards.theme import DIVERGING, INK
-from dashboards.words import change, in_odds, number
+from dashboards.theme import DIVERGING, INK, MUTED, ROPE, Style
+from dashboards.words import change, count, in_odds, number
 from store import Store
 from store.statistics.scales import forward
 from store.verdicts import Measure, runs
+from store.why import item_differences
 
 GAIN: Final = (DIVERGING[0], "solid")
 LOSS: Final = (DIVERGING[-1], "dot")
@@ -83,3 +85,52 @@ def _told(row: dict[str, float | None], column: str, measure: Measure) -> str:
         "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
     )
     return f"seed {row['seed']}: {number(row[column])}{more if column == 'value' else ''}"
+
+
+MOST_POINTS: Final = 600
+"""More items are drawn at evenly spaced ranks, the first and the last among them."""
+
+
+def items(store: Store, grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
+    """The difference of the first of `cells` from the second by item, averaged over the seeds that they share.
+
+    Returns:
+        rank (from 1, the least difference first), item, seeds, difference, in the unit of the measure; see
+        `store.why.item_differences`.
+    """
+    found = item_differences(store, grid, measure, cells)
+    by_item = found.group_by("item").agg(pl.len().alias("seeds"), pl.col("difference").mean())
+    return by_item.sort("difference", "item").with_row_index("rank", offset=1).cast({"rank": pl.Int64})
+
+
+def drawn(found: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `items` that a picture shows."""
+    if found.height <= MOST_POINTS:
+        return found
+    step = (found.height - 1) / (MOST_POINTS - 1)
+    return found[[round(i * step) for i in range(MOST_POINTS)]]
+
+
+def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
+    """A point per item that is `drawn`, by rank; the dashed rule is the mean of all."""
+    shown = drawn(found)
+    figure = canvas(340, x="items, by their difference", y=title)
+    figure.add_hline(y=0, line={"color": ROPE, "width": 1})
+    mean = found["difference"].mean()
+    if isinstance(mean, float):
+        figure.add_hline(y=mean, line={"color": MUTED, "width": 1, "dash": "dash"})
+    told = [
+        f"{plain(str(item))}<br>{number(difference)}<br>{count(seeds, 'seed')}"
+        for item, difference, seeds in shown.select("item", "difference", "seeds").iter_rows()
+    ]
+    figure.add_trace(
+        go.Scatter(
+            x=shown["rank"].to_list(),
+            y=shown["difference"].to_list(),
+            mode="markers",
+            marker={"symbol": style.marker, "size": 6, "color": style.color},
+            customdata=told,
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    )
+    return figure

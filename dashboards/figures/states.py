@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.canvas import broken, canvas, one_line
+from dashboards.figures.canvas import broken, canvas, one_line, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
@@ -203,3 +203,44 @@ def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
 def draw_shares(found: Shares) -> go.Figure:
     """A row per group, a column per seed."""
     return draw_heat(found.frame, Ramp(0.0, 1.0, title="share done"), x="seed", y=found.by)
+
+
+STATUSES: Final = ("ok", "failed", "running", "pending")
+WORDS: Final = {"ok": "done", "failed": "failed", "running": "running", "pending": "to do"}
+
+
+def totals(found: pl.DataFrame) -> dict[str, int]:
+    """planned, ok, failed, running and pending of the whole grid."""
+    return {name: int(found[name].sum()) for name in ("planned", *STATUSES)}
+
+
+def draw_progress(found: pl.DataFrame, look: Look) -> go.Figure:
+    """A bar per cell, or per operator where there are too many cells."""
+    names = [look.names[cell] for cell in found["cell"]]
+    rows = found.with_columns(pl.Series("name", names))
+    if rows.height > MOST_CELLS:
+        rows = rows.with_columns(name="operator").group_by("name", maintain_order=True).agg(pl.col(*STATUSES).sum())
+    figure = canvas(rows_height(rows.height, 26), x="trials")
+    places = list(range(rows.height))
+    for state in STATUSES:
+        figure.add_trace(
+            go.Bar(
+                x=rows[state].to_list(),
+                y=places,
+                orientation="h",
+                name=WORDS[state],
+                legendgroup=state,
+                marker={"color": STATUS[state], "line": {"width": 0}},
+                width=0.62,
+                hovertemplate=f"%{{x}} {WORDS[state]}<extra></extra>",
+            )
+        )
+    figure.update_layout(barmode="stack")
+    figure.update_yaxes(
+        range=[rows.height - 0.4, -0.6],
+        tickvals=places,
+        ticktext=[broken(name) for name in rows["name"]],
+        tickfont={"color": INK},
+        showgrid=False,
+    )
+    return figure

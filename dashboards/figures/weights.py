@@ -1,18 +1,18 @@
 """What an operator does to one row of logits: its weights beside softmax's, and its score over the logit."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.maths import Curve, Row
 from dashboards.figures.canvas import broken, canvas
-from dashboards.figures.function import draw_functions
 from dashboards.html import plain
 from dashboards.subject import Look
 from dashboards.theme import INK, Style, operator_styles
 from dashboards.words import number
+from grid.operator_view import Profile, ScoreCurve
 
 SOFTMAX: Final = "softmax"
 LEARNED_KEY: Final = "learned key"
@@ -20,7 +20,7 @@ _HEIGHT: Final = 340
 
 
 def weight_rows(
-    rows: Sequence[Row], usual: Sequence[float | None], logits: Sequence[float], apart: str
+    rows: Sequence[Profile], usual: Sequence[float | None], logits: Sequence[float], apart: str
 ) -> pl.DataFrame:
     """One row per group of heads and key, and per weight that is no key's.
 
@@ -99,7 +99,7 @@ def _dashes(usual: pl.DataFrame, places: Mapping[str, int]) -> go.Scatter:
     )
 
 
-def score_rows(curves: Sequence[Curve], usual: Sequence[float | None], logits: Sequence[float]) -> pl.DataFrame:
+def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logits: Sequence[float]) -> pl.DataFrame:
     """One row per logit of softmax's score and of every group of heads: series, x, value (null where not finite)."""
     lines = {SOFTMAX: usual} | {curve.heads: curve.values for curve in curves}
     found = [(name, x, value) for name, values in lines.items() for x, value in zip(logits, values, strict=True)]
@@ -116,4 +116,32 @@ def draw_scores(found: pl.DataFrame, look: Look, *, log: bool = False) -> go.Fig
         low, high = min(float(own.min() or 0.0), 0.0), max(float(own.max() or 0.0), 0.0)  # type: ignore[arg-type]
         pad = 0.06 * ((high - low) or 1.0)
         figure.update_yaxes(range=[low - pad, high + pad])
+    return figure
+
+
+def draw_functions(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
+    """One line per series through the points at which it was computed; where it is not finite, a gap.
+
+    Args:
+        found: series, x, value; by series, then rising x.
+        look: name and style of every series.
+        x: title of the axis.
+        y: title of the axis.
+    """
+    figure = canvas(340, x=x, y=y)
+    for (series,), rows in found.group_by("series", maintain_order=True):
+        style, key = look.styles[str(series)], str(series)
+        values = [value if value is not None and math.isfinite(value) else None for value in rows["value"]]
+        figure.add_trace(
+            go.Scatter(
+                x=rows["x"].to_list(),
+                y=values,
+                mode="lines",
+                name=broken(look.names[key]),
+                legendgroup=key,
+                line={"color": style.color, "dash": style.dash, "width": 2},
+                connectgaps=False,
+                hovertemplate="%{x:.3g}: %{y:.4g}",
+            )
+        )
     return figure

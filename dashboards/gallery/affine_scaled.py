@@ -9,8 +9,8 @@ import polars as pl
 
 from dashboards.figures.bars import draw_bars
 from dashboards.figures.curves import curves
-from dashboards.figures.function import draw_functions
 from dashboards.figures.heat import heat_ramp
+from dashboards.figures.weights import draw_functions
 from dashboards.gallery.attended import attention_panels
 from dashboards.gallery.counted import counted_sums
 from dashboards.gallery.drawing import OVER_SEEDS, by_model, drawn_heat, drawn_lines, lacking, look_of, side_by_side

@@ -7,11 +7,11 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.figures.beside import beside
 from dashboards.figures.canvas import value_axis
-from dashboards.figures.function import draw_functions
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
+from dashboards.figures.panels import beside
+from dashboards.figures.weights import draw_functions
 from dashboards.gallery.attended import attention_panels
 from dashboards.gallery.counted import counted_norms
 from dashboards.gallery.drawing import OVER_SEEDS, drawn_heat, drawn_lines, joined, lacking, look_of

@@ -8,11 +8,11 @@ from typing import Final
 import polars as pl
 
 from dashboards.figures.bars import draw_bars
-from dashboards.figures.beside import beside
 from dashboards.figures.curves import curves
 from dashboards.figures.dual_axis import Side, draw_dual_axis
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
+from dashboards.figures.panels import beside
 from dashboards.gallery.drawing import OVER_SEEDS, counted, drawn_lines, joined, lacking, look_of, told
 from dashboards.gallery.item import Drawn, Item, figure_item
 from dashboards.gallery.measured import by_level, ended, evaluated, named_series, probed, series_of

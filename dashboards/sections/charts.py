@@ -6,13 +6,12 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.blocks import Picture, cell_legend
+from dashboards.blocks import Picture, cell_legend, drawn
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
-from dashboards.figures import forest, numbers, shift, shift_map
+from dashboards.figures import forest, numbers, shift
 from dashboards.figures.canvas import is_cut
 from dashboards.html import tag, text
-from dashboards.sections.guard import drawn
 from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words
 from dashboards.seeds import Scale, average_words, interval_words, rope_words
 from dashboards.subject import Subject
@@ -141,16 +140,16 @@ def _maps(
     if len(wide) < 2:
         return
     axes = (wide[0], wide[1])
-    found = shift_map.shift_map(about.store, about.grid, measure, axes, cells)
+    found = shift.shift_map(about.store, about.grid, measure, axes, cells)
     if found.is_empty():
         return
     log = measure.scale == "log"
     base = found.filter(pl.col("cell") == about.baseline) if about.baseline in cells else found
-    spans = {"value": shift_map.ends(base, "value", log=log), "change": shift_map.ends(found, "change", log=log)}
+    spans = {"value": shift.ends(base, "value", log=log), "change": shift.ends(found, "change", log=log)}
     panels: list[tuple[str | None, go.Figure]] = []
     for (cell,), rows in found.group_by("cell", maintain_order=True):
         column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
-        figure = shift_map.draw_shift_map(rows, measure, axes, spans[column], column)
+        figure = shift.draw_shift_map(rows, measure, axes, spans[column], column)
         panels.append((about.look.names[str(cell)], figure))
     of = about.baseline_name or "a cell without a baseline"
     caption = (
@@ -170,7 +169,7 @@ def _maps(
 
 
 def _ramp(about: Subject, measure: Measure, column: str, span: tuple[float, float]) -> str:
-    ends = shift_map.scale_ends(span, column, measure)
+    ends = shift.scale_ends(span, column, measure)
     words = measure.name if column == "value" else f"against {about.baseline_name}"
     return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
 

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dashboards.blocks import Picture, key_legend, picture
+from dashboards.blocks import Picture, key_legend, picture, state
 from dashboards.html import details, plain_table, tag, text
 from dashboards.problems import Unknown, sentence, tried
-from dashboards.sections.guard import state
 from dashboards.subject import Subject
 from dashboards.theme import Style
 

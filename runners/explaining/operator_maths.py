@@ -3,14 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, final
+from typing import final
 
-if TYPE_CHECKING:
-    from runners.explaining.operator_view import Curve, Listed, View
-    from runners.explaining.weight_profile import Profile
-
-Asked = str | Mapping[str, Any]
-"""A named operator by its name, or a spec as data."""
+from grid.operator_view import ListedOperator, OperatorName, OperatorView, Profile, ScoreCurve
 
 
 @final
@@ -34,14 +29,14 @@ class OperatorMaths:
                 import_spec_file(self._spec)
                 self._spec = None
 
-    def named(self) -> "Sequence[Listed]":
+    def named(self) -> Sequence[ListedOperator]:
         """All named operators, in the order of the papers."""
         from runners.explaining import operator_view
 
         self._ready()
         return operator_view.named()
 
-    def described(self, operator: Asked, arguments: Mapping[str, str]) -> "View":
+    def described(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
         """What is known about an operator; `arguments` are of the function of a named one."""
         from runners.explaining import operator_view
 
@@ -49,8 +44,12 @@ class OperatorMaths:
         return operator_view.described(operator, arguments)
 
     def weights(
-        self, operator: Asked, arguments: Mapping[str, str], numbers: Mapping[str, float], logits: Sequence[float]
-    ) -> "Sequence[Profile]":
+        self,
+        operator: OperatorName,
+        arguments: Mapping[str, str],
+        numbers: Mapping[str, float],
+        logits: Sequence[float],
+    ) -> Sequence[Profile]:
         """The weights of the last query over keys with these logits (nats)."""
         from runners.explaining import operator_view
 
@@ -58,8 +57,12 @@ class OperatorMaths:
         return operator_view.weights(operator_view.made(operator, arguments), numbers, logits)
 
     def scores(
-        self, operator: Asked, arguments: Mapping[str, str], numbers: Mapping[str, float], logits: Sequence[float]
-    ) -> "Sequence[Curve]":
+        self,
+        operator: OperatorName,
+        arguments: Mapping[str, str],
+        numbers: Mapping[str, float],
+        logits: Sequence[float],
+    ) -> Sequence[ScoreCurve]:
         """What a key with each of these logits counts before normalisation."""
         from runners.explaining import operator_view
 

@@ -3,25 +3,34 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from grid.errors import AblateError, SpecError
 from grid.nearest import did_you_mean
+from grid.operator_view import (
+    ListedOperator,
+    OperatorArgument,
+    OperatorName,
+    OperatorNumber,
+    OperatorPart,
+    OperatorSetting,
+    OperatorView,
+    Profile,
+    ScoreCurve,
+)
 from grid.validation import spec_error
 from runners.explaining.explain import SOFTMAX as PLAIN
 from runners.explaining.explain import Argument, arguments, different, how_to_write
 from runners.explaining.lookup import find_named
 from runners.explaining.operators_page import DRAWN, equation
 from runners.explaining.stage_words import formula, number_rows, option_words, options, source_of
-from runners.explaining.weight_profile import Profile, heads_needed, profiles
+from runners.explaining.weight_profile import heads_needed, profiles
 from variants import Operator
 from variants.links import LINKS
 from variants.number import KeyVector, Matrix, Number
 from variants.papers.named import PAPERS, Limit, Named, catalogue
-
-Asked = str | Mapping[str, Any]
 
 MOST_LOGITS = 64
 LARGEST_LOGIT = 1e4
@@ -36,80 +45,9 @@ _WIDEST_LIMIT = 1e3
 T = TypeVar("T")
 
 
-class Listed(NamedTuple):
-    """A named operator in a list."""
-
-    name: str
-    label: str
-    paper: str
-
-
-class Part(NamedTuple):
-    """A stage that is not softmax's."""
-
-    stage: str
-    kind: str
-    formula: str
-    source: str
-
-
-class Quantity(NamedTuple):
-    """A number of an operator."""
-
-    name: str
-    init: float
-    start: str
-    varies: str
-    range: str
-    what: str
-    span: tuple[float, float, float] | None
-    """Least, greatest and step of a slider; None for what does not act on the weights, or is no single number."""
-
-
-class Choice(NamedTuple):
-    """An argument of the function of a named operator, as it is written in an address."""
-
-    name: str
-    default: str
-    values: tuple[str, ...]
-
-
-class Setting(NamedTuple):
-    """Values at which something is to be seen."""
-
-    words: str
-    numbers: Mapping[str, float]
-    arguments: Mapping[str, str]
-
-
-class View(NamedTuple):
-    """What is known about an operator."""
-
-    label: str
-    line: str
-    paper: str
-    use: str
-    equation: str
-    parts: tuple[Part, ...]
-    numbers: tuple[Quantity, ...]
-    arguments: tuple[Choice, ...]
-    options: Mapping[str, str]
-    settings: tuple[Setting, ...]
-    notes: tuple[str, ...]
-    apart: str
-    unseen: str
-
-
-class Curve(NamedTuple):
-    """A score over the logit."""
-
-    heads: str
-    values: tuple[float | None, ...]
-
-
-def named() -> list[Listed]:
+def named() -> list[ListedOperator]:
     """All named operators, in the order of the papers."""
-    return [Listed(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
+    return [ListedOperator(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
 
 
 def _short(known: Named) -> str:
@@ -117,7 +55,7 @@ def _short(known: Named) -> str:
     return label if label.lower() == known.name else f"{label} ({known.name})"
 
 
-def made(asked: Asked, given: Mapping[str, str]) -> Operator:
+def made(asked: OperatorName, given: Mapping[str, str]) -> Operator:
     """The operator.
 
     Raises:
@@ -181,7 +119,7 @@ def _told(make: Callable[[], T]) -> T:
         raise SpecError(f"it cannot be drawn so: {str(error).strip().splitlines()[0]}") from error
 
 
-def described(asked: Asked, given: Mapping[str, str]) -> View:
+def described(asked: OperatorName, given: Mapping[str, str]) -> OperatorView:
     """What is known about an operator. Raises as `made`."""
     operator = made(asked, given)
     known = find_named(asked) if isinstance(asked, str) else None
@@ -192,17 +130,20 @@ def described(asked: Asked, given: Mapping[str, str]) -> View:
         *(trap for stage in parts.values() for trap in getattr(stage, "traps", ())),
     ]
     broken = [f"It does not keep the law {law}: {reason}." for law, reason in operator.breaks.items()]
-    return View(
+    return OperatorView(
         label=operator.label,
         line=known.line if known else "As it stands in a grid of this campaign.",
         paper=PAPERS[known.paper] if known else "",
         use=how_to_write(known) if known else "",
         equation=equation(),
         parts=tuple(
-            Part(stage, choice.label, formula(type(choice)), source_of(type(choice))) for stage, choice in parts.items()
+            OperatorPart(stage, choice.label, formula(type(choice)), source_of(type(choice)))
+            for stage, choice in parts.items()
         ),
         numbers=tuple(
-            Quantity(row.number, row.spec.init, row.start, row.varies, row.range, row.what, span(row.number, row.spec))
+            OperatorNumber(
+                row.number, row.spec.init, row.start, row.varies, row.range, row.what, span(row.number, row.spec)
+            )
             for row in rows
         ),
         arguments=tuple(filter(None, map(_choice, arguments(known)))) if known else (),
@@ -214,25 +155,31 @@ def described(asked: Asked, given: Mapping[str, str]) -> View:
     )
 
 
-def _choice(argument: Argument) -> Choice | None:
+def _choice(argument: Argument) -> OperatorArgument | None:
     """An argument that can be chosen: of few values, or a number that is no number of the operator."""
     if argument.values:
         values = dict.fromkeys(map(str, (argument.default, *argument.values)))
-        return Choice(argument.name, str(argument.default), tuple(values))
+        return OperatorArgument(argument.name, str(argument.default), tuple(values))
     is_count = isinstance(argument.default, int) and not isinstance(argument.default, bool)
-    return Choice(argument.name, str(argument.default), ()) if is_count else None
+    return OperatorArgument(argument.name, str(argument.default), ()) if is_count else None
 
 
-def _settings(known: Named | None, operator: Operator) -> tuple[Setting, ...]:
+def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting, ...]:
     """Where the operator differs from softmax plainly, where its score is another, and where it is another operator."""
     drawn = DRAWN.get(known.name) if known else None
-    shown = [Setting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))] if drawn else []
+    shown = (
+        [OperatorSetting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))]
+        if drawn
+        else []
+    )
     scores = [
-        Setting(f"Score {each.to!r}, within a relative error of {each.within:g}: {_values(each.numbers)}", {}, {})
+        OperatorSetting(
+            f"Score {each.to!r}, within a relative error of {each.within:g}: {_values(each.numbers)}", {}, {}
+        )
         for each in operator.score.identities
     ]
     limits = [
-        Setting(
+        OperatorSetting(
             f"{limit.words}: {limit.to().label}, outputs within {limit.within:g}"
             + ("" if limit.where == "anywhere" else f", for {limit.where}"),
             limit.numbers if _can_be_set(limit, operator) else {},
@@ -333,18 +280,18 @@ def weights(operator: Operator, numbers: Mapping[str, float], logits: Sequence[f
     return found
 
 
-def scores(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[Curve]:
+def scores(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[ScoreCurve]:
     """The score at each of these logits, of every group of heads. Raises as `weights`."""
     _check_numbers(operator, numbers)
     heads = heads_needed(operator)
     found = [operator.score.of_head(head, heads) for head in range(heads)]
-    curves: list[Curve] = []
+    curves: list[ScoreCurve] = []
     at = 0
     for (score, prefix), group in groupby(found, key=lambda each: each):
         size = len(list(group))
         own = {field: numbers.get(f"score.{prefix}{field}", number.init) for field, number in score.numbers().items()}
         values = tuple(_finite(lambda z=z, own=own, score=score: score.oracle(z, **own)) for z in logits)  # type: ignore[misc]
-        curves.append(Curve(_counted(at, size, heads), values))
+        curves.append(ScoreCurve(_counted(at, size, heads), values))
         at += size
     return curves
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from grid.errors import SpecError
+from grid.operator_view import Profile
 from grid.spec import Choice
 from runners.explaining.explain import Argument, Explanation, Part, different, explain
 from runners.explaining.explain_text import NUMBER_HEADINGS, added_words
 from runners.explaining.lookup import KindRow, find_kind, presets, stage_kinds
 from runners.explaining.markdown import listed, safe, table, write_files
 from runners.explaining.stage_words import field_words, formula, option_words
-from runners.explaining.weight_profile import DIGITS, LAST, Profile, profiles
+from runners.explaining.weight_profile import DIGITS, LAST, profiles
 from runners.explaining.weight_svg import drawing
 from runners.output import write
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax

@@ -8,12 +8,12 @@ Everything is written as waves and not drawn, so that it is the same on every ma
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from grid.errors import SpecError
+from grid.operator_view import Profile
 from variants import Operator, attend
 from variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vector
 from variants.operator import head_shape
@@ -26,20 +26,6 @@ LAST = len(LOGITS) - 1
 
 CHANNELS = 16
 DIGITS = 3
-
-
-class Profile(NamedTuple):
-    """Weights of one query's row, rounded; of the heads that have the same."""
-
-    heads: str
-    """Which heads, counted from 1; empty where all are alike."""
-    keys: tuple[float, ...]
-    ground: float | None
-    """Weight of the ground state or sink."""
-    extra: float | None
-    """Weight of the learned key."""
-    total: float
-    """The sum over the keys, of weights that are not rounded."""
 
 
 def profiles(

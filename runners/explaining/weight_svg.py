@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from grid.operator_view import Profile
 from runners.explaining.svg import WIDTH, axis, opening, signed, text
-from runners.explaining.weight_profile import LOGITS, Profile
+from runners.explaining.weight_profile import LOGITS
 
 PANEL, LEFT, TOP, BASE = 196, 56, 44, 40
 STEP, BAR = 36, 24

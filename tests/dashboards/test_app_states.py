@@ -11,11 +11,10 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
-from dashboards.app.address import Address, changed, read, written
+from dashboards.app.address import Address, changed, read, save, saved_views, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.pages import PAGES
-from dashboards.app.saved import save, saved_views
 from dashboards.app.server import make_app
 from dashboards.problems import Unknown
 from store.files import write_json

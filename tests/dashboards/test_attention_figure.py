@@ -2,10 +2,9 @@
 
 import base64
 import json
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from PIL import Image
 from playwright.sync_api import Page
 from probed_campaign import HEADS, LAYERS, NAMES, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
 from served import ServeSite
@@ -22,10 +22,19 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.attention import ATTENTION
-from dashboards.figures.attention import MOST_TOKENS, Maps, draw_map, draw_mosaic, one_map, sum_words, summary
+from dashboards.figures.attention import (
+    MOST_TOKENS,
+    Maps,
+    byte_names,
+    draw_map,
+    draw_mosaic,
+    one_map,
+    shrunk,
+    sum_words,
+    summary,
+    token_names,
+)
 from dashboards.figures.canvas import least_width
-from dashboards.figures.png import png, shrunk
-from dashboards.tokens import byte_names, token_names
 from grid.errors import NotFoundError, StoreError
 from store import Store
 from store.artefacts import LARGEST, Artefact, arrays, artefacts, with_artefacts
@@ -73,34 +82,14 @@ def heat(shown: go.Figure) -> go.Heatmap:
 def picture(shown: go.Figure) -> tuple[npt.NDArray[np.uint8], bytes, bytes]:
     """Places in the palette, its colours and their opacities, of the picture of a figure."""
     (image,) = (trace for trace in shown.data if isinstance(trace, go.Image))
-    return unpacked(base64.b64decode(image.source.removeprefix("data:image/png;base64,")))
-
-
-def unpacked(data: bytes) -> tuple[npt.NDArray[np.uint8], bytes, bytes]:
-    parts, at = {}, 8
-    while at < len(data):
-        (size,) = struct.unpack(">I", data[at : at + 4])
-        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
-        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size]) == (zlib.crc32(name + body),)
-        parts[name] = body
-        at += 12 + size
-    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
-    rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width + 1)
-    assert not rows[:, 0].any()
-    return rows[:, 1:], parts[b"PLTE"], parts[b"tRNS"]
+    found = Image.open(BytesIO(base64.b64decode(image.source.removeprefix("data:image/png;base64,"))))
+    return np.asarray(found), bytes(found.getpalette() or ()), found.info["transparency"]
 
 
 def maps_of(found: npt.NDArray[np.float64]) -> Maps:
     """[layers, heads, tokens, tokens] of tokens that are numbered."""
     names = [str(i) for i in range(found.shape[-2])]
     return Maps(list(range(len(found))), found.astype(np.float32), names, names, 1)
-
-
-def test_a_png_holds_what_it_was_given() -> None:
-    given = np.arange(12, dtype=np.uint8).reshape(3, 4) % 3
-    places, colors, opacities = unpacked(png(given, [(1, 2, 3, 0), (4, 5, 6, 128), (7, 8, 9, 255)]))
-    assert (places == given).all()
-    assert (list(colors), list(opacities)) == (list(range(1, 10)), [0, 128, 255])
 
 
 @pytest.mark.parametrize(("n", "size"), [(6, 6), (6, 3), (7, 3), (5, 2), (1, 1), (100, 48)])

@@ -12,7 +12,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
-from dashboards.flat import flat
+from dashboards.cells import flat
 from store.layout import Layout
 from store.shards import ShardBuffer
 

@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
-from dashboards.figures import curves, effects, failures, forest, numbers, progress, shift, shift_map
-from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, tick_text, value_axis
-from dashboards.figures.ratio_axis import ratio_ticks
+from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
+from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, ratio_ticks, tick_text, value_axis
 from dashboards.html import plain
 from dashboards.sections.verdict_table import ICONS, marked
 from dashboards.seeds import Scale
@@ -90,28 +89,28 @@ def test_the_coordinates_of_an_evaluation_are_all_its_values_in_order(known: Sto
 
 
 def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Subject) -> None:
-    found = shift_map.shift_map(about.store, "known", MEASURE, ("sigma_f", "sigma_x"), keys(about))
+    found = shift.shift_map(about.store, "known", MEASURE, ("sigma_f", "sigma_x"), keys(about))
     assert found.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 10, 18, 4, 20, 36])
     assert found.filter(pl.col("cell") == about.baseline)["change"].null_count() == 6
     other = found.filter(pl.col("cell") != about.baseline)
     assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
-    assert shift_map.ends(found, "change", log=True) == pytest.approx((-math.log(2), math.log(2)))
-    assert shift_map.ends(found, "value", log=True) == pytest.approx((0, math.log10(36)))
-    figure = drawn(shift_map.draw_shift_map(other, MEASURE, ("sigma_f", "sigma_x"), (-1, 1), "change"))
+    assert shift.ends(found, "change", log=True) == pytest.approx((-math.log(2), math.log(2)))
+    assert shift.ends(found, "value", log=True) == pytest.approx((0, math.log10(36)))
+    figure = drawn(shift.draw_shift_map(other, MEASURE, ("sigma_f", "sigma_x"), (-1, 1), "change"))
     assert figure.data[0].x == ("1", "5", "9")
     assert figure.data[0].text[0][0] == "÷ 2"
 
 
 def test_a_map_with_a_missing_corner_has_a_hole_there(about: Subject) -> None:
     found = pl.DataFrame({"x": [1.0, 2.0, 1.0], "y": [1.0, 1.0, 2.0], "value": [1.0, 10.0, 100.0]})
-    figure = drawn(shift_map.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
+    figure = drawn(shift.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
     assert [list(row) for row in figure.data[0].z] == [[0, 1], [2, None]]
 
 
 @pytest.mark.parametrize(("n", "texts"), [(3, 9), (10, 0)])
 def test_a_map_in_a_narrow_panel_has_no_texts_that_overlap(n: int, texts: int) -> None:
     found = pl.DataFrame([(x, y, -0.2) for x in range(n) for y in range(3)], schema=["x", "y", "change"], orient="row")
-    figure = drawn(shift_map.draw_shift_map(found, MEASURE, ("a", "b"), (-1, 1), "change"))
+    figure = drawn(shift.draw_shift_map(found, MEASURE, ("a", "b"), (-1, 1), "change"))
     written = [text for trace in figure.select_traces({"type": "scatter", "mode": "text"}) for text in trace.text]
     assert len(written) == texts
 
@@ -250,12 +249,12 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
     )
     with Store.open(tmp_path / "c") as store:
         about = subject(store, "quickstart", operator_styles(["softmax", "SSA"]))
-        found = progress.progress(store, "quickstart")
-        assert progress.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
-        assert [trace.name for trace in drawn(progress.draw_progress(found, about.look)).data] == list(
-            progress.WORDS.values()
+        found = store.progress("quickstart")
+        assert states.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
+        assert [trace.name for trace in drawn(states.draw_progress(found, about.look)).data] == list(
+            states.WORDS.values()
         )
-        kinds = failures.failures(store, "quickstart")
+        kinds = store.failures("quickstart")
         assert kinds.select("reason", "n").rows() == [("error", 2)]
         rates = failures.rates(store, "quickstart", keys(about))
         assert rates.select("ended", "failed", "rate").rows() == [(4, 0, 0.0), (3, 2, pytest.approx(2 / 3))]
@@ -265,8 +264,8 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
 
 
 def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: Subject) -> None:
-    rows = pl.concat([progress.progress(about.store, "known")] * 20)
-    figure = drawn(progress.draw_progress(rows, about.look))
+    rows = pl.concat([about.store.progress("known")] * 20)
+    figure = drawn(states.draw_progress(rows, about.look))
     assert list(figure.data[0].x) == [60, 60]
 
 

@@ -19,7 +19,7 @@ from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Page, Shown, View
 from dashboards.app.pages.mechanism import MECHANISM
 from dashboards.figures import probed
-from dashboards.figures.against import rank_correlation
+from dashboards.figures.probed import rank_correlation
 from dashboards.html import plain
 from dashboards.probe_words import PROBES, told
 from dashboards.problems import Unknown

@@ -11,7 +11,7 @@ from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import report, write_report
-from dashboards.figures.progress import STATES
+from dashboards.figures.states import STATUSES
 from dashboards.problems import tried
 from dashboards.report import campaign_styles
 from dashboards.sections.overview import overview, progress_words
@@ -207,7 +207,7 @@ def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: s
     ],
 )
 def test_progress_is_one_sentence(counts: tuple[int, ...], sentence: str) -> None:
-    assert progress_words(dict(zip(("planned", *STATES), counts, strict=True))) == sentence
+    assert progress_words(dict(zip(("planned", *STATUSES), counts, strict=True))) == sentence
 
 
 def test_the_measure_is_told_with_point_unit_and_direction() -> None:

@@ -18,9 +18,8 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, Slot, View
-from dashboards.app.pages.sql import SQL, SqlAddress
+from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
 from dashboards.app.questions import AT_ONCE, LIVE_S, Questions, limited
-from dashboards.app.schema_words import EXAMPLES
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, charted, draw_chart, group_styles
 from dashboards.problems import Unknown, tried
 from dashboards.report import campaign_styles

@@ -5,7 +5,7 @@ import random
 import plotly.graph_objects as go
 import pytest
 
-from dashboards.app.edition import edition
+from dashboards.app.frame import edition
 from dashboards.page import VARIABLES
 from dashboards.theme import (
     DIVERGING,

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from dashboards.app.maths import Maths
 from grid.errors import AblateError, NotFoundError, SpecError
+from grid.operator_view import OperatorCatalogue
 from runners.explaining.operator_maths import OperatorMaths
 from variants import Operator, principled, ssa
 from variants.papers.named import catalogue
 
 LOGITS = (0.2, 4.0, 1.9, 2.0, -0.5, 0.1, -1.5, -3.0)
-MATHS: Maths = OperatorMaths()
+MATHS: OperatorCatalogue = OperatorMaths()
 
 
 def ratios(score: Callable[[float], float]) -> list[float]:

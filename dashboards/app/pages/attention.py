@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.once import once
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of, options
+from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of, once, options
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
 from dashboards.problems import Unknown

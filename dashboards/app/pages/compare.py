@@ -5,11 +5,9 @@ from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app.components import Component, html
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
-from dashboards.figures import forest, items, paired, win_rates
+from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
+from dashboards.figures import forest, paired, win_rates
 from dashboards.problems import Unknown, tried
 from dashboards.sections.charts import chosen, difference_of, n_words, named
 from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
@@ -206,19 +204,19 @@ def _paired(view: View) -> Shown:
 def _items(view: View) -> Shown:
     about, measure, judged_rows = judged(view)
     cell, base = _chosen(view), _baseline(view)
-    found = items.items(view.store, about.grid, measure, (cell, base))
+    found = paired.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return Shown(message=f"No values of single items are recorded for both cells in {measure.name}.")
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     bars = why_text(row)[-1].partition(": ")[2]
-    drawn = items.drawn(found).height
+    drawn = paired.drawn(found).height
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
         f"{about.look.names[cell]} less {about.look.names[base]} in {measured(measure, unit_of(view, measure))}, a "
         f"point per item, averaged over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
         f"{bars[:1].upper()}{bars[1:]}.{some}{_picked(view, judged_rows)}"
     )
-    figure = items.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
+    figure = paired.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
     return Shown(figure, caption, found)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.app.pages.run import environment
-from dashboards.flat import flat
+from dashboards.cells import flat
 from dashboards.problems import Unknown, tried
 from dashboards.run_keys import key_of, shortened
 from dashboards.words import count, point

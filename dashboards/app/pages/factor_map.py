@@ -8,8 +8,7 @@ import polars as pl
 
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
-from dashboards.app.once import once
-from dashboards.app.page import Control, Option, Shown, View, grid_of, link, options
+from dashboards.app.page import Control, Option, Shown, View, grid_of, link, once, options
 from dashboards.figures import pivot
 from dashboards.problems import Unknown
 from dashboards.sections.verdict_table import measured

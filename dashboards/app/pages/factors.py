@@ -7,8 +7,7 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of
+from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of, once
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import half_normal, interactions

@@ -6,11 +6,10 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.chosen import cells_control, chosen_cells, chosen_words
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
-from dashboards.figures import against, probed
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, once, options
+from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
+from dashboards.figures import probed
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
@@ -286,11 +285,11 @@ def _against(view: View) -> Shown:
     if said := _is_histogram(view):
         return Shown(message=said)
     _, look = chosen_cells(view)
-    found = against.against(view.store, reading, measure, [cell.cell for cell in about.cells])
+    found = probed.against(view.store, reading, measure, [cell.cell for cell in about.cells])
     if found.is_empty():
         return Shown(message=f"No trial has finished with both {reading.name!r} and {measure.name!r} yet.")
-    means = against.by_cell(found, measure.scale)
-    rho = against.rank_correlation(means["x"], means["y"])
+    means = probed.by_cell(found, measure.scale)
+    rho = probed.rank_correlation(means["x"], means["y"])
     said = (
         f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
         if rho is not None
@@ -304,7 +303,7 @@ def _against(view: View) -> Shown:
     )
     unit = unit_of(view, measure)
     title = f"{measure.name}, {unit}" if unit else measure.name
-    figure = against.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
+    figure = probed.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
     return Shown(figure, caption, named(found, about), _legend(found, look))
 
 

@@ -2,16 +2,14 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import polars as pl
 
 from dashboards.app.address import Address, entries, written
-from dashboards.app.maths import Described, Maths, Quantity, Row, Setting
-from dashboards.app.operator_words import words
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, options
+from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, html, options
 from dashboards.figures.weights import (
     LEARNED_KEY,
     SOFTMAX,
@@ -25,6 +23,7 @@ from dashboards.problems import Unknown
 from dashboards.subject import Look
 from dashboards.theme import INK, Style
 from dashboards.words import count, number
+from grid.operator_view import OperatorCatalogue, OperatorNumber, OperatorPart, OperatorSetting, OperatorView, Profile
 
 LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"
 """A clear winner, a near tie and distractors."""
@@ -50,7 +49,7 @@ class OperatorsAddress(Address):
     """Whether scores have a log axis, on which those that are not positive are missing."""
 
 
-def maths_of(view: View) -> Maths:
+def maths_of(view: View) -> OperatorCatalogue:
     """What knows the operators. Raises Unknown where nothing does."""
     if view.maths is None:
         raise Unknown(_NOTHING_KNOWN)
@@ -87,8 +86,8 @@ def operator_of(view: View) -> str | Mapping[str, Any]:
     return own[name]
 
 
-def described(view: View) -> Described:
-    """What is known about the operator of a view. Raises Unknown, and as `Maths`."""
+def described(view: View) -> OperatorView:
+    """What is known about the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
     return maths_of(view).described(operator_of(view), entries(view.address.arguments))
 
 
@@ -136,7 +135,7 @@ def _weights(view: View) -> Shown:
     return Shown(draw_weights(frame, styles), caption, frame, legend, _message(view, found, same=same))
 
 
-def _sums(rows: Sequence[Row], apart: str) -> str:
+def _sums(rows: Sequence[Profile], apart: str) -> str:
     """What the weights sum to, and where the rest is."""
     told = []
     for row in rows:
@@ -149,7 +148,7 @@ def _sums(rows: Sequence[Row], apart: str) -> str:
     return ". ".join(told) + "."
 
 
-def _message(view: View, found: Described, *, same: bool) -> str:
+def _message(view: View, found: OperatorView, *, same: bool) -> str:
     if view.address.operator == SOFTMAX:
         return ""
     alike = "Here its weights are softmax's." if same else ""
@@ -193,14 +192,14 @@ def _numbers(view: View) -> Shown:
     return Shown(caption=caption, data=frame, columns=columns)
 
 
-def _here(each: Quantity, given: Mapping[str, float]) -> str:
+def _here(each: OperatorNumber, given: Mapping[str, float]) -> str:
     return "no slider" if each.span is None else f"{given.get(each.name, each.init):g}"
 
 
 def _words(view: View) -> Shown:
     here = view.address
 
-    def link(setting: Setting) -> str:
+    def link(setting: OperatorSetting) -> str:
         there = OperatorsAddress(
             operator=here.operator,
             arguments=_listed({**entries(here.arguments), **setting.arguments}),
@@ -209,7 +208,7 @@ def _words(view: View) -> Shown:
         )
         return f"/{quote(view.campaign)}/operators{written(there)}"
 
-    return Shown(parts=words(described(view), link))
+    return Shown(parts=_view_parts(described(view), link))
 
 
 def _listed(found: Mapping[str, str]) -> tuple[str, ...]:
@@ -241,11 +240,48 @@ def _controls(view: View) -> Sequence[Control]:
     return (chosen, row, *arguments, log, *(_slider(each, given) for each in found.numbers if each.span is not None))
 
 
-def _slider(each: Quantity, given: Mapping[str, float]) -> Control:
+def _slider(each: OperatorNumber, given: Mapping[str, float]) -> Control:
     low, high, step = each.span or (0.0, 1.0, 0.01)
     value = given.get(each.name, each.init)
     span = min(low, value), max(high, value), step
     return Control(f"numbers:{each.name}", each.name, "slider", hint=each.what, usual=each.init, span=span)
+
+
+_Link = Callable[[OperatorSetting], str]
+"""The address of the page at a setting."""
+
+
+def _view_parts(found: OperatorView, link: _Link) -> list[Component]:
+    """Show what is known about an operator; its numbers have a table."""
+    paper = html.P(["Source: ", found.paper], className="note") if found.paper else None
+    use = html.P(html.Code(found.use)) if found.use else None
+    parts = [html.P(found.line), paper, use, *(part for each in found.parts for part in _part(each))]
+    if found.options:
+        parts += [html.H3("Options"), html.P(_options(found.options))]
+    if found.settings:
+        parts += [html.H3("Where it is another operator"), html.Ul([_setting(each, link) for each in found.settings])]
+    if found.notes:
+        parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
+    whole = html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)])
+    return [html.Div([each for each in (*parts, whole) if each is not None], className="operator")]
+
+
+def _part(each: OperatorPart) -> list[Component]:
+    source = [] if "Source:" in each.formula or not each.source else [f"\nSource: {each.source}."]
+    return [html.H3([f"{each.stage} ", html.Code(each.kind)]), html.Pre([each.formula, *source])]
+
+
+def _options(found: Mapping[str, str]) -> list[Component]:
+    listed: list[Component] = []
+    for name, value in found.items():
+        listed += [html.Code(f"{name} = {value}"), ", "]
+    return listed[:-1]
+
+
+def _setting(each: OperatorSetting, link: _Link) -> Component:
+    if not each.numbers and not each.arguments:
+        return html.Li(each.words)
+    return html.Li(html.A(each.words, href=link(each), title="Set the numbers so"))
 
 
 OPERATORS: Final = Page(

@@ -6,10 +6,8 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.once import once
-from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of, link
+from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of, link, once
 from dashboards.app.pages.compare import CompareAddress, judged
-from dashboards.figures.failures import failures
 from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
 from dashboards.next_steps import next_steps
 from dashboards.problems import tried
@@ -176,7 +174,7 @@ def _next(view: View) -> Shown:
 
 def _failures(view: View) -> Shown:
     about = grid_of(view)
-    found = pl.concat([failures(view.store, about.grid), _not_finite(view)], how="diagonal")
+    found = pl.concat([view.store.failures(about.grid), _not_finite(view)], how="diagonal")
     if found.is_empty():
         return Shown(message="No trial has failed.")
     more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS

@@ -7,9 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.components import Component, html
-from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of
+from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, Text, table_sheet
 from dashboards.gallery.columns import columns_of

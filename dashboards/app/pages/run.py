@@ -10,12 +10,11 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.components import Component, html
-from dashboards.app.page import Control, Key, Page, Shown, Slot, View, options
+from dashboards.app.page import Component, Control, Key, Page, Shown, Slot, View, html, options
 from dashboards.app.pages.runs import ICONS
+from dashboards.cells import flat
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Grouped, Reduction, buckets_for, training
-from dashboards.flat import flat
 from dashboards.log_tail import log_tail
 from dashboards.problems import Unknown
 from dashboards.run_keys import key_of, shortened

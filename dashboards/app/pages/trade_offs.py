@@ -14,8 +14,7 @@ from dashboards.app.measures import (
     text_of,
     unit_of,
 )
-from dashboards.app.once import once
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link
+from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link, once
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
