@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from store.layout import Layout
-from store.shards import encode_shard, shard_prefix
+from store.files.layout import Layout
+from store.files.shards import encode_shard, shard_prefix
 
 SUBMISSION = "20260101T000000-abcdef"
 SEEDS = 10

@@ -31,13 +31,13 @@ from warm_worker import NOTHING, TINY
 from runners.attempts.worker import Entry
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.queue import TaskId, cancel
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.submit import Drafter, SubmitOptions, submit
-from runners.slurm.workers import WorkerRecord, read_workers
-from store.files import read_json
-from store.layout import Layout
-from store.status import trial_state
+from runners.slurm.submit.submit import Drafter, SubmitOptions, submit
+from runners.slurm.worker_records import WorkerRecord, read_workers
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 HERE = Path(__file__).resolve().parent
 PATIENCE_S = 600.0

@@ -21,8 +21,8 @@ from big_campaign import write_campaign
 from measured import machine, report, tell, took
 from playwright.sync_api import Page, Response, sync_playwright
 
-from store.ingest import ingest
-from store.layout import Layout
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
 
 PAGES = {
     "overview": ("overview", 2.0),

@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from gallery_campaign import figure_grids, grid_of, table_grids, write_gallery  # noqa: E402
 
-from dashboards.gallery.items import ITEMS  # noqa: E402
-from dashboards.gallery.page import gallery, gallery_html, gallery_markdown  # noqa: E402
+from dashboards.papers.items import ITEMS  # noqa: E402
+from dashboards.papers.page import gallery, gallery_html, gallery_markdown  # noqa: E402
 from store import Store  # noqa: E402
 
 WIDTH = 1000

@@ -19,8 +19,8 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.frame import Looks, figure_of
 from dashboards.app.pages.curves import CURVES, CurvesAddress
-from store.ingest import ingest
-from store.layout import Layout
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
 
 STATES = ("", "?show=*", "?by=seed", "?show=*&band=seeds", "?logx=1", "?smooth=exponential")
 

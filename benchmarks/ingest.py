@@ -15,14 +15,14 @@ import duckdb
 from big_campaign import curves, key_of, write_campaign, write_rows
 from measured import Took, machine, report, tell, took
 
-from store.content import content_hash
-from store.database import open_live
-from store.ingest import ingest
-from store.intake import Intake
-from store.layout import Layout
-from store.locking import ingest_lock
-from store.rebuild import rebuild
-from store.snapshot import publish
+from store.database.connection import open_live
+from store.files.layout import Layout
+from store.ingest.content_hash import content_hash
+from store.ingest.ingest import ingest
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.ingest_shards import Intake
+from store.ingest.rebuild import rebuild
+from store.ingest.snapshot import publish
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from big_campaign import write_attempt, write_plan
 from measured import machine, report, tell, took
 
-from store.ingest import ingest
-from store.layout import Layout
-from store.looked import SETTLED_S
+from store.files.change_tracker import SETTLED_S
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
 from store.store import Store
 
 

@@ -21,7 +21,7 @@ import itertools
 
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
-from runners.machines import Local
+from runners.execution import Local
 from store.store import Store
 from variants import gpt2, ssa
 

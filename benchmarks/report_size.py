@@ -13,8 +13,8 @@ from big_campaign import SEEDS, write_campaign
 from measured import machine, report, tell, took
 
 from dashboards import write_report
-from store.ingest import ingest
-from store.layout import Layout
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
 
 MOST_BYTES = 10_000_000
 

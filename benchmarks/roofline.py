@@ -13,8 +13,8 @@ import statistics
 
 from runners import LinearFunctions, ShiftGrid, Task, Text, Training, Trial
 from runners.planning.roofline import Place, device_at, place_of, prior
-from runners.planning.stopwatch import seconds_of
-from runners.training import train
+from runners.planning.step_timing import seconds_of
+from runners.training.loop import train
 from variants import Backbone, differential, gpt2, integral, llama2, llama3, principled, softmax, ssa
 
 STEPS = 10_000

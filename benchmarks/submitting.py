@@ -23,9 +23,9 @@ def main(root: Path, request: dict[str, Any]) -> dict[str, Any]:
     with spans.span("import"):
         from runners.provenance.specfile import load_spec_file
         from runners.slurm.queue import TaskId, cancel
-        from runners.slurm.scheduler_news import Slurm as Scheduler
+        from runners.slurm.scheduler import Slurm as Scheduler
         from runners.slurm.spec import Slurm
-        from runners.slurm.submitting import submit
+        from runners.slurm.submit import submit
     _watch(spans)
     with spans.span("planning: load the spec"):
         grids = list(load_spec_file(SPEC).values())
@@ -47,15 +47,15 @@ def main(root: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _watch(spans: Spans) -> None:
-    from runners.slurm.submitting import drafting, submit
-    from runners.slurm.submitting.arrays import Arrays
-    from runners.slurm.submitting.drafting import Drafter
+    from runners.slurm.submit import draft, submit
+    from runners.slurm.submit.draft import Drafter
+    from runners.slurm.submit.job_arrays import Arrays
 
     for owner, name, label in (
-        (drafting, "read_limits", "planning: ask the cluster for its limits"),
-        (drafting, "walk", "planning: walk the cells"),
-        (drafting, "survey", "planning: enumerate and survey the trials"),
-        (drafting, "pack", "planning: pack the snapshot"),
+        (draft, "read_limits", "planning: ask the cluster for its limits"),
+        (draft, "walk", "planning: walk the cells"),
+        (draft, "survey", "planning: enumerate and survey the trials"),
+        (draft, "pack", "planning: pack the snapshot"),
         (Arrays, "test", "submission: sbatch --test-only"),
         (Drafter, "drafted", "submission: draft"),
         (submit, "half_submitted", "submission: look for half a submission"),

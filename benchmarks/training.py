@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import torch
 
 from runners import Execution, Grammar, LinearFunctions, Task, Training, Trial
-from runners.compiled import Forward, graphs_forgotten
-from runners.cost import flops
 from runners.optimisers import AdamW
-from runners.peak import Precision, peak_flops_per_s
-from runners.planning.work import Shape
+from runners.training.compilation import Forward, graphs_forgotten
+from runners.training.cost import flops
+from runners.training.flops import Shape
+from runners.training.peak_flops import Precision, peak_flops_per_s
 from runners.trial import build_model
 from variants import Backbone, Operator, gpt2, llama2, principled, softmax, ssa
-from variants.seeding import generator
+from variants.model.seeding import generator
 
 TURN = 10
 """Steps that one side takes before the other does."""

@@ -15,17 +15,17 @@ from spans import Spans
 
 import runners.attempts.attempt
 import runners.attempts.worker
-import store.shards
+import store.files.shards
 from grid import Grid, Measure, Spec
 from grid.spec import Choice, OutsideKey
 from runners import LinearFunctions, ShiftGrid, Training, Trial
 from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Entry, Outcome, Worker
 from runners.provenance.code import Codes
-from runners.surroundings import Finished, Surroundings
-from runners.training import train as train_real
+from runners.training.loop import train as train_real
+from runners.training.training_context import Finished, Surroundings
 from runners.trial import Execution
-from store.shards import ShardBuffer
+from store.files.shards import ShardBuffer
 from variants import gpt2, ssa
 
 _PRELOAD = (*Entry().preload, "warm_worker")
@@ -97,7 +97,7 @@ def _watch() -> None:
         (runners.attempts.worker, "claim", "claim and start.json"),
         (runners.attempts.worker, "discard_checkpoints", "checkpoints discarded"),
         (runners.attempts.attempt, "write_json", "start.json again, end.json"),
-        (store.shards, "encode_shard", "shards encoded"),
+        (store.files.shards, "encode_shard", "shards encoded"),
         (ShardBuffer, "flush", "shards written"),
         (Codes, "sources", "sources of the trial"),
         (Worker, "_trial", "trial validated"),

@@ -16,7 +16,7 @@ from dashboards.notebook import (
     progress,
     training_curves,
 )
-from dashboards.report import report, write_report
+from dashboards.report.report import report, write_report
 
 __all__ = [
     "change_by",

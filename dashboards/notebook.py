@@ -11,21 +11,21 @@ show, the figure is empty and says so.
 
 import plotly.graph_objects as go
 
+from dashboards.data.formatting import point
+from dashboards.data.grid_context import Subject, in_order, subject
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import failures as failures_figure
 from dashboards.figures import forest, numbers, shift
 from dashboards.figures.canvas import alone, canvas
 from dashboards.figures.states import draw_progress
-from dashboards.html import plain
-from dashboards.report import campaign_styles
-from dashboards.sections.verdict_table import ICONS, marked
-from dashboards.subject import Subject, in_order, subject
-from dashboards.theme import PAPER
-from dashboards.words import point
+from dashboards.html.markup import plain
+from dashboards.report.report import campaign_styles
+from dashboards.report.sections.verdict_table import ICONS, marked
+from dashboards.theme.styles import PAPER
 from store import Campaign
+from store.analysis.verdicts import Measure, measure_of, verdicts
 from store.campaign import only
-from store.verdicts import Measure, measure_of, verdicts
 
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:

@@ -8,8 +8,7 @@ from typing import TypeGuard, final
 
 from grid.errors import SpecError
 from grid.key import canonical_json
-from grid.labels import label_of
-from grid.naming import require_name
+from grid.names import label_of, require_name
 from grid.path import Predicate, steps
 
 Scalar = str | int | float | bool | None

@@ -6,7 +6,7 @@ from typing import Any, final
 from grid.axis import Axis, Bundle, Scalar
 from grid.builder import NOT_APPLICABLE
 from grid.errors import SpecError
-from grid.naming import axis_names
+from grid.names import axis_names
 from grid.part import Part
 from grid.spec import Spec
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from grid.labels import label_of
+from grid.names import label_of
 from grid.spec import Choice, Spec, field_names, is_outside_key
 
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, final
 
 from grid.axis import Dimension, Scalar
 from grid.baseline import Baseline
-from grid.cells import Cell, Cells, Place, Pruned
 from grid.columns import Columns
+from grid.enumeration import Cell, Cells, Place, Pruned
 from grid.errors import SpecError
 from grid.measure import Measure
-from grid.naming import require_slug
+from grid.names import require_slug
 from grid.part import Part
 from grid.rule import Rule
 from grid.spec import Spec

@@ -17,8 +17,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.key import canonical_float, canonical_json, canonical_name, content_key
-from grid.labels import label_of
-from grid.nearest import did_you_mean
+from grid.names import label_of
+from grid.suggestions import did_you_mean
 from grid.validation import spec_error
 
 

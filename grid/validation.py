@@ -1,5 +1,7 @@
 """One sentence out of a pydantic ValidationError: where, what is expected, what came."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from reprlib import Repr
 from typing import Any
 
@@ -47,3 +49,10 @@ def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
 
 def _seen(value: Any) -> str:
     return _short.repr(value)
+
+
+def require_rising(name: str, values: Sequence[float]) -> None:
+    """Raise ValueError where a point would come twice, or later than a greater one."""
+    if any(low >= high for low, high in pairwise(values)):
+        ordered = tuple(sorted(set(values)))
+        raise ValueError(f"{name} rises from value to value; got {tuple(values)}; write {ordered}")

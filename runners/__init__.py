@@ -18,11 +18,19 @@ if TYPE_CHECKING:
     from runners.evaluations.long_context import LongContext as LongContext
     from runners.evaluations.minimal_pairs import MinimalPairs as MinimalPairs
     from runners.evaluations.multiple_choice import MultipleChoice as MultipleChoice
-    from runners.evaluations.stretching import Stretch as Stretch
+    from runners.evaluations.rope_scaling import Stretch as Stretch
+    from runners.execution.run import RunOptions as RunOptions
+    from runners.execution.run import RunResult as RunResult
+    from runners.execution.run import run_campaign as run_campaign
     from runners.optimisers.adamw import AdamW as AdamW
     from runners.optimisers.muon import Muon as Muon
     from runners.optimisers.optimiser import Optimiser as Optimiser
-    from runners.optimisers.regime import Training as Training
+    from runners.optimisers.schedules import WSD as WSD
+    from runners.optimisers.schedules import Constant as Constant
+    from runners.optimisers.schedules import Cosine as Cosine
+    from runners.optimisers.schedules import Linear as Linear
+    from runners.optimisers.schedules import Schedule as Schedule
+    from runners.optimisers.training_config import Training as Training
     from runners.optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW
     from runners.probes.attention_entropy import AttentionEntropy as AttentionEntropy
     from runners.probes.attention_maps import AttentionMaps as AttentionMaps
@@ -41,114 +49,106 @@ if TYPE_CHECKING:
     from runners.probes.sink_share import SinkShare as SinkShare
     from runners.probes.token_classes import TokenClasses as TokenClasses
     from runners.probes.weight_sums import WeightSums as WeightSums
-    from runners.runs.run import RunOptions as RunOptions
-    from runners.runs.run import RunResult as RunResult
-    from runners.runs.run import run_campaign as run_campaign
-    from runners.schedules import WSD as WSD
-    from runners.schedules import Constant as Constant
-    from runners.schedules import Cosine as Cosine
-    from runners.schedules import Linear as Linear
-    from runners.schedules import Schedule as Schedule
     from runners.slurm.spec import Needs as Needs
     from runners.slurm.spec import Slurm as Slurm
-    from runners.tasks.asked import AskedLengths as AskedLengths
-    from runners.tasks.associative_recall import AssociativeRecall as AssociativeRecall
-    from runners.tasks.distillation import Distillation as Distillation
-    from runners.tasks.finished_trial import FinishedTrial as FinishedTrial
-    from runners.tasks.grammar import Grammar as Grammar
-    from runners.tasks.hub import HubText as HubText
-    from runners.tasks.hugging_face_model import HuggingFaceModel as HuggingFaceModel
-    from runners.tasks.in_context import Curriculum as Curriculum
-    from runners.tasks.induction import Induction as Induction
-    from runners.tasks.interventions.fixed_token import FixedToken as FixedToken
-    from runners.tasks.interventions.none import NoIntervention as NoIntervention
-    from runners.tasks.interventions.random_tokens import RandomTokens as RandomTokens
-    from runners.tasks.linear_functions import LinearFunctions as LinearFunctions
-    from runners.tasks.linear_functions import ShiftGrid as ShiftGrid
-    from runners.tasks.masked_text import MaskedText as MaskedText
-    from runners.tasks.needle import Needle as Needle
-    from runners.tasks.quantifiers import LengthGrid as LengthGrid
-    from runners.tasks.quantifiers import Quantifiers as Quantifiers
-    from runners.tasks.selective_copy import SelectiveCopy as SelectiveCopy
+    from runners.tasks.distillation.distillation import Distillation as Distillation
+    from runners.tasks.distillation.finished_trial import FinishedTrial as FinishedTrial
+    from runners.tasks.distillation.hugging_face_model import HuggingFaceModel as HuggingFaceModel
+    from runners.tasks.distillation.teacher import Teacher as Teacher
+    from runners.tasks.synthetic.associative_recall import AssociativeRecall as AssociativeRecall
+    from runners.tasks.synthetic.grammar import Grammar as Grammar
+    from runners.tasks.synthetic.in_context import Curriculum as Curriculum
+    from runners.tasks.synthetic.induction import Induction as Induction
+    from runners.tasks.synthetic.linear_functions import LinearFunctions as LinearFunctions
+    from runners.tasks.synthetic.linear_functions import ShiftGrid as ShiftGrid
+    from runners.tasks.synthetic.needle import Needle as Needle
+    from runners.tasks.synthetic.quantifiers import LengthGrid as LengthGrid
+    from runners.tasks.synthetic.quantifiers import Quantifiers as Quantifiers
+    from runners.tasks.synthetic.query_task import AskedLengths as AskedLengths
+    from runners.tasks.synthetic.selective_copy import SelectiveCopy as SelectiveCopy
     from runners.tasks.task import Task as Task
-    from runners.tasks.teacher import Teacher as Teacher
-    from runners.tasks.text import Text as Text
-    from runners.tasks.tokenizers.byte_pairs import BytePairs as BytePairs
-    from runners.tasks.tokenizers.bytes import Bytes as Bytes
-    from runners.tasks.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
+    from runners.tasks.text.hub import HubText as HubText
+    from runners.tasks.text.interventions.fixed_token import FixedToken as FixedToken
+    from runners.tasks.text.interventions.none import NoIntervention as NoIntervention
+    from runners.tasks.text.interventions.random_tokens import RandomTokens as RandomTokens
+    from runners.tasks.text.masked_text import MaskedText as MaskedText
+    from runners.tasks.text.text import Text as Text
+    from runners.tasks.text.tokenizers.byte_pairs import BytePairs as BytePairs
+    from runners.tasks.text.tokenizers.bytes import Bytes as Bytes
+    from runners.tasks.text.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
     from runners.trial import Execution as Execution
     from runners.trial import Trial as Trial
 
 _HOMES = {
     "AdamW": "runners.optimisers.adamw",
-    "AskedLengths": "runners.tasks.asked",
-    "AssociativeRecall": "runners.tasks.associative_recall",
+    "AskedLengths": "runners.tasks.synthetic.query_task",
+    "AssociativeRecall": "runners.tasks.synthetic.associative_recall",
     "AttentionEntropy": "runners.probes.attention_entropy",
     "AttentionMaps": "runners.probes.attention_maps",
     "BoundaryValues": "runners.evaluations.boundary_values",
-    "BytePairs": "runners.tasks.tokenizers.byte_pairs",
-    "Bytes": "runners.tasks.tokenizers.bytes",
-    "Constant": "runners.schedules",
-    "Cosine": "runners.schedules",
-    "Curriculum": "runners.tasks.in_context",
+    "BytePairs": "runners.tasks.text.tokenizers.byte_pairs",
+    "Bytes": "runners.tasks.text.tokenizers.bytes",
+    "Constant": "runners.optimisers.schedules",
+    "Cosine": "runners.optimisers.schedules",
+    "Curriculum": "runners.tasks.synthetic.in_context",
     "DeviantInputs": "runners.evaluations.deviant_inputs",
-    "Distillation": "runners.tasks.distillation",
+    "Distillation": "runners.tasks.distillation.distillation",
     "EffectiveRank": "runners.probes.effective_rank",
     "Execution": "runners.trial",
-    "FinishedTrial": "runners.tasks.finished_trial",
+    "FinishedTrial": "runners.tasks.distillation.finished_trial",
     "FirstKey": "runners.probes.first_key",
     "FirstToken": "runners.probes.first_token",
-    "FixedToken": "runners.tasks.interventions.fixed_token",
+    "FixedToken": "runners.tasks.text.interventions.fixed_token",
     "GateSparsity": "runners.probes.gate_sparsity",
     "GradientNorms": "runners.probes.gradient_norms",
-    "Grammar": "runners.tasks.grammar",
+    "Grammar": "runners.tasks.synthetic.grammar",
     "GroundMass": "runners.probes.ground_mass",
-    "HubText": "runners.tasks.hub",
-    "HuggingFaceModel": "runners.tasks.hugging_face_model",
-    "Induction": "runners.tasks.induction",
+    "HubText": "runners.tasks.text.hub",
+    "HuggingFaceModel": "runners.tasks.distillation.hugging_face_model",
+    "Induction": "runners.tasks.synthetic.induction",
     "LargeValue": "runners.evaluations.large_value",
     "LearnedNumbers": "runners.probes.learned_numbers",
     "LengthExtrapolation": "runners.evaluations.length_extrapolation",
-    "LengthGrid": "runners.tasks.quantifiers",
-    "Linear": "runners.schedules",
-    "LinearFunctions": "runners.tasks.linear_functions",
+    "LengthGrid": "runners.tasks.synthetic.quantifiers",
+    "Linear": "runners.optimisers.schedules",
+    "LinearFunctions": "runners.tasks.synthetic.linear_functions",
     "LmEval": "runners.evaluations.lm_eval",
     "LongContext": "runners.evaluations.long_context",
-    "MaskedText": "runners.tasks.masked_text",
+    "MaskedText": "runners.tasks.text.masked_text",
     "MassiveActivation": "runners.probes.massive_activation",
     "MinimalPairs": "runners.evaluations.minimal_pairs",
     "MultipleChoice": "runners.evaluations.multiple_choice",
     "Muon": "runners.optimisers.muon",
-    "Needle": "runners.tasks.needle",
+    "Needle": "runners.tasks.synthetic.needle",
     "Needs": "runners.slurm.spec",
-    "NoIntervention": "runners.tasks.interventions.none",
+    "NoIntervention": "runners.tasks.text.interventions.none",
     "Optimiser": "runners.optimisers.optimiser",
     "PredictedNumbers": "runners.probes.predicted_numbers",
     "Probe": "runners.probes.probe",
     "Probing": "runners.probes.probe",
     "Prompt": "runners.evaluations.deviant_inputs",
     "QKLogits": "runners.probes.qk_logits",
-    "Quantifiers": "runners.tasks.quantifiers",
-    "RandomTokens": "runners.tasks.interventions.random_tokens",
-    "RunOptions": "runners.runs.run",
-    "RunResult": "runners.runs.run",
-    "Schedule": "runners.schedules",
-    "SelectiveCopy": "runners.tasks.selective_copy",
-    "ShiftGrid": "runners.tasks.linear_functions",
+    "Quantifiers": "runners.tasks.synthetic.quantifiers",
+    "RandomTokens": "runners.tasks.text.interventions.random_tokens",
+    "RunOptions": "runners.execution.run",
+    "RunResult": "runners.execution.run",
+    "Schedule": "runners.optimisers.schedules",
+    "SelectiveCopy": "runners.tasks.synthetic.selective_copy",
+    "ShiftGrid": "runners.tasks.synthetic.linear_functions",
     "SinkShare": "runners.probes.sink_share",
     "Slurm": "runners.slurm.spec",
-    "Stretch": "runners.evaluations.stretching",
+    "Stretch": "runners.evaluations.rope_scaling",
     "Task": "runners.tasks.task",
-    "Teacher": "runners.tasks.teacher",
-    "Text": "runners.tasks.text",
+    "Teacher": "runners.tasks.distillation.teacher",
+    "Text": "runners.tasks.text.text",
     "TokenClasses": "runners.probes.token_classes",
-    "TokenizerFile": "runners.tasks.tokenizers.tokenizer_file",
-    "Training": "runners.optimisers.regime",
+    "TokenizerFile": "runners.tasks.text.tokenizers.tokenizer_file",
+    "Training": "runners.optimisers.training_config",
     "Trial": "runners.trial",
     "UncorrectedAdamW": "runners.optimisers.uncorrected_adamw",
-    "WSD": "runners.schedules",
+    "WSD": "runners.optimisers.schedules",
     "WeightSums": "runners.probes.weight_sums",
-    "run_campaign": "runners.runs.run",
+    "run_campaign": "runners.execution.run",
 }
 
 __all__ = list(_HOMES)

@@ -1,6 +1,6 @@
 """`python -m runners` is the command `ablate`."""
 
-from runners.cli import main
+from runners.cli.app import main
 
 if __name__ == "__main__":
     main()

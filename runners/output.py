@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from store.export.escape_control import visible
 from store.export.plain import plain
-from store.export.visible import visible
 
 if TYPE_CHECKING:
     import polars as pl

@@ -22,7 +22,7 @@ from runners.probes import (
 )
 from runners.tasks import Task
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
-from variants.blueprint import shapes_only
+from variants.model.shapes import shapes_only
 from variants.paths.choose import PathName, choose
 
 

@@ -1,8 +1,8 @@
 """Results: files with one writer, a database rebuilt from them at any time, SQL, statistics.
 
-Names are imported when they are first used, so that a trial's process, which needs `store.files`, `store.layout`,
-`store.shards` and `store.status` only, loads neither duckdb nor polars. Two functions share the name of their module
-and are imported from there: `from store.ingest import ingest` and `from store.rebuild import rebuild`.
+Names are imported when they are first used, so that a trial's process, which needs `store.files.atomic`, `store.files.layout`,
+`store.files.shards` and `store.files.trial_status` only, loads neither duckdb nor polars. Two functions share the name of their module
+and are imported from there: `from store.ingest.ingest import ingest` and `from store.ingest.rebuild import rebuild`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,29 +11,29 @@ from grid.lazily import lazily
 
 if TYPE_CHECKING:
     from store.campaign import Campaign as Campaign
-    from store.ingest import Ingested as Ingested
-    from store.layout import Layout as Layout
-    from store.shards import BadShard as BadShard
-    from store.shards import ShardBuffer as ShardBuffer
-    from store.shards import verify_shard as verify_shard
-    from store.shards import write_shard as write_shard
-    from store.snapshot import publish as publish
-    from store.status import TrialState as TrialState
-    from store.status import trial_state as trial_state
+    from store.files.layout import Layout as Layout
+    from store.files.shards import BadShard as BadShard
+    from store.files.shards import ShardBuffer as ShardBuffer
+    from store.files.shards import verify_shard as verify_shard
+    from store.files.shards import write_shard as write_shard
+    from store.files.trial_status import TrialState as TrialState
+    from store.files.trial_status import trial_state as trial_state
+    from store.ingest.ingest import Ingested as Ingested
+    from store.ingest.snapshot import publish as publish
     from store.store import Store as Store
 
 _HOMES = {
-    "BadShard": "store.shards",
+    "BadShard": "store.files.shards",
     "Campaign": "store.campaign",
-    "Ingested": "store.ingest",
-    "Layout": "store.layout",
-    "ShardBuffer": "store.shards",
+    "Ingested": "store.ingest.ingest",
+    "Layout": "store.files.layout",
+    "ShardBuffer": "store.files.shards",
     "Store": "store.store",
-    "TrialState": "store.status",
-    "publish": "store.snapshot",
-    "trial_state": "store.status",
-    "verify_shard": "store.shards",
-    "write_shard": "store.shards",
+    "TrialState": "store.files.trial_status",
+    "publish": "store.ingest.snapshot",
+    "trial_state": "store.files.trial_status",
+    "verify_shard": "store.files.shards",
+    "write_shard": "store.files.shards",
 }
 
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
-from grid.nearest import did_you_mean
-from store.files import read_json
-from store.layout import Layout
+from grid.suggestions import did_you_mean
+from store.files.atomic import read_json
+from store.files.layout import Layout
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.logged.run import Run
+    from store.external_runs.logged_run import Run
     from store.store import Store
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
@@ -96,7 +96,7 @@ class Campaign:
 
     @property
     def store(self) -> "Store":
-        """The open database, for what is not among the methods here: `store.why` and its neighbours take it."""
+        """The open database, for what is not among the methods here: `store.analysis.explain_verdict` and its neighbours take it."""
         from store.store import Store
 
         if any(run.ended for run in self._running):  # what was logged through this object is among its results
@@ -128,7 +128,7 @@ class Campaign:
             column per axis, `value` (the grid's measure, null unless the trial is ok), operator, cell, trial (keys). An
             axis takes the place of a column of its name; beside one that is called value the measure is value_2.
         """
-        from store.frames import trials
+        from store.analysis.frames import trials
 
         return trials(self.store, self.grid_named(grid))
 
@@ -139,7 +139,7 @@ class Campaign:
             label, seed, step (the bucket's first), mean, low, high (least and greatest) over the bucket's finite
             values, n, n_finite, operator, cell, trial.
         """
-        from store.frames import led_by
+        from store.analysis.frames import led_by
 
         chosen = self.grid_named(grid)
         self._require_recorded("metric", name, chosen)
@@ -154,8 +154,8 @@ class Campaign:
             label, seed, step, one column per coordinate of the points, value, items, se_items, operator, cell, trial:
             a row per ok trial and point, at the trial's last step.
         """
-        from store.frames import led_by
-        from store.verdicts import measure_of
+        from store.analysis.frames import led_by
+        from store.analysis.verdicts import measure_of
 
         chosen = self.grid_named(grid)
         wanted = measure_of(self.store, chosen, None).name if name is None else name
@@ -169,7 +169,7 @@ class Campaign:
             label, seed, status, step, layer, head (null where the value belongs to none), one column per coordinate of
             the points, value, operator, cell, trial.
         """
-        from store.frames import probes
+        from store.analysis.frames import probes
 
         chosen = self.grid_named(grid)
         self._require_recorded("probe", name, chosen)
@@ -190,8 +190,8 @@ class Campaign:
             one row per other cell: label, verdict, percent, p_holm, reason, pairs, value, baseline_value, and what else
             docs/statistics.md explains; operator and cell stand at the end.
         """
-        from store.frames import led_by
-        from store.verdicts import verdicts
+        from store.analysis.frames import led_by
+        from store.analysis.verdicts import verdicts
 
         found = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
         return led_by(found, _VERDICT)
@@ -204,13 +204,13 @@ class Campaign:
         Returns:
             one row per axis (`factor`) and `level`; "Effects of levels" in docs/factorial.md explains the columns.
         """
-        from store.effects import effects
+        from store.analysis.effects import effects
 
         return effects(self.store, self.grid_named(grid), measure=_changes(measure))
 
     def progress(self, grid: str | None = None) -> "pl.DataFrame":
         """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""
-        from store.frames import led_by
+        from store.analysis.frames import led_by
 
         return led_by(self.store.progress(self.grid_named(grid)), ("label",))
 
@@ -242,7 +242,7 @@ class Campaign:
             SpecError: no grid can have that name, a spec has planned it, or the measure has no meaning.
             EnvironmentProblem: the campaign cannot be written.
         """
-        from store.logged.plans import judge
+        from store.external_runs.logged_plans import judge
 
         judge(Layout(self.root), name, baseline, None if measure is None else _measure(measure).data())
         return self
@@ -271,8 +271,8 @@ class Campaign:
             SpecError: one of these has no meaning, the label has another config, or a live process logs the run.
             EnvironmentProblem: the campaign cannot be written.
         """
-        from store.logged.plans import require_logged, trial_line
-        from store.logged.run import start_run
+        from store.external_runs.logged_plans import require_logged, trial_line
+        from store.external_runs.logged_run import start_run
 
         layout = Layout(self.root)
         require_logged(layout, grid)
@@ -285,8 +285,8 @@ class Campaign:
 
         Where this object has a `code`, one that another version of the code finished is not.
         """
-        from store.logged.plans import trial_line
-        from store.status import trial_state
+        from store.external_runs.logged_plans import trial_line
+        from store.files.trial_status import trial_state
 
         line = trial_line("any", label, seed, config or {}, {})
         done = trial_state(Layout(self.root), line["trial"]).result

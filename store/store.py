@@ -10,16 +10,16 @@ import duckdb
 import polars as pl
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from grid.nearest import did_you_mean
-from store import queries, quoting
-from store.asked import note
-from store.content import content_hash
-from store.database import engine_errors, stored_version, translated, with_suggestion
-from store.frame_limits import check_dates, check_types, without_seconds
-from store.ingest import ingest
-from store.layout import STORE_SCHEMA, Layout
-from store.locked import check_reads, locked_connection
-from store.plans import require_version
+from grid.suggestions import did_you_mean
+from store.database import queries, quoting
+from store.database.connection import engine_errors, stored_version, translated, with_suggestion
+from store.database.frame_limits import check_dates, check_types, without_seconds
+from store.database.query_log import note
+from store.database.readonly import check_reads, locked_connection
+from store.files.layout import STORE_SCHEMA, Layout
+from store.files.plans import require_version
+from store.ingest.content_hash import content_hash
+from store.ingest.ingest import ingest
 
 
 @final

@@ -7,7 +7,7 @@ import pytest
 import torch
 from definitions import forgotten
 
-import variants.proof.examples  # noqa: F401  # all that the package defines is there before the first test
+import variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
 
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")

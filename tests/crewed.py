@@ -7,10 +7,10 @@ from typing import Any
 from synthetic import Campaign
 
 from runners.attempts.manifest import write_submission
-from runners.attempts.submission import Array, ResourceClass, Submission, write_submission_record
-from runners.slurm.scheduler_news import News, Scheduler, TaskNews
-from runners.slurm.workers import WorkerRecord, write_worker
-from store.layout import Layout
+from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from runners.slurm.scheduler import News, Scheduler, TaskNews
+from runners.slurm.worker_records import WorkerRecord, write_worker
+from store.files.layout import Layout
 
 FIRST = "20260922T080000-0000a1"
 SECOND = "20260922T090000-0000b2"

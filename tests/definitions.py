@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from variants.papers import named
-from variants.stage import Stage
+from variants.stages.stage import Stage
 
 
 def _families(cls: type = Stage) -> Iterator[type]:

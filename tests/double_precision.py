@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-import runners.training
+import runners.training.loop
 from runners.tasks import Batch
-from runners.tasks.linear_functions import LinearFunctionsData
+from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.trial import Trial, build_model
 from variants import Transformer
 
 
 def in_double(patch: pytest.MonkeyPatch) -> None:
     """Models of linear functions are trained and judged in float64, on the same data."""
-    patch.setattr(runners.training, "build_model", _build)
+    patch.setattr(runners.training.loop, "build_model", _build)
     patch.setattr(LinearFunctionsData, "batch", _doubled(LinearFunctionsData.batch))
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from dashboards.gallery.measuring import tasks_of
+from dashboards.papers.derived_metrics import tasks_of
 from grid.key import canonical_json, content_key
-from store.layout import Layout
-from store.published.reading import Cell, cells, operators
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.published.tables import Cell, cells, operators
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))

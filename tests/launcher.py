@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 
 import pyarrow
 
-from runners.machines import Local, forks
-from runners.machines.parent import GROUP_SIGNALS, shielded
-from runners.machines.server import serve
+from runners.child_lifetime import GROUP_SIGNALS, shielded
+from runners.execution import Local, fork_client
+from runners.execution.fork_server import serve
 from runners.provenance.code import Codes
 from runners.provenance.environment import record
 
@@ -47,7 +47,7 @@ class Forked:
             self._pid = os.fork()
         if self._pid == 0:
             try:
-                os.environ.update(forks._environment())
+                os.environ.update(fork_client._environment())
                 serve(control.dup(), starter, preload)
             finally:
                 os._exit(0)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from runners.attempts.worker import Outcome
-from runners.slurm.task.outlook import Look
-from runners.slurm.task.rows import NodeRows, Share
-from runners.slurm.task.seen import Seen as Known
-from store.layout import Layout
+from runners.slurm.worker.completed_rows import Seen as Known
+from runners.slurm.worker.row_state import Look
+from runners.slurm.worker.rows import NodeRows, Share
+from store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
 FREE, DONE, HELD, ALIVE = Look("free"), Look("done"), Look("held"), Look("held", sure=True)

@@ -11,8 +11,8 @@ from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Control, Page, Shown
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 
 Line = Mapping[str, Any]
 POINT = {"sigma_f": 5.0, "sigma_x": 1.0}

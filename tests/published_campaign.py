@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 from store.store import Store
 from variants.operator import Operator
 

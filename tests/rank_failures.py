@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from runners.tasks import Batch, LinearFunctions
-from runners.tasks.draws import CPU
-from runners.tasks.linear_functions import LinearFunctionsData
+from runners.tasks.counter_rng import CPU
+from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 
 
 class FailsOnRankOne(LinearFunctions):

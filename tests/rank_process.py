@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from double_precision import in_double
 
-from runners.surroundings import Silent
-from runners.training import train
+from runners.training.loop import train
+from runners.training.training_context import Silent
 from runners.trial import Trial
-from store.files import write_json
+from store.files.atomic import write_json
 
 
 class Recorded(Silent):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
-from store.layout import Layout
+from store.files.layout import Layout
 
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
 

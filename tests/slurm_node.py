@@ -18,13 +18,13 @@ from warm import Warm
 
 from grid import Grid
 from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
-from runners.attempts.submission import Array, ResourceClass, Submission, write_submission_record
+from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from runners.attempts.worker import Entry
-from runners.machines.parent import shielded
-from runners.slurm.resources import Resources
-from runners.slurm.workers import WorkerRecord, read_workers
-from runners.surroundings import Finished, Surroundings
-from store.layout import Layout
+from runners.child_lifetime import shielded
+from runners.slurm.worker_records import WorkerRecord, read_workers
+from runners.slurm.worker_resources import Resources
+from runners.training.training_context import Finished, Surroundings
+from store.files.layout import Layout
 
 TESTS = Path(__file__).resolve().parent
 HEARTBEAT_S = 0.25
@@ -33,7 +33,7 @@ CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None
 
 _NODE = """
 import os, runpy
-from runners.slurm.task import rows
+from runners.slurm.worker import rows
 from slurm_node import named
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life

@@ -10,7 +10,7 @@ from typing import Any
 
 from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import extract
-from store.layout import Layout
+from store.files.layout import Layout
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
@@ -41,7 +41,7 @@ from pathlib import Path
 from runners.provenance.code import Codes
 from runners.provenance.snapshot import take
 from runners.provenance.specfile import load_spec_file
-from store.layout import Layout
+from store.files.layout import Layout
 campaign, *files = sys.argv[1:]
 planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]
 told = {"trials": {each.key: Codes().sources(each.trial) for each in planned}}

@@ -24,11 +24,11 @@ from typing import Any
 
 from grid import Grid
 from grid.key import canonical_json, content_key
-from grid.labels import label_of
-from store.files import write_atomic, write_json
-from store.layout import Layout
-from store.shards import ShardBuffer
-from store.status import process_started
+from grid.names import label_of
+from store.files.atomic import write_atomic, write_json
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.files.trial_status import process_started
 
 EPOCH = 1_790_000_000.0
 SUBMISSION = "20260921T141320-0a1b2c"

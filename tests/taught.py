@@ -8,8 +8,8 @@ from runners.optimisers import AdamW, Training
 from runners.probes import Probing
 from runners.tasks import Distillation, FinishedTrial, Text
 from runners.trial import Execution, Trial, build_model
-from store.files import write_json
-from store.layout import FILE_SCHEMA, Layout
+from store.files.atomic import write_json
+from store.files.layout import FILE_SCHEMA, Layout
 from variants import gpt2, softmax, ssa
 
 LINES = [f"Line {number} says that {number * number} is a square.\n" for number in range(400)]

@@ -31,12 +31,12 @@ from runners import (
     Trial,
     UncorrectedAdamW,
 )
-from runners.explaining.lookup import presets
+from runners.catalogue.lookup import presets
 from runners.provenance.specfile import load_spec_file
 from variants import Placement, catalogue, gpt2, granularities, principled
-from variants.backbones import tiny
+from variants.laws.examples import family
+from variants.model.named_backbones import tiny
 from variants.operator import KINDS
-from variants.proof.examples import family
 
 ROOT = Path(__file__).parent.parent
 FILE = Path(__file__).parent / "golden" / "trials.json"

@@ -137,9 +137,9 @@ LIGHT = {
     "grid": ("torch", "duckdb", "polars", "plotly", "pyarrow"),
     "grid.errors": ("torch", "pydantic"),
     "store": ("torch", "duckdb", "polars", "plotly"),
-    "store.shards": ("torch", "duckdb", "polars", "plotly"),
-    "dashboards.report": ("torch",),
-    "runners.cli": ("torch", "duckdb", "polars", "plotly", "pydantic"),
+    "store.files.shards": ("torch", "duckdb", "polars", "plotly"),
+    "dashboards.report.report": ("torch",),
+    "runners.cli.app": ("torch", "duckdb", "polars", "plotly", "pydantic"),
     "store.store": ("torch", "plotly", "pydantic"),
     "runners.attempts.worker": ("duckdb", "polars", "plotly"),
 }
@@ -158,7 +158,7 @@ def test_a_module_loads_only_what_it_needs(module: str) -> None:
 
 
 def test_the_check_for_heavy_modules_can_fail() -> None:
-    assert loaded("store.shards", ("duckdb", "pyarrow")) == {"pyarrow"}
+    assert loaded("store.files.shards", ("duckdb", "pyarrow")) == {"pyarrow"}
 
 
 def contents(place: Path) -> dict[str, bytes]:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from grid.operator_view import Profile
-from runners.explaining.operators_page import DRAWN, packaged, page, write_page
-from runners.explaining.weight_profile import CHANNELS, LAST, LOGITS, _queries_and_keys, profiles
-from runners.explaining.weight_svg import drawing
+from runners.catalogue.operators_page import DRAWN, packaged, page, write_page
+from runners.catalogue.weight_profile import CHANNELS, LAST, LOGITS, _queries_and_keys, profiles
+from runners.catalogue.weight_svg import drawing
 from variants import Operator, prefix_lm, softmax
 from variants.papers.named import catalogue
 
@@ -28,7 +28,7 @@ def files() -> Mapping[str, str]:
 
 def test_the_page_is_what_the_code_says(files: Mapping[str, str]) -> None:
     committed = {"operators.md", *(f"operators/{path.name}" for path in (DOCS / "operators").glob("*.svg"))}
-    remedy = "run `python -m runners.explaining.operators_page` and commit docs/operators.md and docs/operators"
+    remedy = "run `python -m runners.catalogue.operators_page` and commit docs/operators.md and docs/operators"
     assert committed == set(files), remedy
     other = [name for name, text in files.items() if (DOCS / name).read_text(encoding="utf-8") != text]
     assert not other, remedy
@@ -66,7 +66,7 @@ def test_what_is_drawn_elsewhere_than_at_the_start_exists() -> None:
 def test_a_page_that_is_written_loses_pictures_of_operators_that_are_gone(
     tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.explaining.operators_page.page", lambda: files)
+    monkeypatch.setattr("runners.catalogue.operators_page.page", lambda: files)
     (tmp_path / "operators").mkdir()
     (tmp_path / "operators" / "gone.svg").write_text("", encoding="utf-8")
     assert write_page(tmp_path) == len(files)

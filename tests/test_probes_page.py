@@ -15,19 +15,19 @@ import torch
 import runners
 import runners.probes
 from grid.errors import SpecError
-from runners.cli import execute
-from runners.explaining import hand_set, probe_drawings
-from runners.explaining.choice_words import ProbeRow, spec_line
-from runners.explaining.explain_choice import explain_choice
-from runners.explaining.panels import Bars, Cell, Chart, Columns, Map, Row, Series, Strip, number, picture
-from runners.explaining.probe_drawings import PROBES, heads_picture, probe_picture, row_rows
-from runners.explaining.probes_page import page, write_page
+from runners.catalogue import hand_set, probe_drawings
+from runners.catalogue.choice_words import ProbeRow, spec_line
+from runners.catalogue.explain_choice import explain_choice
+from runners.catalogue.panels import Bars, Cell, Chart, Columns, Map, Row, Series, Strip, number, picture
+from runners.catalogue.probe_drawings import PROBES, heads_picture, probe_picture, row_rows
+from runners.catalogue.probes_page import page, write_page
+from runners.cli.app import execute
 from runners.probes import Probe, Probed, Probing
 from runners.trial import DEFAULT_PROBES
 
 DOCS = Path(__file__).parent.parent / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
-REMEDY = "run `python -m runners.explaining.probes_page` and commit docs/probes.md and docs/probes"
+REMEDY = "run `python -m runners.catalogue.probes_page` and commit docs/probes.md and docs/probes"
 T = hand_set.T
 UNIFORM, SINK, IDENTITY, ALTERNATING = range(4)
 
@@ -249,10 +249,10 @@ def test_a_line_to_copy_makes_the_probe_that_is_explained() -> None:
 
 def test_a_probe_without_a_picture_and_a_row_without_a_unit_name_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_drawings, "PROBED", {})
-    with pytest.raises(SpecError, match=r"say that of 'importance' in runners/explaining/probed_words\.py"):
+    with pytest.raises(SpecError, match=r"say that of 'importance' in runners/catalogue/probed_words\.py"):
         explain_choice("sink_share", "probe")
     monkeypatch.setattr(probe_drawings, "PROBES", {})
-    with pytest.raises(SpecError, match=r"every probe has a picture.*'sink_share' in runners/explaining/probe_draw"):
+    with pytest.raises(SpecError, match=r"every probe has a picture.*'sink_share' in runners/catalogue/probe_draw"):
         explain_choice("sink_share", "probe")
 
 
@@ -272,7 +272,7 @@ def test_the_command_lists_and_explains(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_page_that_is_written_loses_pictures_of_probes_that_are_gone(
     tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.explaining.probes_page.page", lambda: files)
+    monkeypatch.setattr("runners.catalogue.probes_page.page", lambda: files)
     (tmp_path / "probes").mkdir()
     (tmp_path / "probes" / "gone.svg").write_text("", encoding="utf-8")
     assert write_page(tmp_path) == len(files)

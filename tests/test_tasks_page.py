@@ -16,22 +16,22 @@ import runners.evaluations
 import runners.tasks
 from grid.errors import SpecError
 from grid.spec import Choice
-from runners.cli import execute
+from runners.catalogue import evaluation_drawings, task_drawings
+from runners.catalogue.choice_words import field_rows, spec_line, told_of, type_words
+from runners.catalogue.evaluation_drawings import EVALUATIONS, LIMIT, evaluation_picture
+from runners.catalogue.explain_choice import explain_choice
+from runners.catalogue.materials import materials
+from runners.catalogue.panels import Chart, Panel, Strip
+from runners.catalogue.task_drawings import TASKS, task_picture
+from runners.catalogue.tasks_page import page, write_page
+from runners.cli.app import execute
 from runners.evaluations import Evaluation
-from runners.explaining import evaluation_drawings, task_drawings
-from runners.explaining.choice_words import field_rows, spec_line, told_of, type_words
-from runners.explaining.evaluation_drawings import EVALUATIONS, LIMIT, evaluation_picture
-from runners.explaining.explain_choice import explain_choice
-from runners.explaining.materials import materials
-from runners.explaining.panels import Chart, Panel, Strip
-from runners.explaining.task_drawings import TASKS, task_picture
-from runners.explaining.tasks_page import page, write_page
 from runners.tasks import Needle, Task
-from runners.tasks.text import Text
+from runners.tasks.text.text import Text
 
 DOCS = Path(__file__).parent.parent / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
-REMEDY = "run `python -m runners.explaining.tasks_page` and commit docs/tasks.md and docs/tasks"
+REMEDY = "run `python -m runners.catalogue.tasks_page` and commit docs/tasks.md and docs/tasks"
 
 
 @pytest.fixture(scope="module")
@@ -198,10 +198,10 @@ def test_boundary_values_are_those_of_the_predictor_that_is_drawn(folder: Path) 
 
 def test_a_kind_without_a_picture_names_the_file_that_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_drawings, "TASKS", {})
-    with pytest.raises(SpecError, match=r"every task has a picture.*'needle' in runners/explaining/task_drawings\.py"):
+    with pytest.raises(SpecError, match=r"every task has a picture.*'needle' in runners/catalogue/task_drawings\.py"):
         explain_choice("needle", "task")
     monkeypatch.setattr(evaluation_drawings, "EVALUATIONS", {})
-    with pytest.raises(SpecError, match=r"picture.*'large_value' in runners/explaining/evaluation_drawings\.py"):
+    with pytest.raises(SpecError, match=r"picture.*'large_value' in runners/catalogue/evaluation_drawings\.py"):
         explain_choice("large_value", "evaluation")
 
 
@@ -209,7 +209,7 @@ def test_a_field_without_words_and_a_measurement_without_a_unit_are_refused(monk
     with pytest.raises(SpecError, match=r"say that of 'blame' in store/measure_words\.py"):
         told_of("blame")
     assert told_of("chance.multiple_choice_acc.some_set") == told_of("accuracy")
-    monkeypatch.setattr("runners.explaining.choice_words.field_words", lambda _: {"batch": "Said."})
+    monkeypatch.setattr("runners.catalogue.choice_words.field_words", lambda _: {"batch": "Said."})
     with pytest.raises(SpecError, match=r"docstring below it; Needle\.context has none"):
         field_rows(Needle)
 
@@ -271,7 +271,7 @@ def test_the_command_lists_and_explains(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_page_that_is_written_loses_pictures_of_kinds_that_are_gone(
     tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.explaining.tasks_page.page", lambda: files)
+    monkeypatch.setattr("runners.catalogue.tasks_page.page", lambda: files)
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "gone.svg").write_text("", encoding="utf-8")
     assert write_page(tmp_path) == len(files)

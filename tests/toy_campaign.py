@@ -7,10 +7,10 @@ from typing import Any
 from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
 
 from grid import Grid, over
-from runners.machines import Inline, Machine
-from runners.runs.run import RunOptions, RunResult, run_campaign
-from store.ingest import ingest
-from store.layout import Layout
+from runners.execution import Inline, Machine
+from runners.execution.run import RunOptions, RunResult, run_campaign
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
 from store.store import Store
 
 QUIET = RunOptions(entry=ENTRY, land_every_s=None, progress=False)

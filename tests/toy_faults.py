@@ -13,10 +13,10 @@ import toy_training
 from toy_training import Falling, ToyTrial
 
 import runners.attempts.attempt
-import store.attempts
-import store.files
+import store.files.atomic
+import store.files.attempts
 from grid.errors import EnvironmentProblem
-from runners.surroundings import Finished, Surroundings
+from runners.training.training_context import Finished, Surroundings
 
 _poisoned = False
 
@@ -70,7 +70,7 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     def refuse(*_: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
-    runners.attempts.attempt.write_json = store.attempts.write_json = refuse  # type: ignore[assignment]
+    runners.attempts.attempt.write_json = store.files.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
@@ -80,16 +80,16 @@ def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
 
         def refuse(path: Path, *_: Any) -> None:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            raise store.files.environment_problem("write", path, error) from error
+            raise store.files.atomic.environment_problem("write", path, error) from error
 
-        store.attempts.write_json = refuse  # type: ignore[assignment]
+        store.files.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
 def away(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     """The file system is away for longer than five tries."""
-    store.files.PAUSES_S = (0.01,) * len(store.files.PAUSES_S)
-    plain, left = os.fsync, [2 * len(store.files.PAUSES_S)]
+    store.files.atomic.PAUSES_S = (0.01,) * len(store.files.atomic.PAUSES_S)
+    plain, left = os.fsync, [2 * len(store.files.atomic.PAUSES_S)]
 
     def fsync(descriptor: int) -> None:
         if left[0]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from toy_campaign import QUIET, toy_grid
 
-from runners.machines import Inline, Local, Machine
-from runners.runs.run import RunOptions, run_campaign
+from runners.execution import Inline, Local, Machine
+from runners.execution.run import RunOptions, run_campaign
 
 
 def run(request: dict[str, Any]) -> int:

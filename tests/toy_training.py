@@ -16,7 +16,7 @@ from pydantic import Field
 from grid import Spec
 from grid.spec import Choice, OutsideKey
 from runners.attempts.worker import Entry
-from runners.surroundings import Diverged, Finished, Surroundings
+from runners.training.training_context import Diverged, Finished, Surroundings
 
 
 class Execution(Spec):

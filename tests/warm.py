@@ -20,13 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from runners.attempts.worker import Entry
-from runners.machines.forks import _START, _environment
-from runners.machines.parent import shielded
+from runners.child_lifetime import shielded
+from runners.execution.fork_client import _START, _environment
 
 TESTS = Path(__file__).resolve().parent
-TOYS = ("torch", "pyarrow.parquet", "slurm_node", "toy_campaign", "toy_faults", "runners.slurm.task.supervisor")
+TOYS = ("torch", "pyarrow.parquet", "slurm_node", "toy_campaign", "toy_faults", "runners.slurm.worker.supervisor")
 """What programs need that train toys."""
-REAL = (*Entry().preload, "runners.cli", "runners.ranks", "runners.runs.run", "store.ingest", "variants")
+REAL = (
+    *Entry().preload,
+    "runners.cli.app",
+    "runners.training.rank_launcher",
+    "runners.execution.run",
+    "store.ingest.ingest",
+    "variants",
+)
 """What programs need that train."""
 
 _PR_SET_CHILD_SUBREAPER = 36

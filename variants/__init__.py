@@ -8,8 +8,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from variants.attend import Attended, Heads, attend
-from variants.backbone import Backbone, babyberta, gpt2, llama2, llama3, pythia, qwen2
-from variants.backbones import (
+from variants.model.backbone import Backbone, babyberta, gpt2, llama2, llama3, pythia, qwen2
+from variants.model.named_backbones import (
     babyberta_8m,
     gpt2_small,
     icl,
@@ -24,38 +24,10 @@ from variants.backbones import (
     sink_60m,
     tiny,
 )
-from variants.extras.key_bias import KeyBias
-from variants.extras.key_value_bias import KeyValueBias
-from variants.extras.none import NoExtra
-from variants.forgetting.forget_gate import ForgetGate
-from variants.forgetting.none import NoForgetting
-from variants.forgetting.selective import Selective
-from variants.gates.none import NoGate
-from variants.gates.suppress import Suppress
-from variants.head_norms.none import NoHeadNorm
-from variants.head_norms.rms import RMS
-from variants.margins.log_count import LogCount
-from variants.margins.none import NoMargin
-from variants.margins.ssmax import SSMax
-from variants.merges.difference import Difference
-from variants.merges.logits import MeanLogits
-from variants.merges.mean import MeanWeights
-from variants.normalisers.absolute import Absolute
-from variants.normalisers.against_count import AgainstCount
-from variants.normalisers.clamped import Clamped
-from variants.normalisers.count import Count
-from variants.normalisers.entmax15 import Entmax15
-from variants.normalisers.ground import Ground
-from variants.normalisers.none import NoNormaliser
-from variants.normalisers.self_adjusted import SelfAdjusted
-from variants.normalisers.sink import Sink
-from variants.normalisers.sparsemax import Sparsemax
-from variants.normalisers.total import Total
+from variants.model.placement import Placement
+from variants.model.transformer import Scalars, Tokens, Transformer
 from variants.number import ByDepth, Contrast, KeyVector, Matrix, Number, RunningMean, Vector, granularities
 from variants.operator import Operator, causal
-from variants.output_gates.none import NoOutputGate
-from variants.output_gates.per_channel import PerChannel
-from variants.output_gates.per_head import PerHead
 from variants.papers.affine_scaled import affine_gated, affine_scaled
 from variants.papers.after_softmax import scaled_softmax, value_bias
 from variants.papers.baselines import softmax
@@ -65,7 +37,13 @@ from variants.papers.differential import differential
 from variants.papers.gated import gated_elements, gated_heads
 from variants.papers.head_groups import four_scores, soft_avg
 from variants.papers.integral import integral, integral_control, integral_weights
-from variants.papers.kernels import cosformer, linear_elu, linear_elu_unnormalised, mlp_kernel, mlp_kernel_unnormalised
+from variants.papers.kernels import (
+    cosformer,
+    linear_elu,
+    linear_elu_unnormalised,
+    mlp_kernel,
+    mlp_kernel_unnormalised,
+)
 from variants.papers.named import Limit, catalogue, named
 from variants.papers.principled import principled, principled_gate, principled_ground, principled_margin
 from variants.papers.scores_of_logits import (
@@ -84,44 +62,11 @@ from variants.papers.sparse import entmax15, sparsemax
 from variants.papers.ssa import ssa
 from variants.papers.temperature import temperature
 from variants.papers.windows import prefix_lm, sliding_window
-from variants.placement import Placement
-from variants.positions.alibi import Alibi
-from variants.positions.bucket import Bucket
-from variants.positions.learned import Learned
-from variants.positions.none import NoPositions
-from variants.positions.rotary import Rotary
-from variants.positions.scheme import Positions
-from variants.positions.sinusoidal import Sinusoidal
-from variants.positions.t5 import T5
-from variants.positions.yarn import Yarn
-from variants.preparations.none import NoPreparation
-from variants.preparations.rms_norm import RMSNorm
-from variants.products.cosformer import CosFormer
-from variants.products.dot import Dot
-from variants.products.linear_elu import LinearELU
-from variants.products.mlp import MLP
-from variants.products.relu import ReluFeatures
-from variants.readouts.ground_value import GroundValue
-from variants.readouts.value_bias import ValueBias
-from variants.readouts.values import Values
-from variants.rescales.affine import Affine
-from variants.rescales.none import NoRescale
-from variants.rescales.scale import Scale
-from variants.scored import Scores
-from variants.scores.elu_plus_one import EluPlusOne
-from variants.scores.exponential import Exponential
-from variants.scores.head_groups import HeadGroups
-from variants.scores.identity import Identity
-from variants.scores.relu import Relu
-from variants.scores.sigmoid import Sigmoid
-from variants.scores.signed_exponential import SignedExponential
-from variants.scores.square import Square
-from variants.scores.ssa import SSA
-from variants.scores.tanh import Tanh
-from variants.scores.uniform import Uniform
-from variants.signals import Signals
-from variants.stage import Stage, Tends
-from variants.stages import (
+from variants.score_map import Scores
+from variants.stages.extras.key_bias import KeyBias
+from variants.stages.extras.key_value_bias import KeyValueBias
+from variants.stages.extras.none import NoExtra
+from variants.stages.families import (
     Extra,
     FeatureProduct,
     Forgetting,
@@ -143,13 +88,74 @@ from variants.stages import (
     Visible,
     Weights,
 )
-from variants.transformer import Scalars, Tokens, Transformer
-from variants.transforms.none import NoTransform
-from variants.transforms.softcap import Softcap
-from variants.transforms.temperature import Temperature
-from variants.visible.everything import Everything
-from variants.visible.prefix import Prefix
-from variants.visible.window import Window
+from variants.stages.forgetting.forget_gate import ForgetGate
+from variants.stages.forgetting.none import NoForgetting
+from variants.stages.forgetting.selective import Selective
+from variants.stages.gates.none import NoGate
+from variants.stages.gates.suppress import Suppress
+from variants.stages.head_norms.none import NoHeadNorm
+from variants.stages.head_norms.rms import RMS
+from variants.stages.margins.log_count import LogCount
+from variants.stages.margins.none import NoMargin
+from variants.stages.margins.ssmax import SSMax
+from variants.stages.merges.difference import Difference
+from variants.stages.merges.logits import MeanLogits
+from variants.stages.merges.mean import MeanWeights
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.against_count import AgainstCount
+from variants.stages.normalisers.clamped import Clamped
+from variants.stages.normalisers.count import Count
+from variants.stages.normalisers.entmax15 import Entmax15
+from variants.stages.normalisers.ground import Ground
+from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.normalisers.self_adjusted import SelfAdjusted
+from variants.stages.normalisers.sink import Sink
+from variants.stages.normalisers.sparsemax import Sparsemax
+from variants.stages.normalisers.total import Total
+from variants.stages.output_gates.none import NoOutputGate
+from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.output_gates.per_head import PerHead
+from variants.stages.positions.alibi import Alibi
+from variants.stages.positions.bucket import Bucket
+from variants.stages.positions.learned import Learned
+from variants.stages.positions.none import NoPositions
+from variants.stages.positions.rotary import Rotary
+from variants.stages.positions.scheme import Positions
+from variants.stages.positions.sinusoidal import Sinusoidal
+from variants.stages.positions.t5 import T5
+from variants.stages.positions.yarn import Yarn
+from variants.stages.preparations.none import NoPreparation
+from variants.stages.preparations.rms_norm import RMSNorm
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.products.dot import Dot
+from variants.stages.products.linear_elu import LinearELU
+from variants.stages.products.mlp import MLP
+from variants.stages.products.relu import ReluFeatures
+from variants.stages.readouts.ground_value import GroundValue
+from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.readouts.values import Values
+from variants.stages.rescales.affine import Affine
+from variants.stages.rescales.none import NoRescale
+from variants.stages.rescales.scale import Scale
+from variants.stages.scores.elu_plus_one import EluPlusOne
+from variants.stages.scores.exponential import Exponential
+from variants.stages.scores.head_groups import HeadGroups
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.relu import Relu
+from variants.stages.scores.sigmoid import Sigmoid
+from variants.stages.scores.signed_exponential import SignedExponential
+from variants.stages.scores.square import Square
+from variants.stages.scores.ssa import SSA
+from variants.stages.scores.tanh import Tanh
+from variants.stages.scores.uniform import Uniform
+from variants.stages.signals import Signals
+from variants.stages.stage import Stage, Tends
+from variants.stages.transforms.none import NoTransform
+from variants.stages.transforms.softcap import Softcap
+from variants.stages.transforms.temperature import Temperature
+from variants.stages.visible.everything import Everything
+from variants.stages.visible.prefix import Prefix
+from variants.stages.visible.window import Window
 
 for _module in walk_packages(__path__, f"{__name__}."):
     if not _module.name.startswith(f"{__name__}.proof"):  # laws are asked for by name

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
-from variants.positions.none import NoPositions
-from variants.positions.scheme import Positions
-from variants.stages import Weights, sliced
+from variants.stages.families import Weights, sliced
+from variants.stages.positions.none import NoPositions
+from variants.stages.positions.scheme import Positions
 
 Keywords = dict[str, dict[str, Tensor]]
 

@@ -12,25 +12,9 @@ from pydantic import model_validator
 from torch import Tensor
 
 from grid.spec import Label, Spec
-from variants.extras.none import NoExtra
-from variants.forgetting.none import NoForgetting
-from variants.gates.none import NoGate
-from variants.head_norms.none import NoHeadNorm
-from variants.margins.none import NoMargin
-from variants.merges.logits import MeanLogits
-from variants.normalisers.total import Total
 from variants.number import HeadShape, Number
-from variants.output_gates.none import NoOutputGate
-from variants.positions.scheme import Positions
-from variants.preparations.none import NoPreparation
-from variants.products.dot import Dot
-from variants.readouts.values import Values
-from variants.rescales.affine import Affine
-from variants.rescales.none import NoRescale
-from variants.scores.exponential import Exponential
-from variants.signals import Signals
-from variants.stage import Stage
-from variants.stages import (
+from variants.stages.extras.none import NoExtra
+from variants.stages.families import (
     Extra,
     Forgetting,
     Gate,
@@ -47,8 +31,24 @@ from variants.stages import (
     Transform,
     Visible,
 )
-from variants.transforms.none import NoTransform
-from variants.visible.everything import Everything
+from variants.stages.forgetting.none import NoForgetting
+from variants.stages.gates.none import NoGate
+from variants.stages.head_norms.none import NoHeadNorm
+from variants.stages.margins.none import NoMargin
+from variants.stages.merges.logits import MeanLogits
+from variants.stages.normalisers.total import Total
+from variants.stages.output_gates.none import NoOutputGate
+from variants.stages.positions.scheme import Positions
+from variants.stages.preparations.none import NoPreparation
+from variants.stages.products.dot import Dot
+from variants.stages.readouts.values import Values
+from variants.stages.rescales.affine import Affine
+from variants.stages.rescales.none import NoRescale
+from variants.stages.scores.exponential import Exponential
+from variants.stages.signals import Signals
+from variants.stages.stage import Stage
+from variants.stages.transforms.none import NoTransform
+from variants.stages.visible.everything import Everything
 
 NumberValues = Mapping[str, Tensor]
 """Values of an operator's numbers by "stage.field", shaped to broadcast (see `variants.number`)."""

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlencode
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dashboards.problems import Unknown
+from dashboards.data.user_errors import Unknown
 from store import Layout
-from store.shelf import VIEWS
+from store.files.saved_texts import VIEWS
 
 _LONGEST: Final = 4000
 """Characters of a query string; browsers and proxies cut longer ones."""

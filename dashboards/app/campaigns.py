@@ -11,10 +11,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from dashboards.problems import Unknown, tried
-from dashboards.words import duration
+from dashboards.data.formatting import duration
+from dashboards.data.user_errors import Unknown, tried
 from store import Layout, Store
-from store.ingest import ingest
+from store.ingest.ingest import ingest
 
 _LOG: Final = logging.getLogger(__name__)
 

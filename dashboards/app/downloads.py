@@ -9,11 +9,11 @@ import plotly.io as pio
 from flask import Response
 
 from dashboards.app.page import Page, Shown, Slot
+from dashboards.data.formatting import count, entry
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import alone
-from dashboards.html import plain_table, tag, text
-from dashboards.problems import Unknown
-from dashboards.words import count, entry
-from store.asked import asked
+from dashboards.html.markup import plain_table, tag, text
+from store.database.query_log import asked
 from store.export.formats import encoded
 
 if TYPE_CHECKING:

@@ -24,15 +24,15 @@ from dash import (
 from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
-from dashboards.app import frame, redraw, shell
+from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, changed, entries, read, resolved, save, saved_views, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import Component, Control, Page, Shown, Slot, View, options
 from dashboards.app.redraw import digest
-from dashboards.problems import Unknown, sentence, tried
-from dashboards.report import campaign_styles
-from dashboards.subject import subject
-from dashboards.theme import REST, dark_partners
+from dashboards.data.grid_context import subject
+from dashboards.data.user_errors import Unknown, sentence, tried
+from dashboards.report.report import campaign_styles
+from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Store
 from store.campaign import only
@@ -127,7 +127,7 @@ class Engine:
         parts = [unquote(part) for part in path.split("/") if part]
         names = self.campaigns.names
         name = parts[0] if parts else next(iter(names), "")
-        return shell.live(self.campaigns.told(name)) if name in names else ""
+        return navigation.live(self.campaigns.told(name)) if name in names else ""
 
     def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
         """Keep the page as it is under a name."""
@@ -137,7 +137,7 @@ class Engine:
         root = self.campaigns.root(campaign)
         address = self.address(campaign, page, search or "")
         _, problem = tried(lambda: save(root, name or "", page.name, written(address)))
-        return shell.views(campaign, saved_views(root), problem or f"Saved as {name}.")
+        return navigation.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
     def navigate(
         self, path: str, search: str | None, theme: str | None, again: str | None, seen: Mapping[str, Any]
@@ -162,7 +162,7 @@ class Engine:
         except Unknown as error:
             content = frame.sentence(sentence(error))
         now = {**asked, "moment": moment, **kept}
-        top = shell.top(self.campaigns.names, campaign, list(self.pages.values()), page, (views, torn or ""))
+        top = navigation.top(self.campaigns.names, campaign, list(self.pages.values()), page, (views, torn or ""))
         return content, top, now, ""
 
     def _page(self, campaign: str, page: Page, search: str, theme: str) -> tuple[Any, dict[str, Any]]:

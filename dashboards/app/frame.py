@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.page import AgGrid, Component, Control, Key, Page, Shown, Slot, dcc, html
-from dashboards.blocks import strokes
 from dashboards.figures.canvas import least_width
-from dashboards.theme import PAPER, Style, dark_partners
+from dashboards.html.blocks import strokes
+from dashboards.theme.styles import PAPER, Style, dark_partners
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,

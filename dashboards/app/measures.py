@@ -10,11 +10,11 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Option, View, grid_of
-from dashboards.problems import Unknown, tried
-from dashboards.words import BETWEEN, point
+from dashboards.data.formatting import BETWEEN, point
+from dashboards.data.user_errors import Unknown, tried
 from store import Store
-from store.measure_words import direction
-from store.verdicts import Measure, measure_of
+from store.analysis.metrics import direction
+from store.analysis.verdicts import Measure, measure_of
 
 _SHOWN: Final = 8
 """So many names stand in a sentence about one that is not there."""

@@ -12,9 +12,9 @@ from dash import dcc as _dcc
 from dash import html as _html
 
 from dashboards.app.address import Address
-from dashboards.problems import Unknown
-from dashboards.subject import Subject
-from dashboards.theme import Style
+from dashboards.data.grid_context import Subject
+from dashboards.data.user_errors import Unknown
+from dashboards.theme.styles import Style
 from grid.operator_view import OperatorCatalogue
 from store import Store
 

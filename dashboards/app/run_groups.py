@@ -5,15 +5,15 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from dashboards import grouping
 from dashboards.app.address import Address
 from dashboards.app.page import Control, View, grid_of, options
+from dashboards.data import grouping
+from dashboards.data.formatting import count, listed
+from dashboards.data.grid_context import MOST_CURVES, Look, Subject, averages, worth_drawing
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.training import Grouped, groups
-from dashboards.problems import Unknown
-from dashboards.sections.charts import chosen
-from dashboards.subject import MOST_CURVES, Look, Subject, averages, worth_drawing
-from dashboards.theme import REST, Style, cell_styles
-from dashboards.words import count, listed
+from dashboards.report.sections.charts import chosen
+from dashboards.theme.styles import REST, Style, cell_styles
 
 MOST: Final = 40
 """Groups in one picture."""

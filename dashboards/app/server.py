@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 from dash import Dash, set_props
 from flask import Flask, Response, request
 
-from dashboards.app import shell
+from dashboards.app import navigation
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import IN_PAGE, download
 from dashboards.app.engine import Engine
 from dashboards.app.page import Page
-from dashboards.html import text
-from dashboards.page import variables
-from dashboards.problems import Unknown, sentence, tried
-from dashboards.theme import dark_partners
+from dashboards.data.user_errors import Unknown, sentence, tried
+from dashboards.html.document import variables
+from dashboards.html.markup import text
+from dashboards.theme.styles import dark_partners
 from grid.errors import AblateError
 from grid.operator_view import OperatorCatalogue
 
@@ -52,7 +52,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: OperatorCatalog
         on_error=_failed,
     )
     app.index_string = _INDEX.replace("{%variables%}", variables(dark_partners([])))
-    app.layout = shell.shell(pages)
+    app.layout = navigation.shell(pages)
     engine = Engine(campaigns, pages, maths)
     engine.attach(app)
     server: Flask = app.server

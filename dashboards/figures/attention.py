@@ -11,15 +11,15 @@ import plotly.graph_objects as go
 import polars as pl
 from PIL import Image
 
+from dashboards.data.formatting import number
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.heat_cells import Ramp
-from dashboards.html import plain
-from dashboards.problems import Unknown
-from dashboards.theme import INK, ON_ANY_PAGE
-from dashboards.words import number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import INK, ON_ANY_PAGE
 from store import Store
-from store.artefacts import Artefact, arrays
+from store.analysis.artefacts import Artefact, arrays
 
 INPUTS: Final = "attention-inputs"
 _LAYER: Final = "attention-"
@@ -58,7 +58,7 @@ def read_maps(store: Store, files: Sequence[Artefact], step: int, sequence: int,
     """The maps of the sequence `sequence`, counted from 1, at a step.
 
     Raises:
-        Unknown: there are none, or fewer sequences; else as `store.artefacts.arrays`.
+        Unknown: there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
     """
     found = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
     shapes = {tuple(held["weights"].shape) for held in found.values() if "weights" in held}

@@ -7,11 +7,11 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import number
+from dashboards.data.grid_context import Look
 from dashboards.figures.canvas import broken, canvas
-from dashboards.html import plain
-from dashboards.subject import Look
-from dashboards.theme import PAPER, Style
-from dashboards.words import number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import PAPER, Style
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
 _MOST_LABELS: Final = 24

@@ -8,10 +8,10 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.html import plain
-from dashboards.seeds import Scale
-from dashboards.theme import AXIS, FONT, INK, LINE, MUTED, PAPER
-from dashboards.words import change
+from dashboards.data.formatting import change
+from dashboards.data.seed_averages import Scale
+from dashboards.html.markup import plain
+from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
 
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""

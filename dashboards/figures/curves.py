@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.grid_context import Look, in_order
+from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.seeds import Scale, over_seeds
-from dashboards.subject import Look, in_order
 from store import Store
 
 BUCKETS: Final = 60

@@ -6,14 +6,14 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import change, in_odds
 from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
-from dashboards.html import plain
-from dashboards.theme import INK, MUTED, ROPE
-from dashboards.words import change, in_odds
+from dashboards.html.markup import plain
+from dashboards.theme.styles import INK, MUTED, ROPE
 from store import Store
-from store.effects import analysis
-from store.effects import effects as main_effects
-from store.verdicts import Measure, runs
+from store.analysis.effects import analysis
+from store.analysis.effects import effects as main_effects
+from store.analysis.verdicts import Measure, runs
 
 _BLUE: Final = "#0072b2"
 
@@ -22,7 +22,7 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
 
     Returns:
-        factor, level, n, effect, low, high, percent, as `store.effects.effects`; axes in the grid's order.
+        factor, level, n, effect, low, high, percent, as `store.analysis.effects.effects`; axes in the grid's order.
     """
     if not finite(runs(store, grid, measure)["value"].to_list()):
         return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})

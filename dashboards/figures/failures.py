@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.grid_context import Look, in_order
 from dashboards.figures.canvas import broken, canvas, rows_height
 from dashboards.figures.forest import MOST_ROWS
-from dashboards.subject import Look, in_order
-from dashboards.theme import INK
+from dashboards.theme.styles import INK
 from store import Store
-from store.verdicts import failure_rates
+from store.analysis.verdicts import failure_rates
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

@@ -7,12 +7,12 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import change, in_odds, runs_words
+from dashboards.data.grid_context import Look
 from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
-from dashboards.html import plain
-from dashboards.subject import Look
-from dashboards.theme import INK, ROPE
-from dashboards.words import change, in_odds, runs_words
-from store.verdicts import Measure
+from dashboards.html.markup import plain
+from dashboards.theme.styles import INK, ROPE
+from store.analysis.verdicts import Measure
 
 MOST_ROWS: Final = 32
 _ROOMY: Final = 12

@@ -5,11 +5,11 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import change, in_odds
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, one_line
-from dashboards.html import plain
-from dashboards.seeds import Scale
-from dashboards.theme import INK, MUTED, REST, ROPE, level_styles
-from dashboards.words import change, in_odds
+from dashboards.html.markup import plain
+from dashboards.theme.styles import INK, MUTED, REST, ROPE, level_styles
 from store.statistics import HalfNormal
 
 _LARGE, _LARGEST = level_styles(("margin", "simultaneous margin")).values()

@@ -14,8 +14,8 @@ import polars as pl
 from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
 from dashboards.figures.heat_cells import LETTER, LINE, Axis, HeatCell, Ramp, axis_of, heat_cells
 from dashboards.figures.panels import panels
-from dashboards.html import plain
-from dashboards.theme import MUTED, on_fill
+from dashboards.html.markup import plain
+from dashboards.theme.styles import MUTED, on_fill
 
 _ROW: Final = (4.0, 26.0)
 """Least and most pixels of a row."""

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from dashboards.data.formatting import number
 from dashboards.figures.canvas import cut
-from dashboards.html import plain
-from dashboards.theme import DIVERGING, SEQUENTIAL
-from dashboards.words import number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import DIVERGING, SEQUENTIAL
 
 SIGNS: Final = {
     "failed": "x-thin-open",

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import number
 from dashboards.figures.canvas import broken, finite
 from dashboards.figures.lines import Series
 from dashboards.figures.panels import Place, panels
-from dashboards.theme import INK, MUTED
-from dashboards.words import number
+from dashboards.theme.styles import INK, MUTED
 
 MOST_BINS: Final = 40
 _FEWEST: Final = 8

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import number, p_value
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, Series, draw_lines
-from dashboards.seeds import Scale
-from dashboards.theme import Style
-from dashboards.words import number, p_value
+from dashboards.theme.styles import Style
 from store.statistics import Factorial
 from store.statistics.design import CROSS
 

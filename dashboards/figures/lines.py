@@ -9,12 +9,12 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import number
+from dashboards.data.grid_context import Look
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import broken, canvas, upright, value_axis
-from dashboards.html import plain
-from dashboards.seeds import Scale
-from dashboards.subject import Look
-from dashboards.theme import Style
-from dashboards.words import number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""

@@ -6,9 +6,9 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.grid_context import Look, in_order
+from dashboards.data.seed_averages import over_seeds
 from dashboards.figures.canvas import broken, canvas
-from dashboards.seeds import over_seeds
-from dashboards.subject import Look, in_order
 from store import Store
 
 PREFIX: Final = "number."

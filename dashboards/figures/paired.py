@@ -5,15 +5,15 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import change, count, in_odds, number
+from dashboards.data.grid_context import Look
 from dashboards.figures.canvas import broken, canvas, value_axis
-from dashboards.html import plain
-from dashboards.subject import Look
-from dashboards.theme import DIVERGING, INK, MUTED, ROPE, Style
-from dashboards.words import change, count, in_odds, number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
+from store.analysis.explain_verdict import item_differences
+from store.analysis.verdicts import Measure, runs
 from store.statistics.scales import forward
-from store.verdicts import Measure, runs
-from store.why import item_differences
 
 GAIN: Final = (DIVERGING[0], "solid")
 LOSS: Final = (DIVERGING[-1], "dot")
@@ -96,7 +96,7 @@ def items(store: Store, grid: str, measure: Measure, cells: tuple[str, str]) -> 
 
     Returns:
         rank (from 1, the least difference first), item, seeds, difference, in the unit of the measure; see
-        `store.why.item_differences`.
+        `store.analysis.explain_verdict.item_differences`.
     """
     found = item_differences(store, grid, measure, cells)
     by_item = found.group_by("item").agg(pl.len().alias("seeds"), pl.col("difference").mean())

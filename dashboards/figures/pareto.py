@@ -7,20 +7,20 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import count, number
+from dashboards.data.grid_context import Look, in_order
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, finite, one_line, value_axis
 from dashboards.figures.canvas import is_cut as goes_on
-from dashboards.html import plain
-from dashboards.seeds import Scale
-from dashboards.subject import Look, in_order
-from dashboards.theme import MUTED, REST, ROPE
-from dashboards.words import count, number
+from dashboards.html.markup import plain
+from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
-from store.pareto import Quantity, compared
+from store.analysis.pareto import Quantity, compared
+from store.analysis.verdicts import Measure
 from store.statistics import Objective, Paired, summarise, t_interval
 from store.statistics import pareto as standings
 from store.statistics.paired import Floats, or_null
 from store.statistics.scales import ROUNDING, back, forward
-from store.verdicts import Measure
 
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ class TradeOffs(NamedTuple):
 def trade_offs(store: Store, grid: str, measure: Measure, against: Quantity, cells: Sequence[str]) -> TradeOffs:
     """The measure of `cells` against one quantity: averages over the seeds that have both, with t intervals.
 
-    Averages are of logarithms or log odds where an objective has such a scale. Raises as `store.pareto.pareto`.
+    Averages are of logarithms or log odds where an objective has such a scale. Raises as `store.analysis.pareto.pareto`.
     """
     found = compared(store, grid, [against], measure=measure._asdict())
     words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)

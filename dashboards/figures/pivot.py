@@ -10,10 +10,10 @@ import polars as pl
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.pivot_cells import Average, Settings, averages, behind, reason, told
 from store import Store
-from store.effects import BESIDE, levels_of
+from store.analysis.effects import BESIDE, levels_of
+from store.analysis.verdicts import Measure, runs
 from store.statistics import select_then_report
 from store.statistics.scales import back, forward
-from store.verdicts import Measure, runs
 
 NOWHERE: Final = "does not apply"
 """The level of a cell on an axis that it does not have."""
@@ -49,7 +49,7 @@ class Pivot(NamedTuple):
 def table(store: Store, grid: str, measure: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """Every planned run with its level on each axis, in columns "axis: NAME", and all levels of each axis in order.
 
-    Columns beside those: as `store.verdicts.runs` has them, trial, why (the reason of a failure) and unreadable. Raises
+    Columns beside those: as `store.analysis.verdicts.runs` has them, trial, why (the reason of a failure) and unreadable. Raises
     as that.
     """
     found = runs(store, grid, measure)

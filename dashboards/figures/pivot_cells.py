@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from dashboards.data.formatting import change, count, listed, number
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import cut
-from dashboards.html import plain
-from dashboards.seeds import Scale
-from dashboards.words import change, count, listed, number
+from dashboards.html.markup import plain
+from store.analysis.verdicts import Measure
 from store.statistics import balanced_means
 from store.statistics.paired import or_null
 from store.statistics.scales import back
-from store.verdicts import Measure
 
 _STATES: Final = {"running": "running", "pending": "not run"}
 _OFF_SCALE: Final[Mapping[Scale, str]] = {

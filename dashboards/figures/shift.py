@@ -7,17 +7,17 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import change, number
+from dashboards.data.grid_context import Look, in_order
+from dashboards.data.seed_averages import over_seeds, paired_change
 from dashboards.figures.canvas import finite, ratio_ticks, value_axis
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.seeds import over_seeds, paired_change
-from dashboards.subject import Look, in_order
-from dashboards.theme import MUTED, ROPE
-from dashboards.words import change, number
+from dashboards.theme.styles import MUTED, ROPE
 from store import Store
-from store.queries import agrees
-from store.verdicts import Measure
+from store.analysis.verdicts import Measure
+from store.database.queries import agrees
 
 
 def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
@@ -42,7 +42,7 @@ def error_by_shift(store: Store, grid: str, measure: Measure, along: str, cells:
     """The measure of `cells` along one coordinate, the others as in the measure's point, averaged over seeds.
 
     Returns:
-        cell, x, n, lost, value, low, high (see `dashboards.seeds`); by cell in the given order, then x.
+        cell, x, n, lost, value, low, high (see `dashboards.data.seed_averages`); by cell in the given order, then x.
     """
     fixed = {name: value for name, value in measure.point.items() if name != along}
     condition, parameters = agrees(fixed)

@@ -7,16 +7,16 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.grid_context import Look, in_order
 from dashboards.figures.canvas import broken, canvas, one_line, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
-from dashboards.html import plain
-from dashboards.subject import Look, in_order
-from dashboards.theme import INK, PAPER, STATUS
+from dashboards.html.markup import plain
+from dashboards.theme.styles import INK, PAPER, STATUS
 from store import Store
-from store.effects import levels_of
-from store.verdicts import Measure
+from store.analysis.effects import levels_of
+from store.analysis.verdicts import Measure
 
 MOST_CELLS: Final = 32
 """More cells have no room for a row each."""

@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.words import count
+from dashboards.data.formatting import count
 from store.export.cells import Cells, Column, Entry
 from store.export.cells_text import latex_cells
 from store.export.rounding import rounded
-from store.published.reading import trust_of
+from store.published.tables import trust_of
 
 SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
 """In place of a value, by the reason why there is none."""

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
-from dashboards.seeds import Band, Scale, over_seeds
+from dashboards.data.seed_averages import Band, Scale, over_seeds
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]

@@ -6,12 +6,12 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import count
+from dashboards.data.grid_context import Look
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
-from dashboards.subject import Look
-from dashboards.words import count
 from store import Store
-from store.verdicts import Measure, runs
+from store.analysis.verdicts import Measure, runs
 
 
 def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -> pl.DataFrame:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.attempts.claims import Claim, by_code
-from runners.attempts.failure import Failure
-from runners.attempts.memory import peak_memory_bytes
-from runners.surroundings import Finished
-from store.attempts import end_record, write_end
-from store.files import environment_problem, read_json, retried, write_atomic, write_json
-from store.heartbeat import Heartbeat
-from store.layout import Layout
-from store.shards import ShardBuffer
-from store.status import trial_state
+from runners.training.failure import Failure
+from runners.training.memory import peak_memory_bytes
+from runners.training.training_context import Finished
+from store.files.atomic import environment_problem, read_json, retried, write_atomic, write_json
+from store.files.attempts import end_record, write_end
+from store.files.heartbeat import Heartbeat
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files import environment_problem, is_temporary, read_bytes, retried, write_atomic
-from store.layout import Layout
-from store.status import TrialState
+from store.files.atomic import environment_problem, is_temporary, read_bytes, retried, write_atomic
+from store.files.layout import Layout
+from store.files.trial_status import TrialState
 
 CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""

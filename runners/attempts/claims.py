@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from runners.attempts.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
-from runners.attempts.endings import record_death
-from runners.attempts.failure import lost
+from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.provenance.code import made_by, ran_other_code
-from store.attempts import begin, start_record
-from store.layout import Layout
-from store.status import AttemptState, TrialState, trial_state
+from runners.training.failure import lost
+from store.files.attempts import begin, start_record
+from store.files.layout import Layout
+from store.files.trial_status import AttemptState, TrialState, trial_state
 
 MOST_LOST = 5
 """Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed; those

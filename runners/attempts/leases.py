@@ -25,8 +25,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from store.layout import Layout
-from store.status import beat_s, last_beat_ns, lease_s, local_process
+from store.files.layout import Layout
+from store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
 
 _KEPT_S = 3600.0
 """A sighting that is older says nothing that a new one would not."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files import (
+from store.files.atomic import (
     environment_problem,
     make_directory,
     parse_object,
@@ -27,9 +27,9 @@ from store.files import (
     write_atomic,
     write_json,
 )
-from store.layout import Layout
-from store.plans import require_version
-from store.seal import sealed
+from store.files.checksum import sealed
+from store.files.layout import Layout
+from store.files.plans import require_version
 
 if TYPE_CHECKING:
     from grid import Grid

@@ -18,18 +18,18 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
 from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.failure import Failure, breaks_process, failure_of
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
-from runners.attempts.memory import release_cached_memory, reset_peak_memory
 from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
 from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
-from runners.surroundings import Finished, Surroundings
-from store.heartbeat import EVERY_S
-from store.layout import Layout
-from store.shards import ShardBuffer
-from store.status import trial_state
+from runners.training.failure import Failure, breaks_process, failure_of
+from runners.training.memory import release_cached_memory, reset_peak_memory
+from runners.training.training_context import Finished, Surroundings
+from store.files.heartbeat import EVERY_S
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.files.trial_status import trial_state
 
 
 @final
@@ -39,9 +39,9 @@ class Entry:
 
     trial: str = "runners.trial:Trial"
     """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
-    train: str = "runners.training:train"
+    train: str = "runners.training.loop:train"
     """Called as `train(trial, surroundings)`; returns a Finished."""
-    preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training")
+    preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training.loop")
     """Modules that are imported once, before workers are made."""
 
 

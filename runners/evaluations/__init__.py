@@ -9,7 +9,7 @@ from runners.evaluations.lm_eval import LmEval
 from runners.evaluations.long_context import LongContext
 from runners.evaluations.minimal_pairs import MinimalPairs
 from runners.evaluations.multiple_choice import MultipleChoice
-from runners.evaluations.stretching import Stretch
+from runners.evaluations.rope_scaling import Stretch
 
 __all__ = [
     "BoundaryValues",

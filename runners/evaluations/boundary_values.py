@@ -17,10 +17,10 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.rising import require_rising
+from grid.validation import require_rising
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.tasks.in_context import prompt
-from runners.tasks.linear_functions import LinearFunctions, evaluation_draws, predictions
+from runners.tasks.synthetic.in_context import prompt
+from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
 from runners.tasks.task import Measured, Predict, Task, over_items
 from variants import Backbone
 

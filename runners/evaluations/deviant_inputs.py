@@ -14,11 +14,11 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.rising import require_rising
 from grid.spec import Spec
+from grid.validation import require_rising
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.tasks.in_context import SCORED_FROM, Sigmas, prompt
-from runners.tasks.linear_functions import (
+from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
+from runners.tasks.synthetic.linear_functions import (
     LinearFunctions,
     errors_of,
     evaluation_draws,

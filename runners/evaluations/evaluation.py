@@ -12,7 +12,7 @@ from grid.errors import SpecError
 from grid.spec import Choice
 from runners.tasks.task import Items, Measured, Predict, Task
 from variants import Backbone
-from variants.positions.scheme import Positions
+from variants.stages.positions.scheme import Positions
 
 
 class Judge(ABC):

@@ -17,11 +17,11 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation
-from runners.tasks.corpus import content_hash
-from runners.tasks.encoder import Encodes
-from runners.tasks.per_file import per_file
-from runners.tasks.places import absolute
+from runners.tasks.file_cache import per_file
+from runners.tasks.paths import absolute
 from runners.tasks.task import Task
+from runners.tasks.text.corpus import content_hash
+from runners.tasks.text.encoder import Encodes
 from variants import Backbone
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]

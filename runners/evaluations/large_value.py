@@ -16,7 +16,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_vali
 from torch import Tensor
 
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.tasks.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
+from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measured, Predict, Task, over_items
 from variants import Backbone
 

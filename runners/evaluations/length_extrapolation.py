@@ -21,10 +21,10 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.errors import SpecError
-from grid.rising import require_rising
+from grid.validation import require_rising
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.likelihood import UNSCORED, costs
-from runners.evaluations.stretching import Stretch, factor_of, stretched
+from runners.evaluations.rope_scaling import Stretch, factor_of, stretched
 from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
 from variants import Backbone, Positions, Tokens
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.encoder import Encoder
 from runners.tasks.task import Batch, Predict
+from runners.tasks.text.encoder import Encoder
 
 UNSCORED = -100
 """The target of a position that costs nothing."""

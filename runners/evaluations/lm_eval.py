@@ -30,22 +30,15 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.harness import (
-    SEED,
-    Asked,
-    check_requests,
-    language_model,
-    offline,
-    quietly,
-)
-from runners.evaluations.harness_documents import right_answers
-from runners.evaluations.harness_files import counts, load_tasks
-from runners.tasks.corpus import content_hash
-from runners.tasks.encoder import Encodes
-from runners.tasks.optional import needed
-from runners.tasks.per_file import per_file
-from runners.tasks.places import absolute
+from runners.evaluations.lm_eval_adapter import SEED, Asked, check_requests, language_model, offline, quietly
+from runners.evaluations.lm_eval_documents import right_answers
+from runners.evaluations.lm_eval_files import counts, load_tasks
+from runners.tasks.file_cache import per_file
+from runners.tasks.optional_packages import needed
+from runners.tasks.paths import absolute
 from runners.tasks.task import Items, Measured, Predict, Task
+from runners.tasks.text.corpus import content_hash
+from runners.tasks.text.encoder import Encodes
 from variants import Backbone
 
 

@@ -27,9 +27,9 @@ from runners.evaluations.evaluation import Judge
 from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import by_length
 from runners.evaluations.multiple_choice import over_sets
-from runners.evaluations.stretching import Stretch, factor_of, stretched
-from runners.tasks.encoder import Encoder, Encodes
+from runners.evaluations.rope_scaling import Stretch, factor_of, stretched
 from runners.tasks.task import Items, Measured, Predict, Task, over_items
+from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Backbone, Positions
 
 _TOKENS = 1 << 14

@@ -28,12 +28,12 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.item_files import Name
 from runners.evaluations.likelihood import costs
-from runners.evaluations.pair_files import Pairs, chosen, hash_of, paradigms
-from runners.tasks.asked import UNASKED
-from runners.tasks.encoder import Encoder, Encodes
-from runners.tasks.masking import Sentences, inside
-from runners.tasks.places import absolute
+from runners.evaluations.minimal_pair_files import Pairs, chosen, hash_of, paradigms
+from runners.tasks.paths import absolute
+from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
+from runners.tasks.text.encoder import Encoder, Encodes
+from runners.tasks.text.masking import Sentences, inside
 from variants import Backbone
 
 _TOKENS = 1 << 14

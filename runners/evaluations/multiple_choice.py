@@ -28,8 +28,8 @@ from grid.errors import SpecError
 from runners.evaluations.evaluation import Judge
 from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import costs_of, pair
-from runners.tasks.encoder import Encoder, Encodes
 from runners.tasks.task import Items, Measured, Predict, Task, over_items
+from runners.tasks.text.encoder import Encoder, Encodes
 
 RULES = ("acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_full")
 

@@ -15,8 +15,8 @@ from runners.planning.makespan import wall_s
 from runners.planning.posterior import BY_WORK, UNKNOWN_WORK, Floats, Left, Path, Seen, Totals, totals
 from runners.planning.roofline import Place, Prior, device_at, is_here, place_of, prior
 from runners.planning.survey import Survey, Surveyed
-from store.layout import Layout
-from store.status import trial_state
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 MOST_TIMED = 4
 """Operators that are timed at most: a plan is quick, also for a grid of hundreds."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from runners.output import counted, duration
 from runners.planning.estimate import Estimate, Interval
-from runners.planning.noise import Noise
-from runners.planning.resolution import Resolution
+from runners.planning.power import Resolution
+from runners.planning.seed_noise import Noise
 
 
 def time_line(found: Estimate) -> str:

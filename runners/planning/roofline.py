@@ -18,12 +18,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import torch
 
-from runners.planning.work import Shape, Work, forward_work, optimiser_work, step_work
-from runners.tasks.distillation import Distillation
-from runners.tasks.finished_trial import FinishedTrial
-from runners.tasks.linear_functions import LinearFunctions
+from runners.tasks.distillation.distillation import Distillation
+from runners.tasks.distillation.finished_trial import FinishedTrial
+from runners.tasks.synthetic.linear_functions import LinearFunctions
 from runners.tasks.task import Task
-from runners.tasks.text import Text
+from runners.tasks.text.text import Text
+from runners.training.flops import Shape, Work, forward_work, optimiser_work, step_work
 from runners.trial import Trial, parameters
 from variants import Operator, softmax
 

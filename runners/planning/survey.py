@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, final
 from grid import Grid
 from grid.errors import StoreError
 from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
-from runners.awaited import awaited
 from runners.output import counted
-from runners.planning.cells import Cells
+from runners.planning.grid_cells import Cells
 from runners.provenance.code import ran_other_code
-from store.layout import Layout
-from store.status import Status, trial_state
+from runners.slow_notice import awaited
+from store.files.layout import Layout
+from store.files.trial_status import Status, trial_state
 
 
 class Surveyed(NamedTuple):

@@ -7,7 +7,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from runners.probes.probe import Artefact, Found, Probe, Seen
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class AttentionMaps(Probe):

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from runners.probes.attention_rows import Rows, by_head, entropy, mean, shares
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, by_head, entropy, mean, shares
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class EffectiveRank(Probe):

@@ -19,12 +19,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Seen
-from runners.probes.rows import Rows, by_head, mean
 from variants.attend import semantic_channels
+from variants.model.transformer import Watched
 from variants.operator import by_stage
-from variants.stages import sliced
-from variants.transformer import Watched
+from variants.stages.families import sliced
 
 
 class FirstKey(Probe):

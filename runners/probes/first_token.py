@@ -9,9 +9,9 @@ out, and queries from which the task hides the first token: those of later docum
 
 from typing import Literal
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, by_head, mean
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class FirstToken(Probe):

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Seen
-from runners.probes.rows import Rows, by_head, mean
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 _OPENING = "output_gate.opening"
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import PositiveFloat, model_validator
 
-from grid.rising import require_rising
+from grid.validation import require_rising
 from runners.probes.probe import Found, Probe, Probed, Seen
 
 

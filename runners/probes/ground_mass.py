@@ -10,11 +10,11 @@ sink has a mass and no threshold.
 from collections.abc import Sequence
 from typing import Literal
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Seen
-from runners.probes.rows import Rows, by_head, mean
 from runners.tasks.task import Task
 from variants import Backbone, Ground, Operator
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class GroundMass(Probe):

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
+from runners.probes.attention_rows import Rows, mean
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, mean
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class MassiveActivation(Probe):

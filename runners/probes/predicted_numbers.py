@@ -8,11 +8,11 @@ query.
 from collections.abc import Sequence
 from typing import Literal
 
+from runners.probes.attention_rows import Rows, mean
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, mean
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class PredictedNumbers(Probe):

@@ -13,7 +13,7 @@ from pydantic import PositiveInt, model_validator
 from grid.spec import Choice, Spec
 from runners.tasks.task import Batch, Task
 from variants import Backbone, Operator, Transformer
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 NOWHERE: Mapping[str, float] = {}
 

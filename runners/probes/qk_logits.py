@@ -8,10 +8,10 @@ learned. "Affine-Scaled Attention", figure 2, which does not say whether its log
 
 from typing import Literal
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Seen
-from runners.probes.rows import Rows, by_head, mean
 from variants.attend import qk_logits
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class QKLogits(Probe):

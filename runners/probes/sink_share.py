@@ -3,7 +3,7 @@
     alpha_k = mean over the queries i >= k of A_ik            importance score of position k
     Sink_k  = mean over sequences of 1[alpha_k > eps]         sink share, per head
 
-A_ik is the share of key k in the row of query i (`runners.probes.rows`). "When Attention Sink Emerges", section 3 and
+A_ik is the share of key k in the row of query i (`runners.probes.attention_rows`). "When Attention Sink Emerges", section 3 and
 appendix D.6, with eps = 0.3; its number for a model is the mean of these rows over layers and heads. Position 0 is the
 learned key of a key bias; the released code counts a row for the bias itself, too, which does not exist here. In an
 encoder every query sees key k, and alpha_k is a mean over all of them.
@@ -19,12 +19,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from grid.rising import require_rising
+from grid.validation import require_rising
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, by_head, mean
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 

@@ -18,13 +18,13 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import NOWHERE, Found, Probe, Seen
-from runners.probes.rows import Rows, by_head, mean
 from runners.probes.word_classes import BACKENDS, CLASSES, Backend, classes, require_spacy
-from runners.tasks.encoder import Encodes
 from runners.tasks.task import Task
+from runners.tasks.text.encoder import Encodes
 from variants import Backbone, Operator, Tokens
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 @runtime_checkable

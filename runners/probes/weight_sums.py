@@ -15,9 +15,9 @@ import torch
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor
 
+from runners.probes.attention_rows import Rows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, Seen
-from runners.probes.rows import Rows, by_head, mean
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 _MOST_BINS = 100_000
 """On either side of 0."""

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 
 from grid.errors import EnvironmentProblem
 from runners.probes.function_words import CLASS_OF
-from runners.tasks.encoder import Encoder
+from runners.tasks.text.encoder import Encoder
 
 CLASSES: Final = ("special_punctuation", "content", "function", "other")
 SPECIAL, CONTENT, FUNCTION, OTHER = range(4)

@@ -18,25 +18,27 @@ from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.origin import PROJECT, is_installed, room_of
 from runners.provenance.source import digest, hashed, imported_modules, relevant, statements
-from store.status import TrialState
+from store.files.trial_status import TrialState
 
 CORE = (
     "variants/*.py",
+    "variants/model/*.py",
+    "variants/stages/*.py",
     "variants/paths/*.py",
     "runners/tasks/task.py",
-    "runners/tasks/draws.py",
+    "runners/tasks/counter_rng.py",
     "runners/probes/probe.py",
-    "runners/probes/looking.py",
+    "runners/probes/run_probes.py",
     "runners/evaluations/evaluation.py",
-    "runners/compiled.py",
-    "runners/deterministic.py",
-    "runners/distributed.py",
-    "runners/flat.py",
+    "runners/training/compilation.py",
+    "runners/training/deterministic.py",
+    "runners/training/distributed.py",
+    "runners/training/flat_parameters.py",
     "runners/optimisers/optimiser.py",
-    "runners/optimisers/regime.py",
-    "runners/parts.py",
-    "runners/schedules.py",
-    "runners/training.py",
+    "runners/optimisers/training_config.py",
+    "runners/training/batch_parts.py",
+    "runners/optimisers/schedules.py",
+    "runners/training/loop.py",
     "runners/trial.py",
 )
 """Files every trial passes through."""

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.provenance.nvidia import ask_gpus
+from runners.provenance.nvidia_smi import ask_gpus
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1

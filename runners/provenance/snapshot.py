@@ -15,11 +15,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.awaited import awaited
 from runners.provenance.snapshot_contents import gather
 from runners.provenance.snapshot_files import Member
-from store.files import environment_problem, write_atomic
-from store.layout import Layout
+from runners.slow_notice import awaited
+from store.files.atomic import environment_problem, write_atomic
+from store.files.layout import Layout
 
 CHECKSUMS = "files.b2"
 _MOST_NAMES = 50

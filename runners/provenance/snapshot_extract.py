@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grid.errors import NotFoundError, StoreError
 from runners.provenance.snapshot import CHECKSUMS, Snapshot
-from store.files import environment_problem, make_directory
+from store.files.atomic import environment_problem, make_directory
 
 UNUSABLE = 87
 """Exit status of a job on a node where the tree cannot be made."""

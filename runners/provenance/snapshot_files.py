@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grid.errors import EnvironmentProblem
-from store.files import environment_problem
+from store.files.atomic import environment_problem
 
 MOST_BYTES_OF_A_FILE = 5 << 20
 MOST_BYTES = 64 << 20

@@ -18,9 +18,9 @@ from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.awaited import awaited
 from runners.provenance.code import SOURCE
 from runners.provenance.origin import is_installed
+from runners.slow_notice import awaited
 
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm

@@ -7,15 +7,15 @@ from typing import final
 
 from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Came, Outcome
+from runners.execution.progress import Progress
+from runners.execution.run import RunResult
+from runners.execution.run_tally import Member, Tally, tally
 from runners.planning.survey import Survey, Surveyed
-from runners.runs.progress import Progress
-from runners.runs.run import RunResult
-from runners.runs.tally import Member, Tally, tally
-from runners.slurm.cancelled import read_cancelled
-from runners.slurm.crews import AT_WORK, Crew, read_crews
-from runners.slurm.scheduler_news import Scheduler
-from store.layout import Layout
-from store.status import TrialState, progress_of, trial_state
+from runners.slurm.cancellations import read_cancelled
+from runners.slurm.scheduler import Scheduler
+from runners.slurm.submissions import AT_WORK, Crew, read_crews
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, progress_of, trial_state
 
 ASK_EVERY_S = 60.0
 """Between questions to the queue: what an administrator is promised."""

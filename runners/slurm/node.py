@@ -15,14 +15,14 @@ The signals that end its time are heard from here on, before anything that takes
 
 import sys
 
-from runners.slurm.task.signals import ignore, listen
+from runners.slurm.worker.signals import ignore, listen
 
 
 def main() -> int:
     """Work as the arguments say."""
     heard = listen()
-    from runners.slurm.task.assignment import Arguments
-    from runners.slurm.task.supervisor import supervise
+    from runners.slurm.worker.assignment import Arguments
+    from runners.slurm.worker.supervisor import supervise
 
     root, submission, index, first = sys.argv[1:]
     try:

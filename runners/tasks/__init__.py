@@ -1,24 +1,24 @@
 """What a model learns, and what it is judged by: one task, one file, named like its `kind`."""
 
-from runners.tasks.asked import AskedLengths, Asking
-from runners.tasks.associative_recall import AssociativeRecall
-from runners.tasks.distillation import Distillation
-from runners.tasks.finished_trial import FinishedTrial
-from runners.tasks.grammar import Grammar
-from runners.tasks.hub import HubText
-from runners.tasks.hugging_face_model import HuggingFaceModel
-from runners.tasks.in_context import Curriculum
-from runners.tasks.induction import Induction
-from runners.tasks.interventions import FixedToken, Intervention, NoIntervention, RandomTokens
-from runners.tasks.linear_functions import LinearFunctions, ShiftGrid
-from runners.tasks.masked_text import MaskedText
-from runners.tasks.needle import Needle
-from runners.tasks.quantifiers import LengthGrid, Quantifiers
-from runners.tasks.selective_copy import SelectiveCopy
+from runners.tasks.distillation.distillation import Distillation
+from runners.tasks.distillation.finished_trial import FinishedTrial
+from runners.tasks.distillation.hugging_face_model import HuggingFaceModel
+from runners.tasks.distillation.teacher import Teacher
+from runners.tasks.synthetic.associative_recall import AssociativeRecall
+from runners.tasks.synthetic.grammar import Grammar
+from runners.tasks.synthetic.in_context import Curriculum
+from runners.tasks.synthetic.induction import Induction
+from runners.tasks.synthetic.linear_functions import LinearFunctions, ShiftGrid
+from runners.tasks.synthetic.needle import Needle
+from runners.tasks.synthetic.quantifiers import LengthGrid, Quantifiers
+from runners.tasks.synthetic.query_task import AskedLengths, Asking
+from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task
-from runners.tasks.teacher import Teacher
-from runners.tasks.text import Text
-from runners.tasks.tokenizers import BytePairs, Bytes, Tokenizer, TokenizerFile
+from runners.tasks.text.hub import HubText
+from runners.tasks.text.interventions import FixedToken, Intervention, NoIntervention, RandomTokens
+from runners.tasks.text.masked_text import MaskedText
+from runners.tasks.text.text import Text
+from runners.tasks.text.tokenizers import BytePairs, Bytes, Tokenizer, TokenizerFile
 
 __all__ = [
     "AskedLengths",

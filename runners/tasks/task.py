@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from grid.spec import Choice
-from runners.tasks.draws import CPU
+from runners.tasks.counter_rng import CPU
 from variants import Scalars, Tokens
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
+from store.analysis.verdicts import Measure, measure_of
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from store.statistics.paired import Floats
 from store.statistics.scales import fits, forward
-from store.verdicts import Measure, measure_of
 
 if TYPE_CHECKING:
     from store.store import Store

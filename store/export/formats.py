@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from grid.errors import SpecError
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
 from store.export import latex, markdown
 from store.export.plain import plain
 

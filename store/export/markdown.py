@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from store.export.visible import visible
+from store.export.escape_control import visible
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PUNCTUATION: Final = frozenset("\\`*_{}[]()#+!|~$^=:@")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from store import quoting
+from store.database import quoting
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -18,7 +18,7 @@ _WHO: Final = "g.grid, g.label, g.operator, g.seed"
 def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     """One of `TABLES` for the grid; points are one column per coordinate, trials have one per axis."""
     if table == "verdicts":
-        from store.verdicts import verdicts
+        from store.analysis.verdicts import verdicts
 
         return verdicts(store, grid)
     if table == "trials":

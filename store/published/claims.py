@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from store.published.reading import Cell, cells
+from store.published.tables import Cell, cells
 
 _QUANTILE = 1.959964
 """Two-sided 95 % of the normal distribution."""

@@ -10,9 +10,9 @@ from store.statistics.compare import compare
 from store.statistics.curves import Rule, compare_curves
 from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
-from store.statistics.family import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
 from store.statistics.half_normal import HalfNormal, half_normal, lenth
 from store.statistics.items import ItemBars, item_bars
+from store.statistics.multiple_testing import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
 from store.statistics.paired import (
     Paired,
     hedges_g,

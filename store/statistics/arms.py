@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from grid.nearest import did_you_mean
-from store.statistics.family import MIN_PAIRS
+from grid.suggestions import did_you_mean
+from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.paired import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies
 from store.statistics.welch import welch

@@ -9,7 +9,7 @@ import polars as pl
 
 from grid.errors import SpecError
 from store.statistics.arms import Pairing, arms, baseline_arm, pair, planned
-from store.statistics.family import Better, Judged, judge
+from store.statistics.multiple_testing import Better, Judged, judge
 from store.statistics.paired import (
     Floats,
     Paired,

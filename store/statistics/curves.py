@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
 from store.statistics.arms import only_survivors
-from store.statistics.family import MIN_PAIRS, Better, holm
+from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import Scale, back, percent, response, varies

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from grid.errors import SpecError
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
 from store.statistics.paired import Floats
 
 CROSS: Final = " × "

@@ -16,10 +16,10 @@ from scipy import special
 
 from grid.errors import SpecError
 from store.statistics.design import Design, Term, build, check, read_factors, usable, without_runs
-from store.statistics.family import holm
 from store.statistics.least_squares import Fit, Gain, fit, gained, wald
-from store.statistics.left_out import failed_unequally, left_out
 from store.statistics.marginal import Fits, level_effects, marginal_means
+from store.statistics.missing_runs import failed_unequally, left_out
+from store.statistics.multiple_testing import holm
 from store.statistics.omega import omega_interval, partial_omega_squared
 from store.statistics.paired import Floats
 from store.statistics.scales import Scale, response

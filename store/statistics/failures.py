@@ -8,7 +8,7 @@ import polars as pl
 from scipy import special
 
 from store.statistics.arms import Arm, arms, baseline_arm
-from store.statistics.family import holm
+from store.statistics.multiple_testing import holm
 from store.statistics.paired import or_null
 
 SCHEMA: Final = {

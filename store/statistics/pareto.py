@@ -16,8 +16,8 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
-from grid.nearest import did_you_mean
-from store.statistics.family import MIN_PAIRS, Better, holm
+from grid.suggestions import did_you_mean
+from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
 from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import ROUNDING, Scale, back, response

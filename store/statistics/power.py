@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from store.statistics.family import MIN_PAIRS
+from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.paired import Floats
 
 TARGET_POWER: Final = 0.8

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from grid.nearest import did_you_mean
-from store.statistics.family import Better
+from grid.suggestions import did_you_mean
+from store.statistics.multiple_testing import Better
 from store.statistics.paired import Floats
 from store.statistics.scales import Scale, forward
 

@@ -17,8 +17,8 @@ from typing import NamedTuple, final
 from cluster.cluster import Cluster, wait_for
 from cluster.tasks import Task, in_queue, requeue
 
-from store.layout import Layout
-from store.status import trial_state
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 Role = str
 ROLES = ("worker", "server", "supervisor")
@@ -192,7 +192,7 @@ class Chaos:
         for above, role in (("supervisor", "server"), ("server", "worker")):
             upper = {pid for pid, found in roles.items() if found == above}
             for pid, (parent, command) in parents.items():
-                if parent in upper and any("runners.machines.server" in word for word in command):
+                if parent in upper and any("runners.execution.fork_server" in word for word in command):
                     roles[pid] = role
         return sorted(self._described(roles), key=lambda each: (each.role, each.node, each.inner))
 

@@ -17,7 +17,7 @@ from grid import Grid
 from grid import over as axis
 from runners.attempts.attempt import Attempt
 from runners.attempts.worker import Entry
-from runners.surroundings import Finished
+from runners.training.training_context import Finished
 
 STEPS = 60
 CHECKPOINT_S = 1.0

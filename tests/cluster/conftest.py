@@ -11,7 +11,7 @@ from cluster.needs import need
 from cluster.user import User
 from toy_training import ENTRY
 
-from runners.slurm.submitting.submit import SubmitOptions
+from runners.slurm.submit.submit import SubmitOptions
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def user(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
     """Somebody whose trials are toys; what their workers said belongs to the report of a test."""
-    monkeypatch.setattr("runners.slurm.submitting.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    monkeypatch.setattr("runners.slurm.submit.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
     yield User(tmp_path, capsys).writes()

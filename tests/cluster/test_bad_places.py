@@ -12,7 +12,7 @@ from cluster.cluster import Cluster, Shape, wait_for
 from cluster.tasks import in_queue
 from cluster.user import PATIENCE_S, User, nothing_happened, over
 
-from runners.attempts.submission import Submission
+from runners.attempts.submission_record import Submission
 
 # A disk that is full or cannot be written:
 

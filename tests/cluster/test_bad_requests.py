@@ -135,10 +135,10 @@ def test_two_shells_that_submit_at_the_same_time_queue_each_trial_once(cluster: 
 
 
 KILLED = ABLATE.replace(
-    "from runners.cli",
+    "from runners.cli.app",
     "import os\nreal = submit.write_submission_record\ndef kill(layout, found):\n"
     "    if None not in found.jobs and found.jobs:\n        os.kill(os.getpid(), 9)\n    real(layout, found)\n"
-    "submit.write_submission_record = kill\nfrom runners.cli",
+    "submit.write_submission_record = kill\nfrom runners.cli.app",
 )
 
 

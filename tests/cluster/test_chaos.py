@@ -24,18 +24,18 @@ from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
-from runners.attempts.submission import read_submission_record
-from runners.cli import execute
-from runners.machines import Inline
+from runners.attempts.submission_record import read_submission_record
+from runners.cli.app import execute
+from runners.execution import Inline
+from runners.execution.run import RunOptions, run_campaign
 from runners.provenance.specfile import load_spec_file
-from runners.runs.run import RunOptions, run_campaign
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.submit import Drafter, SubmitOptions
-from runners.slurm.submitting.submit import submit as queue
-from runners.slurm.workers import read_workers
-from store.layout import Layout
-from store.status import trial_state
+from runners.slurm.submit.submit import Drafter, SubmitOptions
+from runners.slurm.submit.submit import submit as queue
+from runners.slurm.worker_records import read_workers
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 TOYS = "from cluster.chaos_training import grid as made\n\ngrid = made()\n"

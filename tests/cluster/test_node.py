@@ -13,7 +13,7 @@ from slurm_node import TESTS, Sent, plain, send
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
-from store.status import TrialState, trial_state
+from store.files.trial_status import TrialState, trial_state
 
 WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 60, "fate_at": 100}

@@ -8,7 +8,7 @@ from cluster.tasks import in_queue, requeue
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.queue import TaskId, cancel, release
-from runners.slurm.scheduler_news import Slurm, TaskNews
+from runners.slurm.scheduler import Slurm, TaskNews
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"

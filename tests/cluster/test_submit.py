@@ -17,17 +17,17 @@ from toy_training import ENTRY
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
-from runners.cli import execute
+from runners.cli.app import execute
+from runners.execution.run import RunResult
 from runners.provenance.specfile import load_spec_file
-from runners.runs.run import RunResult
-from runners.slurm.crews import read_crews
 from runners.slurm.follow import Following
-from runners.slurm.outputs import worker_log
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
-from runners.slurm.workers import WorkerRecord, read_workers
-from store.layout import Layout
+from runners.slurm.submissions import read_crews
+from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.task_output import worker_log
+from runners.slurm.worker_records import WorkerRecord, read_workers
+from store.files.layout import Layout
 
 TESTS = Path(__file__).parent.parent
 CPU = Slurm(gpus=0, cpus=1, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
@@ -125,7 +125,7 @@ def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submit in a shell that is killed before it releases what it has queued."""
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submitting.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr("runners.slurm.submit.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         with contextlib.suppress(BaseException):
             run.submit()
         os._exit(1)

@@ -10,10 +10,10 @@ import pytest
 from cluster.cluster import Cluster, wait_for
 from real_spec import real_spec
 
-from runners.attempts.submission import read_submission_record
-from runners.cli import execute
-from store.layout import Layout
-from store.status import trial_state
+from runners.attempts.submission_record import read_submission_record
+from runners.cli.app import execute
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 SPEC = real_spec(
     "tended",

@@ -12,13 +12,13 @@ import pytest
 from cluster.cluster import Cluster
 from toy_campaign import run_quietly, tables
 
-from runners.attempts.submission import Submission, read_submission_record
-from runners.cli import execute
+from runners.attempts.submission_record import Submission, read_submission_record
+from runners.cli.app import execute
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.outputs import worker_log
-from runners.slurm.workers import WorkerRecord, read_workers
-from store.layout import Layout
-from store.status import TrialState, trial_state
+from runners.slurm.task_output import worker_log
+from runners.slurm.worker_records import WorkerRecord, read_workers
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, trial_state
 
 TESTS = Path(__file__).parent.parent
 SPEC = """\
@@ -28,11 +28,11 @@ grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-import runners.slurm.submitting.submit as submit
+import runners.slurm.submit.submit as submit
 from functools import partial
 from toy_training import ENTRY
 submit.SubmitOptions = partial(submit.SubmitOptions, entry=ENTRY)
-from runners.cli import main
+from runners.cli.app import main
 main()
 """
 """The command, with toy training."""

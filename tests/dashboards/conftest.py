@@ -12,8 +12,8 @@ from served import ServeSite, Site, serve
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 
 SEEDS = (0, 1, 2)
 HOSTILE = (

@@ -16,8 +16,8 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
-from dashboards.problems import Unknown
-from store.files import write_json
+from dashboards.data.user_errors import Unknown
+from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
 Show = Callable[..., str]

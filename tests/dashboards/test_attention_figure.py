@@ -37,7 +37,7 @@ from dashboards.figures.attention import (
 from dashboards.figures.canvas import least_width
 from grid.errors import NotFoundError, StoreError
 from store import Store
-from store.artefacts import LARGEST, Artefact, arrays, artefacts, with_artefacts
+from store.analysis.artefacts import LARGEST, Artefact, arrays, artefacts, with_artefacts
 
 Look = Callable[..., Shown]
 

@@ -13,7 +13,7 @@ from synthetic import write_campaign
 
 from dashboards import write_report
 from store import Store
-from store.verdicts import verdicts
+from store.analysis.verdicts import verdicts
 
 pytestmark = pytest.mark.browser
 

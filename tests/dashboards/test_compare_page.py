@@ -17,10 +17,10 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
-from dashboards.problems import tried
+from dashboards.data.user_errors import tried
 from store import Store
-from store.verdicts import verdicts
-from store.why import why
+from store.analysis.explain_verdict import why
+from store.analysis.verdicts import verdicts
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)

@@ -17,8 +17,8 @@ from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.curves import CURVES, CurvesAddress
 from store import Store
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 
 STEPS = 1000
 SEEDS = range(3)

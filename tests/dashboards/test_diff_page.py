@@ -12,9 +12,9 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
-from dashboards.cells import flat
-from store.layout import Layout
-from store.shards import ShardBuffer
+from dashboards.data.result_table import flat
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 
 LINES = plan_lines(("softmax", "<i>SSA"), [0, 1], "known", {"depth": [2]})
 KEYS = {(line["operator"], line["seed"]): line["trial"] for line in LINES}

@@ -13,8 +13,8 @@ from planted import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.half_normal import draw_half_normal
-from dashboards.problems import Unknown
 from store.statistics import HalfNormal, expected_optimism
 from store.statistics.half_normal import CONTRASTS
 

@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
+from dashboards.data.grid_context import Look, Subject, subject
+from dashboards.data.seed_averages import Scale
 from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
 from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, ratio_ticks, tick_text, value_axis
-from dashboards.html import plain
-from dashboards.sections.verdict_table import ICONS, marked
-from dashboards.seeds import Scale
-from dashboards.subject import Look, Subject, subject
-from dashboards.theme import REST, operator_styles
+from dashboards.html.markup import plain
+from dashboards.report.sections.verdict_table import ICONS, marked
+from dashboards.theme.styles import REST, operator_styles
 from store import Store
-from store.verdicts import Measure, verdicts
+from store.analysis.verdicts import Measure, verdicts
 
 MEASURE = Measure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
 HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)

@@ -29,19 +29,19 @@ from gallery_campaign import (
     write_gallery,
 )
 
+from dashboards.data.grid_context import subject
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
-from dashboards.gallery import affine_scaled, integral, signed_averaging, sink_emergence
-from dashboards.gallery.attended import place_of
-from dashboards.gallery.item import Drawn, Item
-from dashboards.gallery.items import ITEMS, item
-from dashboards.gallery.overlaid import overlaid
-from dashboards.gallery.page import Gallery, gallery, gallery_html, gallery_markdown
-from dashboards.gallery.printed import printed_table
-from dashboards.problems import Unknown
-from dashboards.report import campaign_styles
-from dashboards.subject import subject
+from dashboards.papers import affine_scaled, integral, signed_averaging, sink_emergence
+from dashboards.papers.attention_maps import place_of
+from dashboards.papers.item import Drawn, Item
+from dashboards.papers.items import ITEMS, item
+from dashboards.papers.overlays import overlaid
+from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markdown
+from dashboards.papers.paper_tables import printed_table
+from dashboards.report.report import campaign_styles
 from store import Store
-from store.published.reading import Cell, cells
+from store.published.tables import Cell, cells
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PICTURES = DOCS.parent / "artefacts" / "dashboard"

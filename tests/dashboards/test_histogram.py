@@ -8,7 +8,7 @@ import pytest
 
 from dashboards.figures.histogram import MOST_BINS, bin_edges, binned, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Series
-from dashboards.theme import REST
+from dashboards.theme.styles import REST
 
 SERIES = {name: Series(name, REST) for name in ("a", "<b>%{x}</b>")}
 

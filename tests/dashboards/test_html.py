@@ -6,7 +6,17 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.html import Column, Entry, copy_button, details, plain, plain_table, script_json, sortable_table, text
+from dashboards.html.markup import (
+    Column,
+    Entry,
+    copy_button,
+    details,
+    plain,
+    plain_table,
+    script_json,
+    sortable_table,
+    text,
+)
 
 
 class Reader(HTMLParser):

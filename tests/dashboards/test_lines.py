@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.lines import Drawing, Panel, Series, band, beyond, draw_lines, draw_panels
-from dashboards.seeds import Scale
-from dashboards.theme import REST
+from dashboards.theme.styles import REST
 
 TWO = {"a": Series("first", REST), "b": Series("<b>%{x}</b>", REST)}
 

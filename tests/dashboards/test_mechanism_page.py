@@ -18,12 +18,12 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Page, Shown, View
 from dashboards.app.pages.mechanism import MECHANISM
-from dashboards.figures import probed
-from dashboards.figures.probed import rank_correlation
-from dashboards.html import plain
-from dashboards.probe_words import PROBES, told
-from dashboards.problems import Unknown
-from runners.explaining.probed_words import PROBED
+from dashboards.data.probe_labels import PROBES, told
+from dashboards.data.user_errors import Unknown
+from dashboards.figures import probe_curves
+from dashboards.figures.probe_curves import rank_correlation
+from dashboards.html.markup import plain
+from runners.catalogue.probed_words import PROBED
 
 Look = Callable[..., Shown]
 
@@ -217,8 +217,8 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
 
 
 def test_a_reading_of_one_layer_is_of_that_layer(at: Callable[[str], View]) -> None:
-    reading = probed.Reading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
-    assert probed.of_trials(at("").store, reading)["value"].to_list() == pytest.approx([0.6] * 7)
+    reading = probe_curves.Reading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
+    assert probe_curves.of_trials(at("").store, reading)["value"].to_list() == pytest.approx([0.6] * 7)
 
 
 def test_controls_offer_what_there_is(at: Callable[[str], View]) -> None:
@@ -250,4 +250,4 @@ def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
 
 def test_places_of_a_probe_that_is_not_there_are_refused(at: Callable[[str], View]) -> None:
     with pytest.raises(Unknown, match="has recorded 'x'"):
-        probed.places(at("").store, "probed", "x")
+        probe_curves.places(at("").store, "probed", "x")

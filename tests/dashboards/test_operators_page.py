@@ -14,11 +14,11 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress, logits_of
-from dashboards.problems import Unknown, tried
-from dashboards.report import campaign_styles
+from dashboards.data.user_errors import Unknown, tried
+from dashboards.report.report import campaign_styles
 from grid import Grid, over
 from runners import LinearFunctions, Training, Trial
-from runners.explaining.operator_maths import OperatorMaths
+from runners.catalogue.operator_maths import OperatorMaths
 from store import Store
 from variants import gpt2, principled, softmax, ssa
 from variants.papers.named import catalogue

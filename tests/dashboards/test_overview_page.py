@@ -11,18 +11,18 @@ from planted import Line, Planted, plant, seen
 from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW
-from dashboards.blocks import swatch
+from dashboards.data.formatting import change
+from dashboards.data.grid_context import subject
+from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
-from dashboards.next_steps import next_steps
-from dashboards.report import campaign_styles
-from dashboards.subject import subject
-from dashboards.theme import Style
-from dashboards.words import change
+from dashboards.html.blocks import swatch
+from dashboards.report.report import campaign_styles
+from dashboards.theme.styles import Style
 from store import Store
-from store.noise import noise_floor
+from store.analysis.noise_floor import noise_floor
+from store.analysis.verdicts import verdicts
 from store.statistics import power
 from store.statistics.reasons import Finding, Rule, reason
-from store.verdicts import verdicts
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)

@@ -20,7 +20,7 @@ from scipy import stats
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.trade_offs import TRADE_OFFS
-from runners.cli import execute
+from runners.cli.app import execute
 from store import Campaign
 
 OPERATORS, DEPTHS, SEEDS = ("softmax", "zeta", "alpha"), (1, 2), range(7)

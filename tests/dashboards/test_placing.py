@@ -8,21 +8,21 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
-from dashboards.gallery.items import ITEMS
-from dashboards.gallery.judged import NOT_COMPARED, judged
-from dashboards.gallery.placing import speaks
-from dashboards.gallery.printed import beside, frame, printed_table
-from dashboards.gallery.units import loss_unit
-from dashboards.report import campaign_styles
-from dashboards.subject import subject
+from dashboards.data.grid_context import subject
+from dashboards.papers.agreement import NOT_COMPARED, judged
+from dashboards.papers.cell_matching import speaks
+from dashboards.papers.items import ITEMS
+from dashboards.papers.paper_tables import beside, frame, printed_table
+from dashboards.papers.units import loss_unit
+from dashboards.report.report import campaign_styles
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
-from store.published.comparing import compare_published
+from store.analysis.verdicts import Measure
+from store.published.comparison import compare_published
 from store.published.facts import facts
-from store.published.setting import agrees
-from store.verdicts import Measure
+from store.published.matching import agrees
 from variants import softmax
-from variants.backbones import sink_60m
+from variants.model.named_backbones import sink_60m
 
 SEEDS = (0, 1, 2)
 SINK: Row = ("probe", "sink_share", {"eps": 0.3, "position": 1.0}, 0, 0)

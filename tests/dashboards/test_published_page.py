@@ -16,10 +16,10 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, Slot, View
 from dashboards.app.pages.published import PUBLISHED, chosen_item
-from dashboards.gallery.items import ITEMS
-from dashboards.problems import Unknown
-from store.published.comparing import compare_published
-from store.published.reading import cells, papers
+from dashboards.data.user_errors import Unknown
+from dashboards.papers.items import ITEMS
+from store.published.comparison import compare_published
+from store.published.tables import cells, papers
 from variants import softmax, ssa
 
 ROOT = Path(__file__).parent.parent.parent

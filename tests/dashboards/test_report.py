@@ -10,19 +10,20 @@ import pytest
 from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
-from dashboards import report, write_report
+from dashboards import write_report
+from dashboards.data.grid_context import averages, in_grid_order, subject, worth_drawing
+from dashboards.data.user_errors import tried
 from dashboards.figures.states import STATUSES
-from dashboards.problems import tried
-from dashboards.report import campaign_styles
-from dashboards.sections.overview import overview, progress_words
-from dashboards.sections.verdict_table import ICONS, measured, summary
-from dashboards.subject import averages, in_grid_order, subject, worth_drawing
-from dashboards.theme import Cell, operator_styles
+from dashboards.report import report
+from dashboards.report.report import campaign_styles
+from dashboards.report.sections.overview import overview, progress_words
+from dashboards.report.sections.verdict_table import ICONS, measured, summary
+from dashboards.theme.styles import Cell, operator_styles
 from grid.errors import NotFoundError
 from store import Store
-from store.layout import Layout
-from store.statistics.family import VERDICTS
-from store.verdicts import Measure, measure_of
+from store.analysis.verdicts import Measure, measure_of
+from store.files.layout import Layout
+from store.statistics.multiple_testing import VERDICTS
 
 
 def page(root: Path) -> str:

@@ -23,10 +23,10 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.run import RUN, RunAddress
-from dashboards.log_tail import log_tail, visible
-from dashboards.problems import Unknown
-from store.layout import Layout
-from store.shards import ShardBuffer
+from dashboards.data.log_tail import log_tail, visible
+from dashboards.data.user_errors import Unknown
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 
 HOSTILE = "<script>%{x}"
 

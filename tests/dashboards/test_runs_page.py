@@ -17,7 +17,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, View
 from dashboards.app.pages.runs import RUNS, RunsAddress
-from dashboards.run_keys import key_of, shortened
+from dashboards.data.run_keys import key_of, shortened
 from store import Store
 
 OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")

@@ -5,9 +5,9 @@ import math
 import polars as pl
 import pytest
 
-from dashboards.seeds import over_seeds, paired_change
+from dashboards.data.seed_averages import over_seeds, paired_change
 from store import Store
-from store.queries import agrees
+from store.database.queries import agrees
 
 T_2 = 4.302653  # two-sided 95 % quantile of t with two degrees of freedom
 

@@ -12,23 +12,23 @@ from playwright.sync_api import Page
 from served import ServeSite
 from synthetic import write_campaign
 
-from dashboards import cells
 from dashboards.app.address import Address, changed, read, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import Shown, Slot, View
 from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
-from dashboards.app.questions import AT_ONCE, LIVE_S, Questions, limited
+from dashboards.app.query_runner import AT_ONCE, LIVE_S, Questions, limited
+from dashboards.data import result_table
+from dashboards.data.grid_context import subject
+from dashboards.data.user_errors import Unknown, tried
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, charted, draw_chart, group_styles
-from dashboards.problems import Unknown, tried
-from dashboards.report import campaign_styles
-from dashboards.subject import subject
-from dashboards.theme import Style
+from dashboards.report.report import campaign_styles
+from dashboards.theme.styles import Style
 from store import Store
-from store.described import Relation, relations
-from store.shelf import QUERIES
-from store.sql_page import example
+from store.database.schema_docs import Relation, relations
+from store.database.sql_page import example
+from store.files.saved_texts import QUERIES
 
 HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"
 ATTACKS = (
@@ -178,7 +178,7 @@ def test_a_result_too_large_for_a_page_says_so(ask: Ask) -> None:
 def test_others_are_answered_while_heavy_queries_run(root: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     questions, stopped = Questions(limit_s=20.0), []
     heavy = [Store.open(root, refresh=False) for _ in range(AT_ONCE)]
-    monkeypatch.setattr("dashboards.app.questions.WAIT_S", 0.0)
+    monkeypatch.setattr("dashboards.app.query_runner.WAIT_S", 0.0)
 
     def run(each: Store) -> None:
         try:
@@ -459,8 +459,8 @@ def test_operators_keep_their_colours_in_a_chart(store: Store) -> None:
 
 def test_numbers_keep_their_precision_in_the_table() -> None:
     frame = pl.DataFrame({"i": [2**53, -(2**53)], "x": [0.1, None]})
-    assert cells.shown(frame).equals(frame)
-    assert [column.get("type") for column in cells.definitions(frame)] == ["rightAligned"] * 2
+    assert result_table.shown(frame).equals(frame)
+    assert [column.get("type") for column in result_table.definitions(frame)] == ["rightAligned"] * 2
 
 
 def test_the_page_has_no_grid_and_refuses_fields_it_does_not_know() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import polars as pl
 
 from dashboards.figures.table import table_sheet
-from dashboards.gallery.columns import columns_of
-from dashboards.gallery.printed import printed_table
-from store.published.reading import notes
+from dashboards.papers.columns import columns_of
+from dashboards.papers.paper_tables import printed_table
+from store.published.tables import notes
 
 _PLAIN = {"mean": 1.0, "spread": 0.1, "n": 3, "planned": 3, "missing": None, "why": None, "best": False}
 _EMPTY = {**_PLAIN, "mean": None, "spread": None, "n": 0}

@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboards.app.frame import edition
-from dashboards.page import VARIABLES
-from dashboards.theme import (
+from dashboards.html.document import VARIABLES
+from dashboards.theme.styles import (
     DIVERGING,
     INK,
     MUTED,

@@ -13,14 +13,14 @@ from scipy import stats
 
 from dashboards.app.page import Shown
 from dashboards.app.pages.trade_offs import COST_WORDS, TRADE_OFFS
+from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
-from dashboards.problems import Unknown
 from store import Store
-from store.pareto import COSTS, compared, pareto
+from store.analysis.pareto import COSTS, compared, pareto
+from store.analysis.verdicts import measure_of, runs
 from store.statistics import Objective
 from store.statistics.arms import arms, pair
-from store.verdicts import measure_of, runs
 
 OPERATORS = ("softmax", "zeta", "alpha", "<script>%{x}")
 SEEDS = range(5)

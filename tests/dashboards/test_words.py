@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboards.words import change, count, duration, entry, listed, number, p_value, short_names
+from dashboards.data.formatting import change, count, duration, entry, listed, number, p_value, short_names
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from standin import GRANULARITIES, PRINCIPLED, SSA, SSA_OPERATOR, Exponential, Number
 
 from grid import Grid, SpecError, one_at_a_time, over, zipped
-from grid.naming import axis_names, require_slug
+from grid.names import axis_names, require_slug
 
 
 @pytest.mark.parametrize(

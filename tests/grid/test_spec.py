@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
 from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
 

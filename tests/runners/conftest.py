@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from runners.surroundings import Surroundings
 from runners.tasks import LinearFunctions, ShiftGrid
+from runners.training.training_context import Surroundings
 from runners.trial import Trial
 from variants import gpt2, softmax
 

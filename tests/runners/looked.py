@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from runners.probes import Artefact, Probe, Probed, Seen
-from runners.probes.looking import look
 from runners.probes.probe import Probing
+from runners.probes.run_probes import look
 from runners.tasks import LinearFunctions
 from runners.tasks.task import Batch, Task
 from variants import Backbone, Heads, Operator, Tokens, Transformer, gpt2
 from variants.attend import Attended
-from variants.block import Worked
-from variants.transformer import Watched
+from variants.model.block import Worked
+from variants.model.transformer import Watched
 
 Row = tuple[Any, ...]
 

@@ -15,11 +15,11 @@ from runners.attempts.micro_batches import split as halved
 from runners.attempts.micro_batches import written_micro_batches
 from runners.optimisers import AdamW, Training
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict
-from runners.tasks.draws import CPU
-from runners.training import train
+from runners.tasks.counter_rng import CPU
+from runners.training.loop import train
 from runners.trial import Execution, Trial
 from variants import Operator
-from variants.parameters import NumberParameters
+from variants.model.parameters import NumberParameters
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -122,7 +122,7 @@ def test_parts_of_a_step_draw_different_random_numbers(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: list[int] = []
-    monkeypatch.setattr("runners.training._seed", lambda seed, _: seeds.append(seed))
+    monkeypatch.setattr("runners.training.loop._seed", lambda seed, _: seeds.append(seed))
     train(split(tiny, 4), memory())
     assert len(seeds) == 12 * (1 + 4)
     assert len(set(seeds)) == len(seeds)

@@ -10,18 +10,18 @@ from toy_campaign import keys, run_quietly, toy_grid
 from toy_training import ToyTrial, train
 
 from grid import Grid
-from runners.cli import execute
-from runners.commands.plan import PlanOptions, plan_campaign
-from runners.machines import Inline, Local
-from runners.planning.cells import walk
+from runners.cli.app import execute
+from runners.cli.plan import PlanOptions, plan_campaign
+from runners.execution import Inline, Local
+from runners.execution.run import RunResult
+from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
 from runners.provenance.code import Codes
-from runners.provenance.mixed import mixed_sources
-from runners.runs.run import RunResult
-from runners.surroundings import Finished, Surroundings
-from store.files import read_json
-from store.layout import Layout
-from store.status import trial_state
+from runners.provenance.mixed_code import mixed_sources
+from runners.training.training_context import Finished, Surroundings
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 SPEC = """
 from typing import ClassVar, Literal

@@ -16,13 +16,13 @@ import pytest
 from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch
 from runners.attempts.checkpoint import KEEP, save_checkpoint
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.endings import record_death
-from runners.attempts.failure import Failure, killed
-from runners.surroundings import Finished
-from store.files import read_json
-from store.layout import Layout
-from store.shards import ShardBuffer, verify_shard
-from store.status import pid_space, process_started, progress_of, trial_state
+from runners.attempts.death_record import record_death
+from runners.training.failure import Failure, killed
+from runners.training.training_context import Finished
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer, verify_shard
+from store.files.trial_status import pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -393,7 +393,7 @@ def test_a_file_system_that_does_not_answer_at_a_checkpoint_is_said(
     def stale(path: Path) -> None:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
-    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
     monkeypatch.setattr(os, "scandir", stale)
     with pytest.raises(CampaignUnwritable, match=r"cannot list .*Stale file handle"):
         attempt.save(1, {})

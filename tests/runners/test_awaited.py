@@ -6,8 +6,8 @@ from typing import final
 
 import pytest
 
-from runners import awaited as module
-from runners.awaited import awaited
+from runners import slow_notice as module
+from runners.slow_notice import awaited
 
 
 @final

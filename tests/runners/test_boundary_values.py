@@ -12,8 +12,8 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import BoundaryValues, LinearFunctions, Text, Trial
 from runners.tasks import Measured
-from runners.tasks.linear_functions import least_squares
-from runners.training import train
+from runners.tasks.synthetic.linear_functions import least_squares
+from runners.training.loop import train
 
 SMALL = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
 TASK = LinearFunctions(points=5)

@@ -16,12 +16,12 @@ from real_spec import real_spec
 from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 
-from runners.attempts.submission import Array
-from runners.slurm.cancelled import CalledOff, read_cancelled
-from runners.tending.cancelling import Cancelling
-from runners.tending.whereabouts import whereabouts
-from store.layout import Layout
-from store.status import process_started, trial_state
+from runners.attempts.submission_record import Array
+from runners.monitoring.cancel import Cancelling
+from runners.monitoring.trial_states import whereabouts
+from runners.slurm.cancellations import CalledOff, read_cancelled
+from store.files.layout import Layout
+from store.files.trial_status import process_started, trial_state
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
@@ -201,7 +201,7 @@ def test_of_two_who_call_off_at_once_neither_is_lost(
     one, two = keys(campaign, 0), keys(campaign, 1)
     then = threading.Thread(target=other.everything if second == "everything" else lambda: other.trials(two))
     waits = threading.Event()
-    monkeypatch.setattr("runners.tending.cancelling.say", lambda _: waits.set())
+    monkeypatch.setattr("runners.monitoring.cancel.say", lambda _: waits.set())
 
     def slow(layout: Layout, submission: str) -> CalledOff:
         found = read_cancelled(layout, submission)
@@ -211,7 +211,7 @@ def test_of_two_who_call_off_at_once_neither_is_lost(
                 time.sleep(0.01)
         return found
 
-    monkeypatch.setattr("runners.tending.cancelling.read_cancelled", slow)
+    monkeypatch.setattr("runners.monitoring.cancel.read_cancelled", slow)
     first.trials(one)
     then.join()
     assert read_cancelled(campaign.layout, FIRST).trials >= {*one, *(two if second == "another" else ())}

@@ -10,11 +10,11 @@ import pytest
 
 from runners.attempts.attempt import ROWS, Attempt, Watch
 from runners.attempts.claims import Claim, claim
-from runners.surroundings import Finished
-from store.files import read_json
-from store.ingest import ingest
-from store.layout import Layout
-from store.shards import ShardBuffer
+from runners.training.training_context import Finished
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.ingest.ingest import ingest
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"

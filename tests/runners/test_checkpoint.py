@@ -23,8 +23,8 @@ from runners.attempts.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from store.layout import Layout
-from store.shards import content_hash
+from store.files.layout import Layout
+from store.files.shards import content_hash
 
 TRIAL = "ab" * 16
 OTHER = "cd" * 16

@@ -22,18 +22,18 @@ from toy_training import ENTRY
 from grid.errors import EnvironmentProblem
 from runners.attempts.checkpoint import save_checkpoint
 from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
-from runners.attempts.deaths import MOST_DEATHS, Deaths
-from runners.attempts.failure import failure_of
+from runners.attempts.crash_counter import MOST_DEATHS, Deaths
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.memory import oom_kills
 from runners.attempts.micro_batches import micro_batches
 from runners.attempts.worker import Job, Outcome
-from runners.machines.forks import Exit, Forked
-from runners.machines.machine import Queue
-from runners.machines.pool import Pool, _Member
-from store.layout import Layout
-from store.status import pid_space, trial_state
+from runners.execution.fork_client import Exit, Forked
+from runners.execution.machine import Queue
+from runners.execution.pool import Pool, _Member
+from runners.training.failure import failure_of
+from runners.training.memory import oom_kills
+from store.files.layout import Layout
+from store.files.trial_status import pid_space, trial_state
 
 TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(200)]
@@ -257,7 +257,7 @@ def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, how: str, counts: list[int | None], reason: str
 ) -> None:
     told = iter(counts)
-    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
+    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
     deaths, trial = deaths_over(layout)
     found = None
     for _ in range(MOST_DEATHS):
@@ -277,7 +277,7 @@ def test_a_trial_that_the_system_killed_for_want_of_memory_is_cut_where_that_was
 ) -> None:
     """Whoever takes it next reads off the record that it was out of memory, as if it had said so itself."""
     told = iter(kills)
-    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(told))
+    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(told))
     deaths, trial = deaths_over(layout, oom="halve")
     if claimed:
         write_start(layout, trial, 1, **GONE, accumulate=2)
@@ -360,7 +360,7 @@ def stale(path: object) -> None:
 
 def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     vanish(layout, *range(1, MOST_LOST + 1))
-    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", stale)
         with pytest.raises(EnvironmentProblem, match="Stale file handle"):
@@ -386,7 +386,7 @@ def test_a_rank_that_was_killed_for_memory_does_not_make_the_next_death_one(
 ) -> None:
     """The worker lives, has recorded it, and goes on with the same row or another."""
     kills = [3]
-    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: kills[0])
+    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: kills[0])
     deaths, trial = deaths_over(layout, oom="halve")
     overseer = SimpleNamespace(started=lambda *_: None, ended=lambda _: None, note=lambda _: None)
     pool = Pool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]

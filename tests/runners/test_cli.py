@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign
 
-from runners.cli import HELP, app, execute
-from variants.proof.battery import LAWS
+from runners.cli.app import HELP, app, execute
+from variants.laws.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
@@ -108,7 +108,7 @@ def test_prove_hands_on_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> No
         given.append((spec, name))
         return 4
 
-    monkeypatch.setattr("runners.explaining.prove.prove", prove)
+    monkeypatch.setattr("runners.catalogue.prove.prove", prove)
     assert [execute(["prove"]), execute(["prove", "my.py", "--operator", "ssa"])] == [4, 4]
     assert given == [(None, None), (Path("my.py"), "ssa")]
 
@@ -171,7 +171,7 @@ def test_the_report_is_where_the_command_says(
 
 
 def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("runners.doctor.examine", lambda _: 1 / 0)
+    monkeypatch.setattr("runners.cli.doctor.examine", lambda _: 1 / 0)
     assert execute(["doctor"]) == 1
     assert "internal error, a bug in ablate: ZeroDivisionError" in capsys.readouterr().err
     with pytest.raises(ZeroDivisionError):

@@ -168,8 +168,8 @@ def test_a_spec_file_has_the_same_code_wherever_it_lies(tmp_path: Path) -> None:
 def test_a_trial_runs_the_core_and_the_modules_of_its_own_choices(tiny: Trial) -> None:
     plain = Codes().sources(tiny)
     rich = Codes().sources(tiny.changed(operator=ssa()))
-    assert "variants.scores.ssa" in rich
-    assert "variants.scores.ssa" not in plain
+    assert "variants.stages.scores.ssa" in rich
+    assert "variants.stages.scores.ssa" not in plain
     assert plain["core"] == rich["core"]
     assert not {name for name in plain if name.startswith(("grid", "store", "dashboards", "variants.papers"))}
 
@@ -183,21 +183,21 @@ def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter
 @pytest.mark.parametrize(
     ("file", "text", "same"),
     [
-        ("variants/scores/new.py", '"""A score nobody uses."""\n', True),
-        ("variants/scores/ssa.py", "LIMIT = 1\n", True),
-        ("variants/scores/__init__.py", "LIMIT = 1\n", True),
+        ("variants/stages/scores/new.py", '"""A score nobody uses."""\n', True),
+        ("variants/stages/scores/ssa.py", "LIMIT = 1\n", True),
+        ("variants/stages/scores/__init__.py", "LIMIT = 1\n", True),
         ("dashboards/new.py", "LIMIT = 1\n", True),
-        ("runners/cli.py", "LIMIT = 1\n", True),
+        ("runners/cli/app.py", "LIMIT = 1\n", True),
         ("variants/operator.py", "# a comment\n", True),
         ("variants/operator.py", "LIMIT = 1\n", False),
-        ("variants/scores/exponential.py", "LIMIT = 1\n", False),
+        ("variants/stages/scores/exponential.py", "LIMIT = 1\n", False),
         ("variants/paths/new.py", "LIMIT = 1\n", False),
-        ("runners/training.py", "LIMIT = 1\n", False),
-        ("runners/tasks/linear_functions.py", "LIMIT = 1\n", False),
+        ("runners/training/loop.py", "LIMIT = 1\n", False),
+        ("runners/tasks/synthetic/linear_functions.py", "LIMIT = 1\n", False),
         ("runners/tasks/task.py", "LIMIT = 1\n", False),
-        ("runners/tasks/grammar.py", "LIMIT = 1\n", True),
+        ("runners/tasks/synthetic/grammar.py", "LIMIT = 1\n", True),
         ("runners/probes/sink_share.py", "LIMIT = 1\n", False),
-        ("runners/probes/rows.py", "LIMIT = 1\n", False),
+        ("runners/probes/attention_rows.py", "LIMIT = 1\n", False),
         ("runners/probes/effective_rank.py", "LIMIT = 1\n", True),
         ("runners/evaluations/boundary_values.py", "LIMIT = 1\n", True),
     ],
@@ -241,9 +241,9 @@ def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Tr
     quantifier = tiny.changed(task=Quantifiers(points=5, evaluation=LengthGrid(lengths=(5,))))
     judged = tiny.changed(evaluations=(BoundaryValues(points=4),))
     for file, changed in (
-        ("runners/tasks/asked.py", [recall]),
-        ("runners/tasks/in_context.py", [quantifier, tiny, judged]),
-        ("runners/tasks/linear_functions.py", [tiny, judged]),
+        ("runners/tasks/synthetic/query_task.py", [recall]),
+        ("runners/tasks/synthetic/in_context.py", [quantifier, tiny, judged]),
+        ("runners/tasks/synthetic/linear_functions.py", [tiny, judged]),
         ("runners/evaluations/boundary_values.py", [judged]),
     ):
         trials = [tiny, recall, quantifier, judged]

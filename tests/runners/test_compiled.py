@@ -17,16 +17,16 @@ from torch._functorch.compilers import nop
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
-from runners import compiled, peak
-from runners.compiled import LONG, compiles
-from runners.machines import Local
+from runners.execution import Local
+from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import Training
-from runners.runs.run import RunOptions, run_campaign
 from runners.tasks import Curriculum
-from runners.training import train
+from runners.training import compilation, peak_flops
+from runners.training.compilation import LONG, compiles
+from runners.training.loop import train
 from runners.trial import Trial
-from store.files import read_json
-from store.layout import Layout
+from store.files.atomic import read_json
+from store.files.layout import Layout
 from store.store import Store
 from variants import Operator, affine_scaled, entmax15, gpt2, llama2, ssa
 
@@ -38,7 +38,7 @@ EXACT = 1e-6
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Graphs are made and run as they are: the C++ compiler would take a second for each kernel."""
-    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    monkeypatch.setattr(compilation, "BACKEND", "eager")
     trace = logging.getLogger("torch.__trace")
     level = trace.level
     trace.setLevel(logging.WARNING)  # else pytest keeps every word of it
@@ -56,7 +56,7 @@ def test_the_losses_are_those_of_the_model_as_it_is(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator
 ) -> None:
     """With what it draws, too: random numbers are those that would be drawn without. Evaluations compile nothing."""
-    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")  # the backward is a graph, too
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")  # the backward is a graph, too
     model = gpt2(layers=1, heads=2, width=8, max_positions=16).changed(dropout=0.2, attention_dropout=0.2)
     trial = tiny.changed(operator=operator, model=model, training=GENTLE)
     plain, fused = memory(), memory()
@@ -106,7 +106,7 @@ def test_what_the_compiler_refuses(
     said = r"the model with Entmax-1.5 cannot be compiled \(\w+: .*\); use execution.compile='off'"
     with pytest.raises(SpecError, match=said):
         train(on(trial), memory())
-    monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+    monkeypatch.setattr(compilation, "compiles", lambda *_: True)
     plain, fallen = memory(), memory()
     assert "graphs" not in train(trial, fallen).cost
     assert capsys.readouterr().err.count("the model with Entmax-1.5 cannot be compiled (") == 1
@@ -125,11 +125,11 @@ def test_a_backward_that_the_compiler_refuses_is_refused_as_a_forward_is(
         raise RuntimeError("no kernel for this")
 
     trial = tiny.changed(operator=affine_scaled(), model=ONE)
-    monkeypatch.setattr(compiled, "BACKEND", aot_autograd(fw_compiler=nop, bw_compiler=refuses))
+    monkeypatch.setattr(compilation, "BACKEND", aot_autograd(fw_compiler=nop, bw_compiler=refuses))
     said = r"the model with .* cannot be compiled \(\w+: .*\); use execution.compile='off'"
     with pytest.raises(SpecError, match=said):
         train(on(trial), memory())
-    monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+    monkeypatch.setattr(compilation, "compiles", lambda *_: True)
     plain, fallen = memory(), memory()
     assert "graphs" not in train(trial, fallen).cost
     assert capsys.readouterr().err.count("cannot be compiled (") == 1
@@ -155,7 +155,7 @@ def test_more_graphs_than_the_compiler_makes_are_no_silent_end_of_it(
     with torch._dynamo.config.patch(recompile_limit=1):
         with pytest.raises(SpecError, match=r"the model with softmax cannot be compiled \(FailOnRecompileLimitHit: "):
             train(on(trial), memory())
-        monkeypatch.setattr(compiled, "compiles", lambda *_: True)
+        monkeypatch.setattr(compilation, "compiles", lambda *_: True)
         assert train(trial, memory()).cost["graphs"] == 1
 
 
@@ -163,15 +163,15 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_missing", lambda _: None)
+    monkeypatch.setattr(compilation, "_missing", lambda _: None)
     long = tiny.changed(training=Training(steps=LONG))
-    assert compiles(long, CUDA, compiled.SMALL)
-    assert not compiles(long, CUDA, compiled.SMALL + 1)
+    assert compiles(long, CUDA, compilation.SMALL)
+    assert not compiles(long, CUDA, compilation.SMALL + 1)
     assert not compiles(long, CPU, 1)
     assert not compiles(tiny.changed(training=Training(steps=LONG - 1)), CUDA, 1)
     assert not compiles(long.changed(execution={"compile": "off"}), CUDA, 1)
-    assert compiles(on(tiny), CPU, compiled.SMALL + 1)
-    monkeypatch.setattr(compiled, "_missing", lambda _: "a compiler")
+    assert compiles(on(tiny), CPU, compilation.SMALL + 1)
+    monkeypatch.setattr(compilation, "_missing", lambda _: "a compiler")
     assert not compiles(long, CUDA, 1)
 
 
@@ -226,7 +226,7 @@ def test_a_forked_worker_compiles_with_the_real_compiler(
 
 @pytest.mark.usefixtures("traced")
 def test_the_benchmark_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(peak, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
+    monkeypatch.setattr(peak_flops, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
     monkeypatch.setattr(sys, "argv", ["training.py", "--sizes", "tiny", "--steps", "3"])
     runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "training.py"), run_name="__main__")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from runners import cost as costs
-from runners import energy, peak
-from runners.cost import flops
-from runners.distributed import Place, World
-from runners.energy import Energy, Rapl, processors
-from runners.planning.work import Shape, step_work
 from runners.tasks import Curriculum
-from runners.training import train
+from runners.training import cost as costs
+from runners.training import energy, peak_flops
+from runners.training.cost import flops
+from runners.training.distributed import Place, World
+from runners.training.energy import Energy, Rapl, processors
+from runners.training.flops import Shape, step_work
+from runners.training.loop import train
 from runners.trial import Trial
 from variants import gpt2, principled, softmax, ssa
 
@@ -153,8 +153,8 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(asked)
         return 5e9
 
-    monkeypatch.setattr(peak, "_known", {})
-    monkeypatch.setattr(peak, "_measured", measured)
+    monkeypatch.setattr(peak_flops, "_known", {})
+    monkeypatch.setattr(peak_flops, "_measured", measured)
     return made
 
 
@@ -175,18 +175,18 @@ def test_a_short_attempt_measures_no_device_and_a_long_one_does_once(
 
 def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
     took = iter([9.0, 0.5, 0.25, *[1.0] * 100_000])  # the first product is not counted
-    monkeypatch.setattr(peak, "MEASURE_S", 0.02)
-    monkeypatch.setattr(peak, "_SIZE", {"cpu": 16})
-    monkeypatch.setattr(peak, "_timed", lambda *_: next(took))
-    assert peak._measured(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
+    monkeypatch.setattr(peak_flops, "MEASURE_S", 0.02)
+    monkeypatch.setattr(peak_flops, "_SIZE", {"cpu": 16})
+    monkeypatch.setattr(peak_flops, "_timed", lambda *_: next(took))
+    assert peak_flops._measured(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
 
 
 def test_a_device_without_room_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> float:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(peak, "_timed", full)
-    assert peak._measured(torch.device("cpu"), "float32") is None
+    monkeypatch.setattr(peak_flops, "_timed", full)
+    assert peak_flops._measured(torch.device("cpu"), "float32") is None
 
 
 # Energy ---------------------------------------------------------------------------------------------------------------

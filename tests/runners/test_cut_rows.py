@@ -9,15 +9,15 @@ from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from runners.attempts.deaths import MOST_DEATHS, Deaths
-from runners.attempts.failure import failure_of
+from runners.attempts.crash_counter import MOST_DEATHS, Deaths
 from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker
-from runners.slurm.task.outlook import Outlook
-from runners.slurm.task.rows import NodeRows, Share
-from runners.slurm.task.seen import Seen as Known
-from store.layout import Layout
-from store.status import trial_state
+from runners.slurm.worker.completed_rows import Seen as Known
+from runners.slurm.worker.row_state import Outlook
+from runners.slurm.worker.rows import NodeRows, Share
+from runners.training.failure import failure_of
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 MEMORY = failure_of(MemoryError())
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
@@ -113,7 +113,7 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
     key = submitted(layout, 4)
     worker(layout, 0)._tried(0)
     kills = iter(range(100))
-    monkeypatch.setattr("runners.attempts.deaths.oom_kills", lambda: next(kills))
+    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(kills))
     deaths, life = Deaths(job(layout)), rows(layout)
     for death in range(1, MOST_DEATHS + 1):
         assert life.take() == 0

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from synthetic import write_campaign
 
-from runners.cli import execute
+from runners.cli.app import execute
 
 
 @pytest.fixture(scope="module")

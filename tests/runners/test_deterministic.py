@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.backends import cudnn
 
 from grid.errors import EnvironmentProblem
-from runners import training
-from runners.deterministic import deterministic, fix_workspace
 from runners.tasks import Data, LinearFunctions
-from runners.tasks.linear_functions import LinearFunctionsData
-from runners.training import train
+from runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from runners.training import loop
+from runners.training.deterministic import deterministic, fix_workspace
+from runners.training.loop import train
 from runners.trial import Execution, Trial
 
 STRICT = Execution(deterministic=True)
@@ -130,7 +130,7 @@ def test_training_fixes_it_before_the_model_is_built(
         assert world.began is None
         asked.append((device.type, wanted))
 
-    monkeypatch.setattr(training, "fix_workspace", noted)
+    monkeypatch.setattr(loop, "fix_workspace", noted)
     train(tiny.changed(execution=STRICT), world)
     assert asked == [("cpu", True)]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import DeviantInputs, LinearFunctions, Prompt, ShiftGrid, Text, Trial
 from runners.tasks import Measured
-from runners.tasks.linear_functions import squared_errors
-from runners.training import train
+from runners.tasks.synthetic.linear_functions import squared_errors
+from runners.training.loop import train
 
 SMALL = DeviantInputs(sigma=(1, 10, 50), functions=40, sequences=5, points=7)
 TASK = LinearFunctions(points=7)

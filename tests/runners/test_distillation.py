@@ -16,15 +16,15 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.evaluations.length_extrapolation import Lengthens
 from runners.optimisers import AdamW, Training
-from runners.planning.measured import METRICS
+from runners.planning.measure_check import METRICS
 from runners.planning.roofline import _trial_work, teacher_work
-from runners.planning.work import Shape, Work, forward_work
 from runners.probes import Classified, TokenClasses
 from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
-from runners.tasks.distillation import divergence
-from runners.tasks.encoder import Encodes
-from runners.tasks.teacher import Teaching
-from runners.training import train
+from runners.tasks.distillation.distillation import divergence
+from runners.tasks.distillation.teacher import Teaching
+from runners.tasks.text.encoder import Encodes
+from runners.training.flops import Shape, Work, forward_work
+from runners.training.loop import train
 from runners.trial import Trial, build_model
 from variants import Tokens, gpt2, softmax
 

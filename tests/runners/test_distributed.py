@@ -22,17 +22,17 @@ from warm import REAL, Warm, warmed_up
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
-from runners import ranks
-from runners.attempts.failure import failure_of
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Job, Worker
 from runners.provenance.specfile import import_spec_file
-from runners.ranks import RankFailed, RankOutOfMemory
-from runners.surroundings import Diverged
-from runners.training import train
+from runners.training import rank_launcher as ranks
+from runners.training.failure import failure_of
+from runners.training.loop import train
+from runners.training.rank_launcher import RankFailed, RankOutOfMemory
+from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial
-from store.layout import Layout
-from store.status import trial_state
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 from variants import Operator
 
 TESTS = Path(__file__).parent.parent
@@ -207,7 +207,7 @@ def test_a_trial_of_which_a_rank_is_out_of_memory_is_cut_smaller(
 ) -> None:
     kills = tmp_path / "kills"
     kills.touch()
-    monkeypatch.setattr("runners.ranks.oom_kills", lambda: len(kills.read_text()))
+    monkeypatch.setattr("runners.training.rank_launcher.oom_kills", lambda: len(kills.read_text()))
     task = TooBigForRankOne(points=5, batch=8, evaluation=tiny.task.evaluation, end=end, kills=str(kills))
     base = split(tiny.changed(task=task, training={"steps": 2}), 1, gpus=2)
     layout, submission = Layout(tmp_path / "campaign"), submission_id()
@@ -258,7 +258,7 @@ def test_divergence_is_divergence_on_every_rank(tiny: Trial, memory: Callable) -
 OWN = """
 from typing import Literal
 from variants import Operator
-from variants.scores.exponential import Exponential
+from variants.stages.scores.exponential import Exponential
 
 class Doubled(Exponential):
     kind: Literal["doubled"] = "doubled"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from grid import Grid, over
-from runners.cli import execute
-from runners.machines.inline import Inline
-from runners.runs.run import RunOptions, run_campaign
+from runners.cli.app import execute
+from runners.execution.inline import Inline
+from runners.execution.run import RunOptions, run_campaign
 from runners.trial import Trial
-from store.layout import Layout
+from store.files.layout import Layout
 from store.store import Store
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runners import doctor
-from runners.cli import execute
-from runners.doctor import Check, examine
+from runners.cli import doctor
+from runners.cli.app import execute
+from runners.cli.doctor import Check, examine
 
 TORCHES = {
     "a library is missing": "raise OSError('libcudart.so.12: cannot open shared object file\\nmore')",

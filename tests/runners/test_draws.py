@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from runners.tasks.draws import Draws
-from variants.seeding import generator
+from runners.tasks.counter_rng import Draws
+from variants.model.seeding import generator
 
 MASK = (1 << 64) - 1
 

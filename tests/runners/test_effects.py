@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_start
 
-from runners.cli import execute
+from runners.cli.app import execute
 
 FACTORS = {"gate": ("head", "constant", "layer")}
 

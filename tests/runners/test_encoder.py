@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.tasks.encoder import END, SUBSTITUTE, ByteEncoder
+from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
 
 ENCODER = ByteEncoder()
 TEXTS = st.text(st.characters(exclude_characters=[chr(END), chr(SUBSTITUTE)], exclude_categories=["Cs"]))

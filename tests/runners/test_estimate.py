@@ -13,15 +13,15 @@ from toy_training import Falling, ToyTrial
 
 from grid import Grid, Spec, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.commands.plan import PlanOptions, plan_campaign
-from runners.commands.plan_text import plan_data, plan_lines
-from runners.planning.cells import walk
+from runners.cli.plan import PlanOptions, plan_campaign
+from runners.cli.plan_text import plan_data, plan_lines
 from runners.planning.estimate import Estimate, Means, Pool, estimate, finished_trials
+from runners.planning.grid_cells import walk
 from runners.planning.roofline import Place, Prior
 from runners.planning.survey import survey
 from runners.slurm.spec import Needs, Slurm
-from store.files import write_json
-from store.layout import Layout
+from store.files.atomic import write_json
+from store.files.layout import Layout
 from variants import gpt2, softmax, ssa
 
 

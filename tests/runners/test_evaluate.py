@@ -10,15 +10,15 @@ import pytest
 
 from grid.errors import NotFoundError
 from runners.attempts.checkpoint import load_checkpoint, save_checkpoint
-from runners.attempts.repro_values import values_of
-from runners.cli import execute
-from runners.evaluating import records
+from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
+from runners.execution.repro_values import values_of
+from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measured, Predict, Task
-from store.files import read_json
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 SPEC = """
@@ -127,7 +127,7 @@ def test_an_evaluation_is_made_once(
     assert (made["trial"], made["status"], len(made["measured"])) == (first, "done", 6)
     before = rows(campaign, LATER)
     assert len(before) == 6
-    monkeypatch.setattr("runners.evaluating.trained.build_model", None)  # nothing is computed
+    monkeypatch.setattr("runners.posthoc.trained_model.build_model", None)  # nothing is computed
     assert evaluate(campaign, first, "--with", asked, "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["data"][0]["status"] == "there"
@@ -165,7 +165,7 @@ def test_a_kill_leaves_an_evaluation_undone_or_done(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, ("write_atomic", "write_json")[writes], killed)
+        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], killed)
         assert evaluate(campaign, first, "--with", asked) == 130
     place = Layout(campaign).evaluations(first, 1)
     assert len(list(place.glob("*.parquet"))) == writes
@@ -186,7 +186,7 @@ def test_an_evaluation_that_is_made_again_and_killed_keeps_what_was_found(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, "write_json", killed)
+        patched.setattr(evaluation_records, "write_json", killed)
         assert evaluate(campaign, first, "--with", asked, "--again") == 130
     assert rows(campaign, LATER) == before
     assert len(rows(campaign, "FROM shard WHERE later")) == 1
@@ -244,7 +244,7 @@ def test_of_two_that_say_the_same_only_one_counts(
     wide = with_evaluations(tmp_path / "wide.py", DEVIANT.format(n=2).replace("(1.0, 10.0)", "(10.0, 20.0)"))
     assert evaluate(campaign, first, "--with", asked) == 0
     with monkeypatch.context() as patched:
-        patched.delattr("runners.evaluating.trained.Trained.measured")  # it is refused before the work
+        patched.delattr("runners.posthoc.trained_model.Trained.measured")  # it is refused before the work
         assert evaluate(campaign, first, "--with", other) == 2
     assert "rows of one name are compared with one another" in capsys.readouterr().err
     items = f"{ROWS[:7]}items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
@@ -279,14 +279,14 @@ def test_other_code_is_told_and_another_function_refused(
     layout = Layout(campaign)
     for key in (first, second):
         start = read_json(layout.start(key, 1))
-        start["sources"]["variants.scores.exponential"] = "0" * 32
+        start["sources"]["variants.stages.scores.exponential"] = "0" * 32
         layout.start(key, 1).write_text(json.dumps(start))
     assert evaluate(campaign, first, "--with", asked) == 0
     said = capsys.readouterr().err
-    assert "variants.scores.exponential changed since" in said
+    assert "variants.stages.scores.exponential changed since" in said
     assert "the same bits" in said
     ((changed,),) = rows(campaign, "SELECT changed FROM v_evaluated")
-    assert "variants.scores.exponential" in changed
+    assert "variants.stages.scores.exponential" in changed
     (path,) = layout.weights(second, 1).glob("*.pt")
     step, state = load_checkpoint(path, second)
     path.unlink()
@@ -325,7 +325,7 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PickyJudge, "calls", 0)
-    monkeypatch.setattr("runners.evaluating.evaluate.evaluations_of", lambda _: (Picky(),))
+    monkeypatch.setattr("runners.posthoc.evaluate.evaluations_of", lambda _: (Picky(),))
     path = tmp_path / "picky.py"
     path.write_text("")
     assert evaluate(campaign, "grid=small", "--with", path) == 4

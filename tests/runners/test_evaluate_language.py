@@ -9,11 +9,11 @@ from typing import Literal
 import pytest
 
 from grid.errors import EnvironmentProblem
-from runners.cli import execute
-from runners.evaluating import records
+from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
+from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measured, Predict, Task
-from store.layout import Layout
+from store.files.layout import Layout
 from tests.runners.test_evaluate import LATER, evaluate, keys, rows
 
 SPEC = """
@@ -87,9 +87,12 @@ def test_positions_are_stretched_for_the_evaluation_that_asks_for_it(campaign: P
 def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, tmp_path: Path) -> None:
     first, *_ = keys(campaign)
     asked = asking(tmp_path / "judge.py", PLAIN)
-    with records.held(Layout(campaign), first, 1):
+    with evaluation_records.held(Layout(campaign), first, 1):
         assert evaluate(campaign, first, "--with", asked) == 5
-        with pytest.raises(EnvironmentProblem, match="another process"), records.held(Layout(campaign), first, 1):
+        with (
+            pytest.raises(EnvironmentProblem, match="another process"),
+            evaluation_records.held(Layout(campaign), first, 1),
+        ):
             pass
     assert evaluate(campaign, first, "--with", asked) == 0
 
@@ -100,7 +103,7 @@ def test_what_is_wrong_with_one_folder_is_not_wrong_with_the_others(
     """Another process has the first, and in place of the second's folder there is a file."""
     first, second, third = found = keys(campaign)
     Layout(campaign).evaluations(second, 1).write_text("")
-    with records.held(Layout(campaign), first, 1):
+    with evaluation_records.held(Layout(campaign), first, 1):
         asked = asking(tmp_path / "judge.py", PLAIN)
         assert evaluate(campaign, "grid=small", "--with", asked, "--json") == 4
     said = {each["trial"]: each for each in json.loads(capsys.readouterr().out)["data"]}
@@ -118,7 +121,7 @@ def test_what_every_trial_lacks_ends_the_command(
         calls.append(words)
         raise EnvironmentProblem("no space")
 
-    monkeypatch.setattr(records, "write_atomic", full)
+    monkeypatch.setattr(evaluation_records, "write_atomic", full)
     assert evaluate(campaign, "grid=small", "--with", asking(tmp_path / "judge.py", PLAIN)) == 5
     assert len(calls) == 1
 
@@ -189,7 +192,7 @@ def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     file = asking(tmp_path / "judge.py", "")
 
     def judged(spec: Talks) -> int:
-        monkeypatch.setattr("runners.evaluating.evaluate.evaluations_of", lambda _: (spec,))
+        monkeypatch.setattr("runners.posthoc.evaluate.evaluations_of", lambda _: (spec,))
         return evaluate(campaign, key, "--with", file)
 
     assert judged(Talks()) == 0

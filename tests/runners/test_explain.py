@@ -13,16 +13,16 @@ import torch
 import variants
 from grid import SpecError
 from grid.errors import NotFoundError
-from runners.cli import execute
-from runners.commands.explaining import STAGES
-from runners.explaining.explain import explain, explain_kind
-from runners.explaining.explain_text import write_explanation
-from runners.explaining.lookup import families, find_named, presets, stage_kinds
-from runners.explaining.stage_words import number_rows
+from runners.catalogue.explain import explain, explain_kind
+from runners.catalogue.explain_text import write_explanation
+from runners.catalogue.lookup import families, find_named, presets, stage_kinds
+from runners.catalogue.stage_words import number_rows
+from runners.cli.app import execute
+from runners.cli.catalogue import STAGES
 from runners.provenance.specfile import import_spec_file
 from variants import LogScore, Operator, Score, Stage, Transformer, attend
+from variants.model.transformer import Tokens
 from variants.papers.named import _CATALOGUE, PAPERS, Named, catalogue, named
-from variants.transformer import Tokens
 
 SCORE = '''"""A file with two choices."""
 
@@ -168,7 +168,7 @@ def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_parameters_are_counted_without_the_compiler_and_as_many() -> None:
     asked = (
-        "import sys; from runners.explaining.explain import explain; from runners.explaining.lookup import find_named\n"
+        "import sys; from runners.catalogue.explain import explain; from runners.catalogue.lookup import find_named\n"
         "print(explain(find_named('principled'), 'icl').added, 'torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
@@ -218,7 +218,7 @@ def test_a_label_or_another_case_finds_the_operator(given: str, name: str, capsy
 
 def test_a_label_of_several_operators_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     twins = {name: catalogue()["softmax"]._replace(name=name, make=lambda: Operator(name="Twin")) for name in "ab"}
-    monkeypatch.setattr("runners.explaining.lookup.catalogue", lambda: twins)
+    monkeypatch.setattr("runners.catalogue.lookup.catalogue", lambda: twins)
     with pytest.raises(NotFoundError, match="the label of several operators: a, b;"):
         find_named("twin")
 

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from synthetic import write_campaign
 
-from runners.cli import execute
-from store.layout import Layout
-from store.shelf import QUERIES
+from runners.cli.app import execute
+from store.files.layout import Layout
+from store.files.saved_texts import QUERIES
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from runners.attempts.checkpoint import save_checkpoint
 from runners.provenance.code import Codes
 from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model
-from store.layout import Layout
+from store.files.layout import Layout
 from variants import gpt2, llama2, softmax, ssa
-from variants.visible.prefix import Prefix
+from variants.stages.visible.prefix import Prefix
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_the_code_of_a_teacher_counts_among_that_of_its_student(root: Path, tria
     finished(root, trial)
     student = learning_trial(Distillation(task=trial.task, teacher=teacher(root, trial)))
     assert student.operator == softmax()
-    assert "variants.scores.ssa" in Codes().sources(student)
-    assert "variants.scores.ssa" not in Codes().sources(student.changed(task=trial.task))
+    assert "variants.stages.scores.ssa" in Codes().sources(student)
+    assert "variants.stages.scores.ssa" not in Codes().sources(student.changed(task=trial.task))
 
 
 def test_other_weights_of_one_trial_are_another_teacher_and_the_latest_attempt_counts(root: Path, trial: Trial) -> None:

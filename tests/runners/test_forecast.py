@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pretend_slurm import pretended
 
-from runners.cli import execute
+from runners.cli.app import execute
 
 SPEC = """
 from grid import Grid, Measure, over

@@ -21,10 +21,10 @@ from toy_training import ENTRY
 from grid.errors import SpecError
 from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
-from runners.machines import Local, Queue
-from runners.machines.forks import Forks, ServerProcess, start_interpreter
-from runners.machines.parent import GROUP_SIGNALS
-from store.layout import Layout
+from runners.child_lifetime import GROUP_SIGNALS
+from runners.execution import Local, Queue
+from runners.execution.fork_client import Forks, ServerProcess, start_interpreter
+from store.files.layout import Layout
 
 MOST_TURNS = 40
 

@@ -6,14 +6,14 @@ import pytest
 from crewed import FIRST, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission import Array
-from runners.cli import execute
-from runners.slurm.outputs import last_words, worker_log
-from runners.slurm.scheduler_news import TaskNews
-from runners.slurm.submitting.script import MOST_REFUSALS
-from runners.tending.refusals import refusals
-from runners.tending.status_text import read_status, write_status
-from runners.tending.whereabouts import whereabouts
+from runners.attempts.submission_record import Array
+from runners.cli.app import execute
+from runners.monitoring.status_text import read_status, write_status
+from runners.monitoring.trial_states import whereabouts
+from runners.monitoring.worker_rejections import refusals
+from runners.slurm.scheduler import TaskNews
+from runners.slurm.submit.worker_script import MOST_REFUSALS
+from runners.slurm.task_output import last_words, worker_log
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]

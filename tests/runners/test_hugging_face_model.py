@@ -16,7 +16,7 @@ from taught import learning_trial, prose
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text, TokenizerFile
-from runners.training import train
+from runners.training.loop import train
 
 SIZES: dict[str, Any] = {"vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0}
 

@@ -15,9 +15,9 @@ import pytest
 from toy_campaign import run_quietly, tables, toy_grid
 from warm import Warm, warm_server
 
-from runners.machines import Local
-from store.layout import Layout
-from store.status import process_started, trial_state
+from runners.execution import Local
+from store.files.layout import Layout
+from store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLS = 12
@@ -221,7 +221,7 @@ def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
     script = tmp_path / "user.py"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again
-        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nfrom runners.machines import Local\n"
+        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nfrom runners.execution import Local\n"
         "from toy_campaign import ENTRY, run_quietly, toy_grid\n"
         "entry = replace(ENTRY, preload=('torch', *ENTRY.preload))  # else every worker loads it to save\n"
         f"run_quietly(Path(sys.argv[1]), toy_grid(**{GRID!r}), Local(2), entry=entry)\n"

@@ -15,11 +15,11 @@ from real_spec import real_spec
 from toy_campaign import tables
 from warm import REAL, Warm
 
-from runners.machines import Inline
+from runners.execution import Inline
+from runners.execution.run import RunOptions, run_campaign
 from runners.provenance.specfile import load_spec_file
-from runners.runs.run import RunOptions, run_campaign
-from store.layout import Layout
-from store.status import process_started, trial_state
+from store.files.layout import Layout
+from store.files.trial_status import process_started, trial_state
 
 KILLS = 20
 KILLS_OF_A_RUN = 5

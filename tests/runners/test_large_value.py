@@ -12,8 +12,8 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import LargeValue, LengthGrid, Quantifiers, Trial
 from runners.tasks import Measured
-from runners.tasks.quantifiers import Quantifier, running
-from runners.training import train
+from runners.tasks.synthetic.quantifiers import Quantifier, running
+from runners.training.loop import train
 
 SMALL = LargeValue(values=(-70, 70), numbers=12, sequences=4000)
 NAME = "large_value_error_rate"

@@ -26,11 +26,11 @@ from synthetic import write_start
 from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases, host_memory
-from store import status
-from store.files import read_json
-from store.heartbeat import Heartbeat
-from store.layout import Layout
-from store.status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
+from store.files import trial_status
+from store.files.atomic import read_json
+from store.files.heartbeat import Heartbeat
+from store.files.layout import Layout
+from store.files.trial_status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -114,14 +114,14 @@ def test_an_outage_that_a_look_waits_out_takes_no_trial_from_its_owner(
 ) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(leases, layout, clock, BEAT_S)
-    plain = status._modified_ns
+    plain = trial_status._modified_ns
 
     def away(path: Path) -> int:
         clock.now += 10 * LEASE_S
         return plain(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(status, "_modified_ns", away)
+        patch.setattr(trial_status, "_modified_ns", away)
         assert alive(leases, layout)
     assert alive_for(leases, layout, clock, LEASE_S - 2 * BEAT_S - 0.1)
     clock.now += 0.2
@@ -138,7 +138,7 @@ def test_an_outage_that_a_look_fails_in_takes_no_trial_from_its_owner(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(status, "_modified_ns", away)
+        patch.setattr(trial_status, "_modified_ns", away)
         for _ in range(20):
             clock.now += BEAT_S
             with pytest.raises(EnvironmentProblem, match="Input/output error"):

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from runners.evaluations.likelihood import costs
-from runners.evaluations.stretching import stretched
+from runners.evaluations.rope_scaling import stretched
 from runners.tasks import Batch, Data, Measured, Predict, Task
 from runners.tasks.task import Items
-from runners.training import train
+from runners.training.loop import train
 from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2, softmax
 
 SMALL = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.harness import Asked, Question, continued, scored
+from runners.evaluations.lm_eval_adapter import Asked, Question, continued, scored
 from runners.tasks import LinearFunctions, Text
-from runners.tasks.encoder import ByteEncoder
 from runners.tasks.task import Items, Measured
+from runners.tasks.text.encoder import ByteEncoder
 from runners.trial import Trial
 from variants import gpt2, llama2, softmax
 

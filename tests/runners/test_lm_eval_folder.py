@@ -13,11 +13,11 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.harness import Asked, generation
+from runners.evaluations.lm_eval_adapter import Asked, generation
 from runners.tasks import Text
-from runners.tasks.encoder import ByteEncoder
 from runners.tasks.task import Items, Measured
-from runners.training import train
+from runners.tasks.text.encoder import ByteEncoder
+from runners.training.loop import train
 from runners.trial import Trial
 
 ITEMS = (
@@ -99,7 +99,7 @@ def test_an_empty_name_is_not_the_folder_one_is_in(place: str, tmp_path: Path, m
 def test_the_network_is_left_out_only_while_the_harness_works() -> None:
     """In a process of its own, where nothing has imported what reads the words of the environment once."""
     script = """
-from runners.evaluations.harness import offline
+from runners.evaluations.lm_eval_adapter import offline
 with offline():
     import datasets, huggingface_hub
     within = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE

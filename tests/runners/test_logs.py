@@ -8,10 +8,10 @@ import pytest
 from crewed import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.cli import execute
-from runners.tending.logs import find_attempt, follow
-from store.layout import Layout
-from store.status import AttemptState, trial_state
+from runners.cli.app import execute
+from runners.monitoring.logs import find_attempt, follow
+from store.files.layout import Layout
+from store.files.trial_status import AttemptState, trial_state
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
 def test_the_output_of_the_task_is_where_the_script_put_it(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from runners.slurm.outputs import worker_log
+    from runners.slurm.task_output import worker_log
 
     begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     path = worker_log(campaign.layout, FIRST, "7_3")
@@ -169,9 +169,9 @@ def test_what_an_attempt_writes_as_the_next_appears_is_read(
         append(layout, trial, attempt, "late\n")
         return follows
 
-    monkeypatch.setattr("runners.tending.logs._next", appears)
+    monkeypatch.setattr("runners.monitoring.logs._next", appears)
     monkeypatch.setattr(
-        "runners.tending.logs.find_attempt", lambda layout, trial, _: trial_state(layout, trial).attempts[0]
+        "runners.monitoring.logs.find_attempt", lambda layout, trial, _: trial_state(layout, trial).attempts[0]
     )
     assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)) == "first\nlate\nsecond\n"
 
@@ -192,7 +192,7 @@ def test_following_a_log_that_is_empty_says_why_and_where_more_is(
 ) -> None:
     begin(campaign, 1, place=place)
     key = key_of(campaign)
-    monkeypatch.setattr("runners.tending.logs.time.sleep", lambda _: write_end(campaign.layout, key, 1))
+    monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key, 1))
     assert logs(campaign, key, "-f") == 0
     said = capsys.readouterr().err
     assert "a trial prints nothing while all goes well; " in said
@@ -205,7 +205,7 @@ def test_following_a_log_with_words_in_it_says_nothing_of_silence(
     campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(campaign, 1, "text\n")
-    monkeypatch.setattr("runners.tending.logs.time.sleep", lambda _: write_end(campaign.layout, key_of(campaign), 1))
+    monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key_of(campaign), 1))
     assert logs(campaign, key_of(campaign), "-f") == 0
     assert "prints nothing" not in capsys.readouterr().err
 
@@ -216,5 +216,5 @@ def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: py
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("runners.tending.logs.time.sleep", interrupted)
+    monkeypatch.setattr("runners.monitoring.logs.time.sleep", interrupted)
     assert logs(campaign, key_of(campaign), "-f") == 130

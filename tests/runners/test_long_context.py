@@ -14,7 +14,7 @@ from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
 from runners.evaluations.long_context import Prompt
 from runners.tasks import Items, Measured, Predict
-from runners.training import train
+from runners.training.loop import train
 from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
 
 

@@ -12,17 +12,17 @@ from grid.errors import SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Artefact, Found, GradientNorms, LearnedNumbers, Probe, Probed, Probing, Seen
-from runners.probes.looking import looked_at
-from runners.surroundings import Diverged
+from runners.probes.run_probes import looked_at
 from runners.tasks import Items, LinearFunctions, Measured, Predict, Task, Text
-from runners.tasks.draws import CPU, Draws
+from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.task import Batch, Data
-from runners.training import train
+from runners.training.loop import train
+from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
-from store.layout import Layout
+from store.files.layout import Layout
 from tests.runners.test_carried_rows import begin, done
 from variants import Backbone, Operator, ssa
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 
 class RowSums(Probe):
@@ -156,7 +156,7 @@ def test_two_values_for_one_place_end_the_trial(tiny: Trial, memory: Callable, w
 
 
 def test_norms_are_those_of_the_first_steps(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.training.NORMS", 7)
+    monkeypatch.setattr("runners.training.loop.NORMS", 7)
     world = memory()
     train(probing(tiny), world)
     assert [world.probes[step, "norms", None, None] for step in (5, 10, 12)] == [5, 7, 7]

@@ -6,11 +6,11 @@ import sys
 import pytest
 import torch
 
-from runners.machines.loop import TENSORS_OF_DEVICE, _limit_memory
+from runners.execution.worker_loop import TENSORS_OF_DEVICE, _limit_memory
 
 ORPHAN = """
 from multiprocessing.connection import Pipe
-from runners.machines.loop import _Control, work
+from runners.execution.worker_loop import _Control, work
 ours, theirs = Pipe()
 {before}
 ours.close()

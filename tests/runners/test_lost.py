@@ -9,13 +9,13 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid import Measure
-from runners.attempts.lost import give_back_unreadable
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission import Submission, submission_records
-from runners.cli import execute
-from runners.runs.run import RunOptions, run_campaign
-from store.layout import Layout
-from store.status import trial_state
+from runners.attempts.submission_record import Submission, submission_records
+from runners.attempts.unreadable_results import give_back_unreadable
+from runners.cli.app import execute
+from runners.execution.run import RunOptions, run_campaign
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 from store.store import Store
 
 OPTIONS = RunOptions(entry=ENTRY, progress=False, land_every_s=None)

@@ -15,12 +15,12 @@ from toy_training import ENTRY
 from warm import warm_server
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.deaths import MOST_DEATHS
-from runners.machines import Inline, Local
+from runners.attempts.crash_counter import MOST_DEATHS
+from runners.execution import Inline, Local
+from runners.execution.run import RunOptions, run_campaign
 from runners.provenance.specfile import load_spec_file
-from runners.runs.run import RunOptions, run_campaign
-from store.layout import Layout
-from store.status import TrialState, trial_state
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, trial_state
 
 WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
 """For trials that save: the server loads torch once, and not every worker for itself."""

@@ -19,11 +19,11 @@ from runners.attempts.manifest import (
     write_grid,
     write_submission,
 )
-from runners.cli import execute
-from runners.planning.cells import walk
+from runners.cli.app import execute
+from runners.planning.grid_cells import walk
 from runners.planning.survey import publish
-from store.files import parse_object, read_json
-from store.layout import Layout
+from store.files.atomic import parse_object, read_json
+from store.files.layout import Layout
 
 
 @pytest.fixture

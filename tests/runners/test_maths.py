@@ -11,7 +11,7 @@ import pytest
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.operator_view import OperatorCatalogue
-from runners.explaining.operator_maths import OperatorMaths
+from runners.catalogue.operator_maths import OperatorMaths
 from variants import Operator, principled, ssa
 from variants.papers.named import catalogue
 
@@ -206,7 +206,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
     spec.write_text(
         '"""Mine."""\nfrom typing import ClassVar, Literal\n\nfrom torch import Tensor\n\n'
         "from variants import Operator\nfrom variants.papers.named import named\n"
-        "from variants.stages import PlainScore\n\n\n"
+        "from variants.stages.families import PlainScore\n\n\n"
         'class Cube(PlainScore):\n    """The cube: f(a) = a^3."""\n\n    source: ClassVar[str] = "here"\n'
         '    range: ClassVar = "any"\n    kind: Literal["dash_cube"] = "dash_cube"\n\n'
         "    def score(self, a: Tensor) -> Tensor:\n        return a**3\n\n"
@@ -215,7 +215,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
         '    return Operator(name=name, score=Cube(), normaliser={"kind": "none"})\n'
     )
     script = (
-        "from pathlib import Path; from runners.explaining.operator_maths import OperatorMaths; "
+        "from pathlib import Path; from runners.catalogue.operator_maths import OperatorMaths; "
         f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.named()][-1]); "
         "print(m.weights('dash_cube', {}, {}, (1.0, 2.0))[0].keys); "
         "print(m.weights({'score': {'kind': 'dash_cube'}, 'normaliser': {'kind': 'none'}}, {}, {}, (3.0, 1.0))[0].keys)"
@@ -229,7 +229,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
 
 def test_torch_comes_with_the_first_question() -> None:
     script = (
-        "import sys; from runners.explaining.operator_maths import OperatorMaths; m = OperatorMaths(); "
+        "import sys; from runners.catalogue.operator_maths import OperatorMaths; m = OperatorMaths(); "
         "assert 'torch' not in sys.modules; m.named(); assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

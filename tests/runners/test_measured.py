@@ -11,11 +11,11 @@ from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
 from grid.errors import SpecError
-from runners.commands.plan import plan_campaign
+from runners.cli.plan import plan_campaign
 from runners.evaluations import BoundaryValues
-from runners.machines import Inline
-from runners.planning.measured import METRICS
-from runners.runs.run import run_campaign
+from runners.execution import Inline
+from runners.execution.run import run_campaign
+from runners.planning.measure_check import METRICS
 from runners.tasks import (
     AskedLengths,
     AssociativeRecall,

@@ -15,11 +15,11 @@ from grid.errors import SpecError
 from runners import LinearFunctions, MaskedText, MinimalPairs, Probing, Task, Text, Trial
 from runners.evaluations.evaluation import Judge
 from runners.tasks import Items, Measured
-from runners.tasks.encoder import END, SUBSTITUTE
-from runners.training import train
+from runners.tasks.text.encoder import END, SUBSTITUTE
+from runners.training.loop import train
 from runners.trial import build_model
 from variants import babyberta, gpt2, softmax
-from variants.visible.prefix import Prefix
+from variants.stages.visible.prefix import Prefix
 
 AGREEMENT = (
     ("the dogs by the tree sleep .", "the dog by the tree sleep ."),

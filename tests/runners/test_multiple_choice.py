@@ -15,7 +15,7 @@ from runners import MultipleChoice, Needle, Text, Trial
 from runners.evaluations.likelihood import costs_of
 from runners.evaluations.multiple_choice import RULES
 from runners.tasks import Items, Measured, Predict
-from runners.training import train
+from runners.training.loop import train
 from variants import Transformer, gpt2, llama2, softmax
 
 P = {"a": 1 / 2, "b": 1 / 4, " ": 1 / 8}

@@ -11,7 +11,7 @@ import torch
 from runners import MultipleChoice, Text
 from runners.evaluations.likelihood import pair
 from runners.tasks import Items, Measured
-from runners.tasks.encoder import ByteEncoder, Encoded, Encoder
+from runners.tasks.text.encoder import ByteEncoder, Encoded, Encoder
 from variants import Transformer, llama2, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of lm-eval and what it imports

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.cli import execute
-from runners.commands.plan import PlanOptions, plan_campaign
-from runners.machines import Inline
-from runners.planning.opening import Opening
+from runners.cli.app import execute
+from runners.cli.plan import PlanOptions, plan_campaign
+from runners.execution import Inline
+from runners.execution.run import RunOptions, run_campaign
+from runners.planning.preflight import Opening
 from runners.provenance.specfile import load_spec_file
-from runners.runs.run import RunOptions, run_campaign
 from runners.tasks import Text
-from store.layout import Layout
+from store.files.layout import Layout
 
 SPEC = """
 from pathlib import Path
@@ -146,6 +146,6 @@ def test_what_is_no_fault_of_the_spec_is_left_to_the_trials(
 
 
 def test_a_run_of_trials_that_read_nothing_loads_nothing_to_open_it_with() -> None:
-    script = "import runners.runs.run, sys; print('torch' in sys.modules)"
+    script = "import runners.execution.run, sys; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert found.stdout.strip() == "False"

@@ -10,17 +10,17 @@ from double_precision import in_double
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from runners.flat import Flat
 from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW, Weights
 from runners.optimisers.muon import orthogonalised
 from runners.optimisers.optimiser import LR_SHARE
-from runners.schedules import Cosine
+from runners.optimisers.schedules import Cosine
 from runners.tasks import Induction
-from runners.training import train
+from runners.training.flat_parameters import Flat
+from runners.training.loop import train
 from runners.trial import Trial, build_model
 from variants import Operator, Scalars, Tokens, Transformer, catalogue, gpt2, llama2, principled, softmax
-from variants.backbones import FAMILIES
-from variants.backbones import tiny as tiny_family
+from variants.model.named_backbones import FAMILIES
+from variants.model.named_backbones import tiny as tiny_family
 from variants.number import Matrix
 
 SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))

@@ -11,15 +11,15 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.commands.plan import Plan, PlanOptions, plan_campaign
-from runners.commands.plan_text import plan_lines
-from runners.planning.cells import walk
+from runners.cli.plan import Plan, PlanOptions, plan_campaign
+from runners.cli.plan_text import plan_lines
 from runners.planning.estimate import MOST_TIMED, Interval, finished_trials
-from runners.planning.stopwatch import seconds_of
+from runners.planning.grid_cells import walk
+from runners.planning.step_timing import seconds_of
 from runners.planning.survey import survey
-from runners.training import train as train_trial
+from runners.training.loop import train as train_trial
 from runners.trial import parameters
-from store.layout import Layout
+from store.files.layout import Layout
 from variants import gpt2, softmax, ssa
 
 

@@ -7,7 +7,7 @@ import pytest
 from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 
-from runners.cli import execute
+from runners.cli.app import execute
 
 SLURM = 'slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")'
 

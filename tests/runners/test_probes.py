@@ -20,10 +20,10 @@ from runners.probes import (
     WeightSums,
 )
 from runners.tasks import Batch
-from store.layout import Layout
+from store.files.layout import Layout
 from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
 from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
-from variants.transformer import Watched
+from variants.model.transformer import Watched
 
 B, H, T = 4, 2, 6
 

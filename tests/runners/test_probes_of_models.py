@@ -30,7 +30,7 @@ from runners.probes import (
 )
 from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Data, Task
-from runners.training import train
+from runners.training.loop import train
 from runners.trial import DEFAULT_PROBES, Trial, build_model
 from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
 from variants import (
@@ -53,9 +53,9 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.proof.examples import named_operators
-from variants.proof.tiny import LENGTH, sequences
-from variants.proof.tiny import model_of as smallest
+from variants.laws.examples import named_operators
+from variants.laws.tiny import LENGTH, sequences
+from variants.laws.tiny import model_of as smallest
 
 ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
 

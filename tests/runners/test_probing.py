@@ -9,9 +9,18 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners.probes import GateSparsity, GradientNorms, LearnedNumbers, Probe, Probed, Probing, SinkShare, TokenClasses
+from runners.probes import (
+    GateSparsity,
+    GradientNorms,
+    LearnedNumbers,
+    Probe,
+    Probed,
+    Probing,
+    SinkShare,
+    TokenClasses,
+)
 from runners.tasks import AssociativeRecall, Text
-from runners.training import train
+from runners.training.loop import train
 from runners.trial import Trial
 from tests.runners.looked import in_model, keyed, model_of
 from variants import gated_heads

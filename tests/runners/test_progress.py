@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from runners.attempts.worker import Came, Outcome
+from runners.execution.interrupts import Interrupts
+from runners.execution.progress import Progress, progress_line, render
+from runners.execution.run_tally import Member, Tally, tally
 from runners.output import duration
-from runners.runs.interrupts import Interrupts
-from runners.runs.progress import Progress, progress_line, render
-from runners.runs.tally import Member, Tally, tally
 
 CELLS = [("g", "a"), ("g", "b")]
 
@@ -47,7 +47,7 @@ def test_only_what_has_an_end_counts_as_ended(came: Came, ended: int) -> None:
 
 def test_the_time_left_follows_from_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("runners.runs.tally.time.monotonic", lambda: now)
+    monkeypatch.setattr("runners.execution.run_tally.time.monotonic", lambda: now)
     state = begun()
     assert state.seconds_left() is None
     state.started(0, 0)
@@ -83,7 +83,7 @@ def test_the_live_display_shows_every_running_trial() -> None:
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("runners.runs.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now[0])
 
     def act(progress: Progress) -> None:
         for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0, 71.0):

@@ -8,11 +8,11 @@ import pytest
 from definitions import forgotten
 
 from grid.errors import NotFoundError, SpecError
-from runners.explaining.prove import operators_of, prove
+from runners.catalogue.prove import operators_of, prove
 from variants import Operator
-from variants.proof.battery import LAWS
-from variants.proof.examples import combined
-from variants.stage import Stage
+from variants.laws.battery import LAWS
+from variants.laws.examples import combined
+from variants.stages.stage import Stage
 
 SOUND = '''
 import math
@@ -89,7 +89,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         labels.extend(operator.label for operator in found)
         return [operator for operator in found if operator.label in BESIDE]
 
-    monkeypatch.setattr("runners.explaining.prove.combined", few)
+    monkeypatch.setattr("runners.catalogue.prove.combined", few)
     return labels
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from grid.errors import SpecError
 from grid.path import value_at
-from runners import recipes
-from runners.optimisers import Training
-from runners.schedules import WSD, Cosine, Linear, Schedule
+from runners.optimisers import Training, recipes
+from runners.optimisers.schedules import WSD, Cosine, Linear, Schedule
 
 RECIPES = {
     name: make

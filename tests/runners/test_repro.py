@@ -17,14 +17,14 @@ from submitted import copied_rooms, git
 from toy_campaign import run_quietly, toy_grid
 
 from grid.errors import NotFoundError, StoreError
-from runners.attempts.repro import recorded, reproduce
-from runners.attempts.repro_values import Where, differences
-from runners.cli import execute
+from runners.cli.app import execute
+from runners.execution.repro import recorded, reproduce
+from runners.execution.repro_values import Where, differences
 from runners.rerun import rerun
 from runners.trial import Execution
-from store.files import parse_object, read_json
-from store.layout import Layout
-from store.status import Progress
+from store.files.atomic import parse_object, read_json
+from store.files.layout import Layout
+from store.files.trial_status import Progress
 from store.store import Store
 
 SPEC = """
@@ -56,11 +56,11 @@ grid = Grid(name="mine", base=base, seeds=[7], measure=Measure(name="mse", point
 SUBMIT = """
 import sys, time
 from pathlib import Path
-from runners.cli import execute
+from runners.cli.app import execute
 from runners.provenance.environment import record
 from runners.provenance.snapshot import take
-from runners.attempts.submission import Submission, write_submission_record
-from store.layout import Layout
+from runners.attempts.submission_record import Submission, write_submission_record
+from store.files.layout import Layout
 campaign, spec = map(Path, sys.argv[1:])
 assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
 layout = Layout(campaign)
@@ -131,7 +131,7 @@ def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         monkeypatch.delitem(sys.modules, "helper", raising=False)  # the user's, of another test
         rerun(request)
 
-    monkeypatch.setattr("runners.attempts.repro._run", run)
+    monkeypatch.setattr("runners.execution.repro._run", run)
 
     def act(*flags: str | Path, key: str | None = None) -> Done:
         words = (key or one_key(place)).split()
@@ -329,8 +329,8 @@ def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
     program = tmp_path / "python"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{beats}" "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setattr("runners.attempts.repro.sys.executable", str(program))
-    monkeypatch.setattr("runners.attempts.repro.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("runners.execution.repro.sys.executable", str(program))
+    monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
 
     class Seeing(Kept):
         def looked(self, found: Progress | None) -> None:

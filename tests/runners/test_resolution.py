@@ -12,14 +12,14 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.commands.plan import PlanOptions, plan_campaign
-from runners.commands.plan_text import plan_data, plan_lines
+from runners.cli.plan import PlanOptions, plan_campaign
+from runners.cli.plan_text import plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
-from runners.planning.noise import Noise, differences, noise_among, pooled
-from runners.planning.resolution import Resolution, _resolution, resolutions
-from store.ingest import ingest
-from store.layout import Layout
-from store.statistics.family import judge
+from runners.planning.power import Resolution, _resolution, resolutions
+from runners.planning.seed_noise import Noise, differences, noise_among, pooled
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
+from store.statistics.multiple_testing import judge
 from store.statistics.paired import summarise
 from store.store import Store
 

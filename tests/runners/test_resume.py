@@ -7,9 +7,9 @@ import pytest
 from torch.nn import functional as F
 
 from runners.optimisers import AdamW
-from runners.schedules import WSD
+from runners.optimisers.schedules import WSD
 from runners.tasks import Text
-from runners.training import train
+from runners.training.loop import train
 from runners.trial import Trial
 from variants import Operator, Transformer, integral, llama2, principled, softmax, ssa
 

@@ -14,12 +14,12 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 
 from grid.errors import NotFoundError, SpecError
-from runners.attempts.submission import read_submission_record
-from runners.cli import execute
-from runners.tending.retrying import before, choose
-from runners.tending.whereabouts import whereabouts
-from store.layout import Layout
-from store.status import trial_state
+from runners.attempts.submission_record import read_submission_record
+from runners.cli.app import execute
+from runners.monitoring.retry import before, choose
+from runners.monitoring.trial_states import whereabouts
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 from store.store import Store
 
 STUMBLING = """
@@ -28,7 +28,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages import LogScore
+from variants.stages.families import LogScore
 
 
 class Stumbling(LogScore):

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from runners import Curriculum, Execution, LinearFunctions, ShiftGrid, Text, Training, Trial
-from runners.planning import outcomes, roofline, work
+from runners.planning import roofline
 from runners.planning.roofline import (
     GPUS,
     UNKNOWN_GPU,
@@ -22,7 +22,9 @@ from runners.planning.roofline import (
     this_cpu,
     trained_length,
 )
-from runners.planning.work import Counter, Shape, Work, forward_work, optimiser_work, step_work
+from runners.training import flops as work
+from runners.training import meta_op_cache
+from runners.training.flops import Counter, Shape, Work, forward_work, optimiser_work, step_work
 from variants import (
     Backbone,
     Operator,
@@ -37,10 +39,10 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.extras.key_value_bias import KeyValueBias
 from variants.number import Number
 from variants.paths.choose import PathName
-from variants.products.mlp import MLP
+from variants.stages.extras.key_value_bias import KeyValueBias
+from variants.stages.products.mlp import MLP
 
 OPERATORS = {
     "softmax": softmax(),
@@ -112,7 +114,7 @@ def test_results_that_are_remembered_change_no_count(
         run[0] += 1
         return function(*args, **given)
 
-    monkeypatch.setattr(outcomes, "_known", {})
+    monkeypatch.setattr(meta_op_cache, "_known", {})
     work._counted.cache_clear()
     remembered = [step_work.__wrapped__(*asked), forward_work.__wrapped__(*asked)]
     with monkeypatch.context() as patched:
@@ -120,7 +122,7 @@ def test_results_that_are_remembered_change_no_count(
         work._counted.cache_clear()
         plain = [step_work.__wrapped__(*asked), forward_work.__wrapped__(*asked)]
     assert remembered == plain
-    assert len(outcomes._known) < run[0] / 2
+    assert len(meta_op_cache._known) < run[0] / 2
     work._counted.cache_clear()
 
 
@@ -138,8 +140,8 @@ def test_depth_and_placement_add_up() -> None:
 
 
 def test_signals_multiply_the_maps_of_scores() -> None:
-    from variants.merges.mean import MeanWeights
-    from variants.signals import Signals
+    from variants.stages.merges.mean import MeanWeights
+    from variants.stages.signals import Signals
 
     shape, backbone = Shape(2, 63), BACKBONES["gpt2"]
 

@@ -18,12 +18,12 @@ from warm import warm_server
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.claims import Claim, claim
-from runners.attempts.submission import read_submission_record
-from runners.machines import Inline, Local, Machine
-from runners.runs.run import RunOptions, RunResult, run_campaign
-from store.files import read_json
-from store.layout import Layout
-from store.status import AttemptState, trial_state
+from runners.attempts.submission_record import read_submission_record
+from runners.execution import Inline, Local, Machine
+from runners.execution.run import RunOptions, RunResult, run_campaign
+from store.files.atomic import read_json
+from store.files.layout import Layout
+from store.files.trial_status import AttemptState, trial_state
 from store.store import Store
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -123,7 +123,7 @@ def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, mo
     def land(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("runners.runs.landing.land", land)
+    monkeypatch.setattr("runners.execution.background_ingest.land", land)
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
     assert (result.ok, result.interrupted) == (6, False)
 
@@ -143,9 +143,9 @@ def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_s
 
 def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; import runners.runs.landing\n"
+        "import sys; from pathlib import Path; import runners.execution.background_ingest\n"
         "from toy_campaign import run_quietly, toy_grid\n"
-        "runners.runs.landing._SHARE = 0  # it lands all the time\n"
+        "runners.execution.background_ingest._SHARE = 0  # it lands all the time\n"
         "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(50), step_s=0.02), land_every_s=0.02)\n"
     )
     run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(TESTS)})
@@ -228,7 +228,7 @@ def test_while_clocks_differ_workers_are_not_started_again_and_again_over_a_tria
 
     beat(0)
     monkeypatch.setattr(Inline, "run", count)
-    monkeypatch.setattr("runners.runs.run.time.sleep", beat)
+    monkeypatch.setattr("runners.execution.run.time.sleep", beat)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert beats >= 5
 
@@ -247,7 +247,7 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
             start = read_json(layout.start(first, 1))
             layout.start(first, 1).write_text(json.dumps({**start, "pid_started": 1}))
 
-    monkeypatch.setattr("runners.runs.run.time.sleep", end_it)
+    monkeypatch.setattr("runners.execution.run.time.sleep", end_it)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert len(waits) == 2
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]

@@ -9,9 +9,9 @@ import pytest
 from crewed import FIRST, SECOND, Scripted, submit
 from synthetic import Campaign, write_campaign, write_start
 
-from runners.attempts.submission import write_submission_record
-from runners.tending.cancelling import Cancelling
-from runners.tending.whereabouts import Whereabouts, whereabouts
+from runners.attempts.submission_record import write_submission_record
+from runners.monitoring.cancel import Cancelling
+from runners.monitoring.trial_states import Whereabouts, whereabouts
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]

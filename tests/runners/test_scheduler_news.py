@@ -10,9 +10,9 @@ import pytest
 from crewed import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
-from runners.cli import execute
+from runners.cli.app import execute
 from runners.slurm.queue import TaskId
-from runners.slurm.scheduler_news import _QUEUE, News, Slurm, TaskNews, account_rows, queue_rows
+from runners.slurm.scheduler import _QUEUE, News, Slurm, TaskNews, account_rows, queue_rows
 
 Fake = Callable[[str, str], Path]
 
@@ -126,7 +126,7 @@ def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypa
     assert found.asked is None
     assert "Unable to contact slurm controller" in str(found.problem)
     assert Slurm().accounted([7]).tasks == {}
-    monkeypatch.setattr("runners.slurm.scheduler_news.PATIENCE_S", 0.2)
+    monkeypatch.setattr("runners.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
     assert "did not answer within" in str(Slurm().queued([7], []).problem)
 

@@ -9,7 +9,7 @@ import transformers
 from pydantic import ValidationError
 
 from runners.optimisers import AdamW, Training
-from runners.schedules import WSD, Constant, Cosine, Linear, Schedule
+from runners.optimisers.schedules import WSD, Constant, Cosine, Linear, Schedule
 
 EVERY = [member(warmup=warmup) for member in Schedule.members().values() for warmup in (0, 7)]
 

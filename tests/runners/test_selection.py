@@ -8,8 +8,8 @@ import pytest
 from synthetic import Campaign, write_campaign
 
 from grid.errors import AblateError, NotFoundError, SpecError
-from grid.labels import label_of
-from runners.tending.selection import select
+from grid.names import label_of
+from runners.monitoring.trial_query import select
 from store.store import Store
 
 

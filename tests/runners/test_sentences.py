@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.commands.running import concluded
-from runners.runs.run import RunResult
-from runners.tending.retrying import Chosen
-from runners.tending.triage_text import kind_line
+from runners.cli.run import concluded
+from runners.execution.run import RunResult
+from runners.monitoring.failure_text import kind_line
+from runners.monitoring.retry import Chosen
 
 
 @pytest.mark.parametrize(

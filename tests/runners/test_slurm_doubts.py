@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.attempts.failure import Failure, breaks_process
 from runners.attempts.worker import Outcome
-from runners.slurm.task.doubts import MOST_FAILURES, Doubts, only_node
-from runners.slurm.workers import WorkerRecord
+from runners.slurm.worker.node_health import MOST_FAILURES, Doubts, only_node
+from runners.slurm.worker_records import WorkerRecord
+from runners.training.failure import Failure, breaks_process
 
 MINE = WorkerRecord("20260101T000000-000000", 0, 0, 1, "7_0", "n0", "n0", 5, 1.0, 2.0, 3.0, gpus=1, slots=1)
 OTHER = replace(MINE, worker=1, node="n1")

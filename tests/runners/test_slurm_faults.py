@@ -16,14 +16,14 @@ from warm import warm_server
 
 from grid import Grid, over
 from grid.errors import EnvironmentProblem
-from runners.attempts.room import no_room
+from runners.attempts.disk_space import no_room
 from runners.attempts.worker import Entry
-from runners.machines import Inline, Local
-from runners.slurm.task.signals import Heard
-from runners.slurm.task.supervisor import FULL
-from store.files import environment_problem
-from store.layout import Layout
-from store.status import TrialState, trial_state
+from runners.execution import Inline, Local
+from runners.slurm.worker.signals import Heard
+from runners.slurm.worker.supervisor import FULL
+from store.files.atomic import environment_problem
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, trial_state
 
 
 def entry_of(name: str) -> Entry:

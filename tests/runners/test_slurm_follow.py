@@ -9,15 +9,15 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
 from grid import Grid
-from runners.cli import execute
-from runners.commands.options import Cluster
-from runners.commands.queueing import show_or_queue
-from runners.commands.running import concluded
-from runners.runs.progress import Progress
+from runners.cli.app import execute
+from runners.cli.options import Cluster
+from runners.cli.run import concluded
+from runners.cli.run_on_slurm import show_or_queue
+from runners.execution.progress import Progress
 from runners.slurm.follow import Following
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
-from runners.slurm.cancelled import cancelled_path
-from runners.slurm.task.seen import Seen
-from runners.slurm.task.supervisor import LATE, _Supervisor
-from runners.slurm.workers import read_workers, write_worker
-from store.files import write_json
-from store.status import TrialState, process_started, trial_state
+from runners.slurm.cancellations import cancelled_path
+from runners.slurm.worker.completed_rows import Seen
+from runners.slurm.worker.supervisor import LATE, _Supervisor
+from runners.slurm.worker_records import read_workers, write_worker
+from store.files.atomic import write_json
+from store.files.trial_status import TrialState, process_started, trial_state
 
 WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100}
@@ -400,7 +400,7 @@ def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:
 
 
 def send_layout(root: Path) -> Any:
-    from store.layout import Layout
+    from store.files.layout import Layout
 
     return Layout(root)
 

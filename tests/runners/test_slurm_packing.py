@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.machines import Local
-from runners.slurm.task.packing import CONTEXT_BYTES, MOST_SIDE_BY_SIDE, Packing, device_groups, side_by_side, slots
+from runners.execution import Local
+from runners.slurm.worker.packing import CONTEXT_BYTES, MOST_SIDE_BY_SIDE, Packing, device_groups, side_by_side, slots
 
 GIB = 1 << 30
 sizes = st.integers(1, 1 << 42)

@@ -7,7 +7,7 @@ import pytest
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.queue import TaskId, release, seconds, shorthand, task_ids
-from runners.slurm.submitting.limits import (
+from runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
     Partition,

@@ -10,13 +10,14 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import SpecError
-from runners.cli import execute
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.cli.app import execute
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting import classes, drafting
-from runners.slurm.submitting.classes import START_S
-from runners.slurm.submitting.shared_disk import unshared
-from runners.slurm.submitting.submit import Draft, Drafter, SubmitOptions
+from runners.slurm.submit import draft as drafting
+from runners.slurm.submit import resource_classes
+from runners.slurm.submit.resource_classes import START_S
+from runners.slurm.submit.shared_disk import unshared
+from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
 NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
 
@@ -72,7 +73,7 @@ def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
     cpu_build, gpus, code = case
     spec = real_spec("g", training="steps=4").replace('device="cpu"', 'device="cuda"')
     (tmp_path / "spec.py").write_text(spec)
-    monkeypatch.setattr(classes, "torch_without_cuda", lambda: cpu_build)
+    monkeypatch.setattr(resource_classes, "torch_without_cuda", lambda: cpu_build)
     assert run(tmp_path, "--gpus", gpus, "--partition", "gpu") == code
     said = capsys.readouterr().err
     if code:

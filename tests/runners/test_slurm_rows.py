@@ -21,15 +21,15 @@ from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
-from runners.slurm.cancelled import CalledOff, Cancellations, cancelled_path
-from runners.slurm.task.outlook import Look, Outlook
-from runners.slurm.task.pace import Pace
-from runners.slurm.task.place import Deadline, here, seconds_left
-from runners.slurm.task.rows import NodeRows, Share
-from runners.slurm.task.seen import Seen as Known
-from runners.slurm.workers import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
-from store.files import write_json
-from store.layout import Layout
+from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
+from runners.slurm.worker.completed_rows import Seen as Known
+from runners.slurm.worker.row_state import Look, Outlook
+from runners.slurm.worker.rows import NodeRows, Share
+from runners.slurm.worker.task_environment import Deadline, here, seconds_left
+from runners.slurm.worker.time_budget import Pace
+from runners.slurm.worker_records import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
+from store.files.atomic import write_json
+from store.files.layout import Layout
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 9))
@@ -211,7 +211,7 @@ def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from store.files import read_json
+    from store.files.atomic import read_json
 
     return read_json(path)
 
@@ -250,7 +250,9 @@ def test_an_end_that_contradicts_the_time_limit_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, end: str | None, left: float
 ) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
-    monkeypatch.setattr("runners.slurm.task.place.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK"))
+    monkeypatch.setattr(
+        "runners.slurm.worker.task_environment.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK")
+    )
     monkeypatch.setattr(time, "clock_gettime", lambda _: 101.0)
     assert seconds_left(3600, environ, now=1000.0) == left
 
@@ -411,7 +413,7 @@ def test_a_file_system_that_does_not_answer_is_said(campaign: Layout, monkeypatc
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
 
     seen = outlook(campaign)
-    monkeypatch.setattr("store.files.PAUSES_S", (0,))
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
     monkeypatch.setattr(Path, "exists", stale)
     with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
         seen.begun(0)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
-from runners.attempts.failure import failure_of
 from runners.attempts.worker import Outcome
-from runners.slurm.task.rows import Share
-from runners.slurm.task.seen import Seen as Known
-from store.files import read_json, write_json
-from store.layout import Layout
+from runners.slurm.worker.completed_rows import Seen as Known
+from runners.slurm.worker.rows import Share
+from runners.training.failure import failure_of
+from store.files.atomic import read_json, write_json
+from store.files.layout import Layout
 
 FAR = float("inf")
 

@@ -15,16 +15,16 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.submission import job_name, read_submission_record, write_submission_record
+from runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
 from runners.slurm.queue import TaskId, release
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting import arrays, elsewhere
-from runners.slurm.submitting.arrays import Arrays
-from runners.slurm.submitting.elsewhere import half_submitted, let_go
-from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
-from runners.slurm.submitting.turn import turn
-from store.layout import Layout
+from runners.slurm.submit import already_queued, job_arrays
+from runners.slurm.submit.already_queued import half_submitted, let_go
+from runners.slurm.submit.job_arrays import Arrays
+from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submit.submit_lock import turn
+from store.files.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)
 
@@ -74,7 +74,7 @@ def test_what_another_shell_took_back_is_not_released(
             take_back()
 
     during_sbatch(monkeypatch, act)
-    monkeypatch.setattr("runners.slurm.submitting.submit.write_submission_record", write)
+    monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", write)
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
     assert slurm.jobs() == {}
@@ -89,7 +89,7 @@ def test_jobs_that_were_cancelled_before_they_are_released_are_no_submission(
     def gone(task: TaskId) -> bool:
         return release(task) and task.job != 2
 
-    monkeypatch.setattr("runners.slurm.submitting.submit.release", gone)
+    monkeypatch.setattr("runners.slurm.submit.submit.release", gone)
     with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -112,7 +112,7 @@ def test_a_record_is_written_anew_before_each_sbatch(
     assert len(slurm.jobs()) == 3
     assert written[1] >= ended[0]
     assert written[2] >= ended[1]
-    assert arrays._PATIENCE_S < elsewhere._SURELY_S < elsewhere._BY_NOW_S
+    assert job_arrays._PATIENCE_S < already_queued._SURELY_S < already_queued._BY_NOW_S
 
 
 def test_ctrl_c_while_jobs_are_queued_takes_them_back(

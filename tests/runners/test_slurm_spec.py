@@ -12,13 +12,13 @@ from toy_training import Execution
 
 from grid import spec_error
 from grid.errors import SpecError
-from runners.planning.cells import walk
+from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
-from runners.slurm.resources import Resources, roomier, shortage
 from runners.slurm.spec import Needs, Slurm, megabytes, minutes
-from runners.slurm.submitting.classes import Demands, Group
-from runners.slurm.submitting.shares import Load, at_once, shared, workers
-from store.layout import Layout
+from runners.slurm.submit.resource_classes import Demands, Group
+from runners.slurm.submit.worker_allocation import Load, at_once, shared, workers
+from runners.slurm.worker_resources import Resources, roomier, shortage
+from store.files.layout import Layout
 
 
 @pytest.mark.parametrize(

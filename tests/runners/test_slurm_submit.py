@@ -22,19 +22,19 @@ from warm import TOYS, Warm
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission import read_submission_record, write_submission_record
-from runners.cli import execute
-from runners.commands.queueing import dry_run_lines, queued_line
+from runners.attempts.submission_record import read_submission_record, write_submission_record
+from runners.cli.app import execute
+from runners.cli.run_on_slurm import dry_run_lines, queued_line
 from runners.planning.budget import budget_hours
 from runners.slurm.queue import release
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Needs, Slurm
-from runners.slurm.submitting.arrays import in_words
-from runners.slurm.submitting.elsewhere import half_submitted
-from runners.slurm.submitting.submit import Draft, Drafter, Queued, SubmitOptions
-from runners.slurm.submitting.submit import submit as queue
-from runners.slurm.workers import WorkerRecord, write_worker
-from store.layout import Layout
+from runners.slurm.submit.already_queued import half_submitted
+from runners.slurm.submit.job_arrays import in_words
+from runners.slurm.submit.submit import Draft, Drafter, Queued, SubmitOptions
+from runners.slurm.submit.submit import submit as queue
+from runners.slurm.worker_records import WorkerRecord, write_worker
+from store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
 SPEC = """
@@ -338,10 +338,10 @@ def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
 
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submitting.submit.release", killed)
+        monkeypatch.setattr("runners.slurm.submit.submit.release", killed)
         if released == 3:
             monkeypatch.setattr(
-                "runners.slurm.submitting.submit.replace",
+                "runners.slurm.submit.submit.replace",
                 lambda found, **new: os._exit(9) if new == {"released": True} else replace(found, **new),
             )
         with contextlib.suppress(BaseException):
@@ -415,7 +415,7 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     sbatch = slurm.place / "bin" / "sbatch"
     sbatch.write_text(sbatch.read_text().replace("\n", "\nsleep 0.7\n", 1))  # so that they meet
     told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    shells = [Warm(command, preload=(*TOYS, "runners.cli"), env=environment, **told) for _ in range(3)]
+    shells = [Warm(command, preload=(*TOYS, "runners.cli.app"), env=environment, **told) for _ in range(3)]
     said = [shell.communicate()[0] for shell in shells]
     assert [shell.returncode for shell in shells] == [0] * 3, said
     assert sum("queued 6 trials" in each for each in said) == 1
@@ -619,7 +619,7 @@ def test_a_place_that_cannot_hold_a_campaign_is_refused(
         patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
         with pytest.raises(EnvironmentProblem, match="cannot be written to"):
             submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.attempts.room._LEAST_BYTES", 1 << 60)
+    monkeypatch.setattr("runners.attempts.disk_space._LEAST_BYTES", 1 << 60)
     with pytest.raises(EnvironmentProblem, match="MB of free disk"):
         submit(tmp_path / "campaign")
     assert not (tmp_path / "campaign").exists()
@@ -633,13 +633,13 @@ def test_a_disk_that_fills_up_leaves_nothing_queued(
     def filled(command: list[str], **options: Any) -> Any:
         done = real(command, **options)
         if command[0] == "sbatch" and "--hold" in command:
-            monkeypatch.setattr("runners.slurm.submitting.submit.write_submission_record", full)
+            monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", full)
         return done
 
     def full(*_: object) -> None:
         raise EnvironmentProblem("cannot write: No space left on device")
 
-    monkeypatch.setattr("runners.slurm.submitting.arrays.subprocess.run", filled)
+    monkeypatch.setattr("runners.slurm.submit.job_arrays.subprocess.run", filled)
     with pytest.raises(EnvironmentProblem, match="No space left"):
         submit(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -772,7 +772,7 @@ def test_a_file_with_two_requests_is_refused(
 
 
 def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -> None:
-    from runners.slurm.submitting.turn import turn
+    from runners.slurm.submit.submit_lock import turn
 
     layout = Layout(tmp_path)
     order: list[str] = []
@@ -803,7 +803,7 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
 
 
 def _second(layout: Layout, order: list[str], said: list[str]) -> None:
-    from runners.slurm.submitting.turn import turn
+    from runners.slurm.submit.submit_lock import turn
 
     with turn(layout, said.append):
         order.append("second in")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pretend_slurm import PretendSlurm, pretended
 
-from runners import awaited
-from runners.cli import execute
+from runners import slow_notice
+from runners.cli.app import execute
 
 SPEC = """
 from runners import Slurm
@@ -43,7 +43,7 @@ class Impatient:
 def test_every_part_that_lasts_is_named_in_order(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(awaited, "Timer", Impatient)
+    monkeypatch.setattr(slow_notice, "Timer", Impatient)
     assert run(tmp_path) == 0
     *said, last = capsys.readouterr().err.splitlines()
     parts = [line for line in said if "nodes may not see" not in line]

@@ -15,7 +15,7 @@ from grid.errors import EnvironmentProblem
 from runners.provenance.snapshot import Packed, Snapshot, write
 from runners.provenance.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
 from runners.provenance.snapshot_git import work_tree
-from store.layout import Layout
+from store.files.layout import Layout
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from submitted import TAKE, copied_rooms, dirty_repository, of, take
 from grid.errors import NotFoundError, StoreError
 from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import UNUSABLE, extract, shell_lines
-from store.layout import Layout
+from store.files.layout import Layout
 
 
 class Submitted(NamedTuple):

@@ -8,11 +8,11 @@ import pytest
 from crewed import FIRST, RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 
+from runners.monitoring.trial_states import whereabouts
 from runners.planning.survey import Surveyed
-from runners.slurm.crews import read_crews
-from runners.slurm.scheduler_news import TaskNews
-from runners.slurm.submitting.elsewhere import queued_elsewhere
-from runners.tending.whereabouts import whereabouts
+from runners.slurm.scheduler import TaskNews
+from runners.slurm.submissions import read_crews
+from runners.slurm.submit.already_queued import queued_elsewhere
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(4)]

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from synthetic import write_campaign
 
-from runners.cli import execute
-from store.layout import Layout
-from store.shelf import QUERIES
+from runners.cli.app import execute
+from store.files.layout import Layout
+from store.files.saved_texts import QUERIES
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:
 
 _TELLING = """
 import sys
-from runners.cli import execute
+from runners.cli.app import execute
 plain = c.cancellable
 def telling(store, ask):
     print("begun", flush=True)

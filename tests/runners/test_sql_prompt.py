@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 from synthetic import write_campaign
 
-from runners.querying import session as sitting
-from runners.querying.completion import Vocabulary, completions, vocabulary
-from runners.querying.session import Session
-from runners.querying.terminal import history_file, is_whole
-from store.shelf import QUERIES
+from runners.cli import session as sitting
+from runners.cli.completion import Vocabulary, completions, vocabulary
+from runners.cli.session import Session
+from runners.cli.terminal import history_file, is_whole
+from store.files.saved_texts import QUERIES
 from store.store import Store
 
 

@@ -8,10 +8,10 @@ from crewed import RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.planning.survey import Surveyed
-from runners.slurm.crews import Standing, read_crews
-from runners.slurm.scheduler_news import TaskNews
-from runners.slurm.submitting.elsewhere import queued_elsewhere
-from runners.slurm.workers import Left
+from runners.slurm.scheduler import TaskNews
+from runners.slurm.submissions import Standing, read_crews
+from runners.slurm.submit.already_queued import queued_elsewhere
+from runners.slurm.worker_records import Left
 
 SSA = [("SSA", seed) for seed in range(4)]
 BY_USER = TaskNews("held", "JobHeldUser")

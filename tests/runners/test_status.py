@@ -14,16 +14,16 @@ import pytest
 from crewed import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission import Array, Submission, write_submission_record
-from runners.slurm.cancelled import cancelled_path
-from runners.slurm.scheduler_news import Scheduler, TaskNews
-from runners.tending import status_text
-from runners.tending.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
-from runners.tending.watch_text import changes
-from runners.tending.watching import look as view
-from runners.tending.whereabouts import STATES, Whereabouts, whereabouts
-from store.files import read_json, write_json
-from store.status import process_started
+from runners.attempts.submission_record import Array, Submission, write_submission_record
+from runners.monitoring import status_text
+from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.monitoring.trial_states import STATES, Whereabouts, whereabouts
+from runners.monitoring.watch import look as view
+from runners.monitoring.watch_text import changes
+from runners.slurm.cancellations import cancelled_path
+from runners.slurm.scheduler import Scheduler, TaskNews
+from store.files.atomic import read_json, write_json
+from store.files.trial_status import process_started
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
@@ -345,7 +345,7 @@ def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(campaign, Scripted({})).notes == ()
-    monkeypatch.setattr("runners.tending.whereabouts.no_room", lambda root: f"the disk of {root} is full")
+    monkeypatch.setattr("runners.monitoring.trial_states.no_room", lambda root: f"the disk of {root} is full")
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
 
 

@@ -15,7 +15,7 @@ from toy_training import ENTRY
 
 from grid.errors import StoreError
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.submission import (
+from runners.attempts.submission_record import (
     Array,
     ResourceClass,
     Submission,
@@ -26,13 +26,13 @@ from runners.attempts.submission import (
     write_submission_record,
 )
 from runners.attempts.worker import Job
-from runners.runs.local_runs import runs_here
-from runners.slurm.scheduler_news import Slurm as Scheduler
+from runners.execution.local_runs import runs_here
+from runners.slurm.scheduler import Slurm as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submitting.submit import Drafter, Queued, SubmitOptions, submit
-from store.files import read_json, write_json
-from store.layout import Layout
-from store.status import pid_space, process_started
+from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from store.files.atomic import read_json, write_json
+from store.files.layout import Layout
+from store.files.trial_status import pid_space, process_started
 
 OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))
 

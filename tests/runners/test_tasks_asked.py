@@ -11,16 +11,16 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from runners.optimisers import AdamW, Training
-from runners.parts import parts
-from runners.schedules import Cosine
-from runners.tasks.asked import UNASKED, AskedLengths, Asking
-from runners.tasks.associative_recall import AssociativeRecall
-from runners.tasks.draws import Draws
-from runners.tasks.induction import Induction
-from runners.tasks.needle import Needle
-from runners.tasks.selective_copy import SelectiveCopy
+from runners.optimisers.schedules import Cosine
+from runners.tasks.counter_rng import Draws
+from runners.tasks.synthetic.associative_recall import AssociativeRecall
+from runners.tasks.synthetic.induction import Induction
+from runners.tasks.synthetic.needle import Needle
+from runners.tasks.synthetic.query_task import UNASKED, AskedLengths, Asking
+from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import Task
-from runners.training import train
+from runners.training.batch_parts import parts
+from runners.training.loop import train
 from variants import llama2
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)

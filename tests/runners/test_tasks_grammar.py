@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from runners.optimisers import AdamW, Training
-from runners.schedules import Cosine
-from runners.tasks.draws import CPU, Draws
-from runners.tasks.grammar import Grammar
-from runners.tasks.sentence_odds import odds, unigrams
-from runners.tasks.sentences import Sampler
-from runners.training import train
+from runners.optimisers.schedules import Cosine
+from runners.tasks.counter_rng import CPU, Draws
+from runners.tasks.synthetic.grammar import Grammar
+from runners.tasks.synthetic.grammar_oracle import odds, unigrams
+from runners.tasks.synthetic.grammar_sentences import Sampler
+from runners.training.loop import train
 from variants import gpt2
 
 TINY = Grammar(

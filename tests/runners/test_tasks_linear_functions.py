@@ -8,12 +8,12 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.optimisers import Training
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.in_context import SCORED_FROM, prompt
-from runners.tasks.linear_functions import conventions, evaluation_draws, judged, squared_errors
-from runners.tasks.linear_functions import least_squares as closed_form
+from runners.tasks.synthetic.in_context import SCORED_FROM, prompt
+from runners.tasks.synthetic.linear_functions import conventions, evaluation_draws, judged, squared_errors
+from runners.tasks.synthetic.linear_functions import least_squares as closed_form
 from runners.trial import Trial
 from variants import softmax
-from variants.backbones import tiny
+from variants.model.named_backbones import tiny
 
 
 def nothing(inputs: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from grid.errors import SpecError
 from runners import AdamW, Cosine, MaskedText, Probing, TokenizerFile, Training, Trial
-from runners.parts import parts
-from runners.tasks.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.masking import STEP, Chosen, Masking, Rates, Sentences
-from runners.training import train
+from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
+from runners.tasks.text.masking import STEP, Chosen, Masking, Rates, Sentences
+from runners.training.batch_parts import parts
+from runners.training.loop import train
 from runners.trial import build_model
 from variants import babyberta, softmax
 

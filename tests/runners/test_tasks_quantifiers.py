@@ -11,11 +11,11 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import AdamW, Cosine, Training
 from runners.tasks import Curriculum, LengthGrid, Measured, Quantifiers
-from runners.tasks.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
-from runners.training import train
+from runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
+from runners.training.loop import train
 from runners.trial import Trial
 from variants import Scalars, affine_scaled, cosformer, gpt2
-from variants.transformer import Transformer
+from variants.model.transformer import Transformer
 
 QUANTIFIERS: tuple[Quantifier, ...] = ("every", "some")
 PLAIN = {"every": all, "some": any}

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.tasks import Text
-from runners.tasks.corpus import split
-from runners.tasks.python_documentation import python_documentation
+from runners.tasks.text.corpus import split
+from runners.tasks.text.python_documentation import python_documentation
 
 PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for number in range(400))
 

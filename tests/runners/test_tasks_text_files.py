@@ -14,9 +14,9 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
-from runners.evaluations.pair_files import read
-from runners.tasks.corpus import Corpus, content_hash, repeated, split
-from runners.tasks.reading import Reading
+from runners.evaluations.minimal_pair_files import read
+from runners.tasks.text.corpus import Corpus, content_hash, repeated, split
+from runners.tasks.text.text_source import Reading
 
 BOM = b"\xef\xbb\xbf"
 WORDS = "one two three four five six\n" * 40

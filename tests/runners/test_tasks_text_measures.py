@@ -11,10 +11,10 @@ from lm_eval.api.task import ConfigurableTask
 from torch import Tensor
 
 from runners import BytePairs, Bytes, Text, TokenizerFile
-from runners.tasks.corpus import documents_of
 from runners.tasks.ratios import ratio
-from runners.tasks.text_sizes import sizes_at
-from runners.tasks.tokenizers import Tokenizer
+from runners.tasks.text.corpus import documents_of
+from runners.tasks.text.text_sizes import sizes_at
+from runners.tasks.text.tokenizers import Tokenizer
 
 DOCUMENTS = [
     "One  word and\nanother — é, 世界.",

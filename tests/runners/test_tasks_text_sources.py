@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from grid.errors import EnvironmentProblem, SpecError
 from runners import HubText, Text
 from runners.provenance.specfile import load_spec_file
-from runners.tasks import hub as hub_module
-from runners.tasks.corpus import split
+from runners.tasks.text import hub as hub_module
+from runners.tasks.text.corpus import split
 
 DOCUMENTS = [f"Dokument {number} hat {'viele ' * (number % 7)}wörter." for number in range(60)]
 

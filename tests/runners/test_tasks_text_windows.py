@@ -13,14 +13,14 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
 from runners.optimisers import AdamW
-from runners.parts import parts
-from runners.schedules import Constant
-from runners.tasks.draws import Draws
-from runners.tasks.text import _counts
-from runners.training import train
+from runners.optimisers.schedules import Constant
+from runners.tasks.counter_rng import Draws
+from runners.tasks.text.text import _counts
+from runners.training.batch_parts import parts
+from runners.training.loop import train
 from runners.trial import build_model
 from variants import gpt2, softmax
-from variants.visible.prefix import Prefix
+from variants.stages.visible.prefix import Prefix
 
 DOCUMENTS = [f"{number}: " + "ab cd "[: 1 + number % 6] * (1 + number % 5) for number in range(150)]
 UNSCORED = -100

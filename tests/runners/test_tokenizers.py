@@ -18,10 +18,10 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
-from runners.tasks.draws import Draws
-from runners.tasks.encoder import Encoder, sizes_of_spans
-from runners.tasks.tokenizers.byte_pairs import LONGEST
-from runners.tasks.tokenizers.library import LibraryEncoder
+from runners.tasks.counter_rng import Draws
+from runners.tasks.text.encoder import Encoder, sizes_of_spans
+from runners.tasks.text.tokenizers.byte_pairs import LONGEST
+from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder
 
 PROSE = "".join(f"The {n}th line says: don't add {n * n} words — é, 世界 and 🎉.\n" for n in range(200))
 TEXTS = st.text(st.characters(exclude_characters=["\0", "\x1a"], exclude_categories=["Cs"]), max_size=60)

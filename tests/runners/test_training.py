@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.flat import Flat
 from runners.optimisers import AdamW, Training
+from runners.optimisers.schedules import Cosine
 from runners.probes import LearnedNumbers, Probing
-from runners.schedules import Cosine
-from runners.surroundings import Diverged
 from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict, Task, Text
-from runners.tasks.draws import CPU
-from runners.tasks.linear_functions import LinearFunctionsData
-from runners.training import train
+from runners.tasks.counter_rng import CPU
+from runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from runners.training.flat_parameters import Flat
+from runners.training.loop import train
+from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from variants import Operator, Scalars, gpt2, integral, principled, softmax, ssa
 

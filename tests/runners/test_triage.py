@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
-from runners.tending.triage import TRACE_LINES, Cluster, action, failures
+from runners.monitoring.failure_groups import TRACE_LINES, Cluster, action, failures
 from store.store import Store
 
 FINGERPRINTS = {"killed": "dd" * 8, "error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
@@ -125,7 +125,7 @@ def test_without_a_cluster_no_advice_is_about_one() -> None:
 
 
 def test_what_is_advised_is_a_command_that_selects_these_trials(campaign: Campaign) -> None:
-    from runners.tending.selection import select
+    from runners.monitoring.trial_query import select
 
     with Store.open(campaign.root) as store:
         for found in failures(store):

@@ -12,11 +12,11 @@ from crewed import HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from rich.console import Console
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission import Array
-from runners.cli import execute
-from runners.tending.watch_text import changes, render, show
-from runners.tending.watching import Seldom, View, look, views
-from runners.tending.whereabouts import STATES
+from runners.attempts.submission_record import Array
+from runners.cli.app import execute
+from runners.monitoring.trial_states import STATES
+from runners.monitoring.watch import Seldom, View, look, views
+from runners.monitoring.watch_text import changes, render, show
 
 SSA = [("SSA", seed) for seed in range(4)]
 
@@ -77,7 +77,7 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("runners.tending.watching.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("runners.monitoring.watch.time.monotonic", lambda: now[0])
     asked = Scripted({"7_0": RUNS})
     seldom = Seldom(asked)
     for _ in range(90):  # a minute and a half of looks, a second apart
@@ -124,7 +124,7 @@ def test_views_follow_the_files_until_every_trial_has_ended(
             for seed in (2, 3):
                 end(campaign, seed)
 
-    monkeypatch.setattr("runners.tending.watching.time.sleep", sleep)
+    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
     lines = list(changes(views(campaign.root, Scripted(), 1.0)))
     assert [re.findall(r"(\d+) (done|failed)", line)[:2] for line in lines] == [
         [("4", "done")],
@@ -172,7 +172,7 @@ def test_json_streams_an_object_per_look(
         for seed in range(4):
             end(campaign, seed)
 
-    monkeypatch.setattr("runners.tending.watching.time.sleep", sleep)
+    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
     assert execute(["watch", "--json", "--campaign", str(campaign.root)]) == 0
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["schema"] == "ablate/watch/1"
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_it_well_and_bad_options_do_not_begin(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("runners.tending.watching.views", interrupted)
+    monkeypatch.setattr("runners.monitoring.watch.views", interrupted)
     assert execute(["watch", "--campaign", str(campaign.root)]) == 0
     assert execute(["watch", "--every", "0", "--campaign", str(campaign.root)]) == 2
     assert "--every is a number of seconds above 0" in capsys.readouterr().err

@@ -16,11 +16,11 @@ from grid.errors import EnvironmentProblem
 from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from runners.probes import word_classes
 from runners.probes.function_words import _WORDS, CLASS_OF
-from runners.probes.looking import look, looked_at
 from runners.probes.probe import Seen
+from runners.probes.run_probes import look, looked_at
 from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
-from runners.tasks.encoder import ByteEncoder, Encoder
 from runners.tasks.task import Batch, Task
+from runners.tasks.text.encoder import ByteEncoder, Encoder
 from runners.trial import build_model
 from tests.runners.looked import at_hand, at_layer
 from variants import gpt2, softmax

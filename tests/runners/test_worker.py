@@ -15,14 +15,14 @@ from toy_training import ENTRY, ToyTrial
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
-from runners.attempts.failure import failure_of
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Entry, Job, Outcome, Worker, resolve
-from runners.surroundings import Diverged, Finished, Surroundings
-from store.ingest import ingest
-from store.layout import Layout
-from store.shards import verify_shard
-from store.status import trial_state
+from runners.training.failure import failure_of
+from runners.training.training_context import Diverged, Finished, Surroundings
+from store.files.layout import Layout
+from store.files.shards import verify_shard
+from store.files.trial_status import trial_state
+from store.ingest.ingest import ingest
 from store.store import Store
 
 

@@ -10,12 +10,11 @@ import pytest
 from slurm_node import send
 from toy_campaign import toy_grid
 
-from runners.attempts.failure import Failure
 from runners.attempts.worker import Outcome
-from runners.slurm.task.assignment import Arguments, Assignment
-from runners.slurm.task.diary import Diary
-from runners.slurm.task.place import here
-from runners.slurm.workers import (
+from runners.slurm.worker.assignment import Arguments, Assignment
+from runners.slurm.worker.task_environment import here
+from runners.slurm.worker.worker_record import Diary
+from runners.slurm.worker_records import (
     MOST_FINGERPRINTS,
     Left,
     Purse,
@@ -26,7 +25,8 @@ from runners.slurm.workers import (
     worker_path,
     write_worker,
 )
-from store.layout import Layout
+from runners.training.failure import Failure
+from store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
 LIFE = WorkerRecord(SUBMISSION, 0, 3, 0, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4, cpus=9)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from synthetic import Campaign, write_campaign
 
-from store.layout import Layout
+from store.files.layout import Layout
 from store.store import Store
 
 

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from synthetic import write_campaign
 
-from store.asked import asked, with_values
+from store.database.query_log import asked, with_values
 from store.store import Store
 
 

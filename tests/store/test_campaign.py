@@ -14,9 +14,9 @@ import store
 from grid import Measure
 from grid.errors import AblateError, NotFoundError, SpecError
 from store import Campaign, Store
+from store.analysis.effects import effects
+from store.analysis.verdicts import verdicts
 from store.campaign import only
-from store.effects import effects
-from store.verdicts import verdicts
 
 
 def tree(root: Path) -> dict[str, int]:

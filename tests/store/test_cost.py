@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.layout import Layout
+from store.files.layout import Layout
 from store.store import Store
 
 OpenStore = Callable[..., Store]

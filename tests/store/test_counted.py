@@ -9,10 +9,10 @@ import pytest
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from store.campaign import Campaign
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]

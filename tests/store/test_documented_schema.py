@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from grid.errors import SpecError
-from store.described import Relation, meaning, relations
-from store.layout import STORE_SCHEMA
-from store.sql_page import column_types, example, page
+from store.database.schema_docs import Relation, meaning, relations
+from store.database.sql_page import column_types, example, page
+from store.files.layout import STORE_SCHEMA
 from store.store import Store
 
 DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
@@ -26,7 +26,7 @@ def named(relation: Relation) -> str:
 
 
 def test_the_page_is_what_the_ddl_says() -> None:
-    assert DOCS.read_text(encoding="utf-8") == page(), "run `python -m store.sql_page` and commit docs/sql.md"
+    assert DOCS.read_text(encoding="utf-8") == page(), "run `python -m store.database.sql_page` and commit docs/sql.md"
 
 
 def test_every_table_view_and_macro_of_a_store_is_described(reading: Store) -> None:
@@ -87,7 +87,7 @@ def test_a_store_carries_the_meanings(reading: Store) -> None:
 def test_a_store_with_other_tables_views_or_macros_has_another_version(reading: Store) -> None:
     digest = blake2b(digest_size=16)
     for name in ("schema", "views", "macros"):
-        digest.update(files("store").joinpath(f"{name}.sql").read_bytes())
+        digest.update(files("store.database").joinpath(f"{name}.sql").read_bytes())
     for table in ("published", "published_note", "published_operator"):
         digest.update(str(reading.sql(f"FROM {table} ORDER BY ALL").rows()).encode())
     said = (

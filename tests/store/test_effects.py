@@ -11,7 +11,7 @@ from synthetic import write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
 from grid.errors import SpecError
-from store.effects import analysis, effects, moving_together, unreplicated
+from store.analysis.effects import analysis, effects, moving_together, unreplicated
 from store.store import Store
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}

@@ -15,12 +15,12 @@ import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import StoreError
-from store.files import read_json, write_atomic, write_json
-from store.ingest import Ingested, ingest
-from store.intake import Intake
-from store.rebuild import rebuild
-from store.shards import ShardInfo
-from store.status import trial_state
+from store.files.atomic import read_json, write_atomic, write_json
+from store.files.shards import ShardInfo
+from store.files.trial_status import trial_state
+from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest_shards import Intake
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -230,13 +230,13 @@ def test_a_damaged_database_is_named_and_no_shard_is_blamed_for_it(
 ABOUT_TO_DIE = """
 import json, os, signal, sys
 from pathlib import Path
-import store.intake
-from store.database import _empty
-from store.ingest import ingest
-from store.rebuild import rebuild
+import store.ingest.ingest_shards
+from store.database.connection import _empty
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 
 _empty()    # made once in a process, so that kills meet what comes after it
-enter = store.intake.Intake._enter
+enter = store.ingest.ingest_shards.Intake._enter
 
 def dies_inside(root, batch):
     calls = 0
@@ -246,8 +246,8 @@ def dies_inside(root, batch):
         if calls == batch:
             os.kill(os.getpid(), signal.SIGKILL)    # rows are inserted, the ledger is not
         enter(self, rows)
-    store.intake.BATCH_ROWS = 1
-    store.intake.Intake._enter = dying
+    store.ingest.ingest_shards.BATCH_ROWS = 1
+    store.ingest.ingest_shards.Intake._enter = dying
     ingest(Path(root))
 
 def rebuilds_for_ever(root):
@@ -324,7 +324,7 @@ root = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", root], check=True)
 sys.path.insert(0, sys.argv[2])
 from grid.errors import EnvironmentProblem
-from store.ingest import ingest
+from store.ingest.ingest import ingest
 from synthetic import write_campaign
 
 write_campaign(root, steps=2000, operators=("softmax", "SSA"))
@@ -360,7 +360,7 @@ def test_an_ingest_that_ends_between_attempts_and_states_is_made_up_for(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("store.landing.derive_trials", killed)
+        patch.setattr("store.ingest.ingest_records.derive_trials", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest(campaign.root)
     ingest(campaign.root)

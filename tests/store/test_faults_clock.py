@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from synthetic import Campaign
 
-from store import layout as layouts
-from store.files import read_json, write_atomic, write_json
-from store.ingest import Ingested, ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import TABLES, encode_shard
+from store.files import layout as layouts
+from store.files.atomic import read_json, write_atomic, write_json
+from store.files.layout import Layout
+from store.files.shards import TABLES, encode_shard
+from store.ingest.ingest import Ingested, ingest
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -171,7 +171,7 @@ def test_a_shard_of_another_version_is_named_with_what_helps_and_served_by_its_o
 ) -> None:
     columns: dict[str, Any] = {"trial": ["ab" * 16], "attempt": [1], "step": [7], "name": ["loss"], "value": [0.5]}
     with monkeypatch.context() as patched:
-        patched.setattr("store.shards.FILE_SCHEMA", version)
+        patched.setattr("store.files.shards.FILE_SCHEMA", version)
         shard = encode_shard("metric", {**columns, "wall_s": [0.1]}, "20260102T030405-0a1b2c-0000-000000")
     path = write_atomic(campaign.layout.spool / shard.name, shard.data)
     assert ingest(campaign.root).bad_shards == 1

@@ -18,11 +18,11 @@ subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24M", "tmpfs", root], check=
 sys.path.insert(0, sys.argv[2])
 import os
 from grid.errors import EnvironmentProblem
-from store.files import read_json, write_json
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import ShardBuffer, verify_shard
+from store.files.atomic import read_json, write_json
+from store.ingest.ingest import ingest
+from store.files.layout import Layout
+from store.ingest.rebuild import rebuild
+from store.files.shards import ShardBuffer, verify_shard
 from store.store import Store
 from synthetic import write_campaign
 

@@ -12,13 +12,13 @@ from synthetic import Campaign, plan_header, plan_lines, write_end, write_start
 
 from grid.errors import AblateError, StoreError
 from runners.attempts.manifest import write_submission
-from store.evaluated import read_evaluation
-from store.files import parse_object, read_json, write_json
-from store.layout import Layout
-from store.plans import Plan, read_plan
-from store.records import read_attempt
-from store.seal import is_broken, sealed
-from store.shards import BadShard, verify_shard, write_shard
+from store.files.atomic import parse_object, read_json, write_json
+from store.files.attempt_records import read_attempt
+from store.files.checksum import is_broken, sealed
+from store.files.layout import Layout
+from store.files.plans import Plan, read_plan
+from store.files.posthoc_evaluations import read_evaluation
+from store.files.shards import BadShard, verify_shard, write_shard
 from store.store import Store
 
 KEY = "ab" * 16

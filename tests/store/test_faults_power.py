@@ -11,15 +11,15 @@ from synthetic import plan_lines, write_start
 
 from runners.attempts.claims import claim
 from runners.attempts.manifest import write_submission
-from store.database import _create
-from store.files import make_directory, read_json, write_atomic, write_json
-from store.ingest import ingest
-from store.layout import Layout
-from store.plans import read_plan
-from store.rebuild import _replace
-from store.shards import ShardBuffer, verify_shard
-from store.snapshot import publish
-from store.status import trial_state
+from store.database.connection import _create
+from store.files.atomic import make_directory, read_json, write_atomic, write_json
+from store.files.layout import Layout
+from store.files.plans import read_plan
+from store.files.shards import ShardBuffer, verify_shard
+from store.files.trial_status import trial_state
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import _replace
+from store.ingest.snapshot import publish
 
 KEY = "ab" * 16
 SUBMISSION = "20260102T030405-0a1b2c"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from synthetic import Campaign
 
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 Process = Callable[..., subprocess.Popen[str]]
@@ -17,7 +17,7 @@ Process = Callable[..., subprocess.Popen[str]]
 IN_PHASES = """
 import shutil, sys
 from pathlib import Path
-import store.ingest, store.intake, store.landing, store.rebuild, store.snapshot
+import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild, store.ingest.snapshot
 
 def stops(owner, name):
     plain = getattr(owner, name)
@@ -33,9 +33,9 @@ def stops(owner, name):
     setattr(owner, name, around)
 
 for owner, names in (
-    (store.landing.Landing, ["run"]),
-    (store.intake.Intake, ["run", "_enter"]),
-    (store.snapshot.shutil, ["copyfile"]),
+    (store.ingest.ingest_records.Landing, ["run"]),
+    (store.ingest.ingest_shards.Intake, ["run", "_enter"]),
+    (store.ingest.snapshot.shutil, ["copyfile"]),
     (Path, ["rename"]),
 ):
     for name in names:
@@ -86,8 +86,8 @@ def test_in_every_phase_of_an_ingest_and_a_rebuild_a_reader_finds_what_was_or_wh
 BUSY = """
 import sys
 from pathlib import Path
-from store.ingest import ingest
-from store.rebuild import rebuild
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -122,13 +122,13 @@ def test_ingesters_and_a_rebuild_at_once_count_every_row_once(campaign: Campaign
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-import store.intake
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import ShardBuffer
+import store.ingest.ingest_shards
+from store.ingest.ingest import ingest
+from store.files.layout import Layout
+from store.ingest.rebuild import rebuild
+from store.files.shards import ShardBuffer
 
-store.intake.BATCH_ROWS = 2
+store.ingest.ingest_shards.BATCH_ROWS = 2
 root, chance, killed = Path(sys.argv[1]), random.Random(int(sys.argv[2])), 0
 for sequence in range(14):
     buffer = ShardBuffer(Layout(root), submission="20270101T000000-aaaaaa", worker=sequence)

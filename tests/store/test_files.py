@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import (
+from store.files.atomic import (
     PAUSES_S,
     be_patient,
     is_temporary,
@@ -56,7 +56,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits between tries, which take no time."""
     found: list[float] = []
-    monkeypatch.setattr("store.files.time.sleep", found.append)
+    monkeypatch.setattr("store.files.atomic.time.sleep", found.append)
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from synthetic import MEASURE, Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.ingest import ingest
-from store.layout import Layout
-from store.shards import ShardBuffer, write_shard
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer, write_shard
+from store.ingest.ingest import ingest
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -158,7 +158,7 @@ def test_an_ingest_that_was_killed_before_the_views_were_made_is_finished_by_the
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("store.ingest.refresh_grid_views", killed)
+        patched.setattr("store.ingest.ingest.refresh_grid_views", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest(tmp_path)
     assert "f" in columns(opened(tmp_path), "grid_g")

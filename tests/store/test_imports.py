@@ -23,7 +23,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_trials_process_needs_no_database() -> None:
     code = """
-import store, store.files, store.layout, store.shards, store.status
+import store, store.files.atomic, store.files.layout, store.files.shards, store.files.trial_status
 store.Layout, store.ShardBuffer, store.write_shard, store.verify_shard, store.BadShard, store.trial_state
 """
     found = run(code)

@@ -21,12 +21,12 @@ from synthetic import (
 )
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files import read_json, write_json
-from store.ingest import Ingested, ingest
-from store.layout import Layout
-from store.locking import ingest_lock
-from store.rebuild import rebuild
-from store.shards import ShardBuffer, write_shard
+from store.files.atomic import read_json, write_json
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer, write_shard
+from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -348,7 +348,7 @@ def test_a_trial_planned_by_several_submissions_takes_its_latest_labels(tmp_path
 INGEST = """
 import sys
 from pathlib import Path
-from store.ingest import ingest
+from store.ingest.ingest import ingest
 print(ingest(Path(sys.argv[1])).rows)
 """
 
@@ -367,7 +367,7 @@ def test_two_ingesters_at_once_count_everything_once(tmp_path: Path, opened: Ope
 def test_rows_of_many_small_shards_arrive_in_several_transactions(
     tmp_path: Path, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.intake.BATCH_ROWS", 3)
+    monkeypatch.setattr("store.ingest.ingest_shards.BATCH_ROWS", 3)
     layout = Layout(tmp_path)
     for sequence in range(10):
         columns = {**METRIC, "step": [sequence]}

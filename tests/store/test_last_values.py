@@ -11,10 +11,10 @@ import duckdb
 import pytest
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.ingest import ingest
-from store.layout import Layout
-from store.rebuild import rebuild
-from store.shards import write_shard
+from store.files.layout import Layout
+from store.files.shards import write_shard
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
 
 SUBMISSION = "20260102T030405-0a1b2c"
 NAMES = ("loss", "grad_norm")

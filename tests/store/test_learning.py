@@ -8,9 +8,9 @@ import pytest
 from synthetic import Campaign, write_campaign
 
 from grid.errors import NotFoundError, SpecError
-from store.files import read_json, write_json
-from store.learning import compare_learning, curve_points
-from store.pareto import pareto
+from store.analysis.learning_curves import compare_learning, curve_points
+from store.analysis.pareto import pareto
+from store.files.atomic import read_json, write_json
 from store.store import Store
 
 

@@ -18,11 +18,11 @@ from dashboards import write_report
 from grid import Measure, canonical_json, content_key
 from grid.errors import AblateError, EnvironmentProblem, SpecError, StoreError
 from store import Campaign
-from store.layout import Layout
-from store.logged import plans
-from store.rebuild import rebuild
-from store.shards import ShardBuffer
-from store.status import trial_state
+from store.external_runs import logged_plans
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.files.trial_status import trial_state
+from store.ingest.rebuild import rebuild
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -227,12 +227,12 @@ def test_a_run_that_comes_in_between_is_in_the_grid(
 ) -> None:
     """Whoever writes last has looked after its last write, wherever another process comes in between."""
     layout = Layout(campaign.root)
-    writes: dict[str, Any] = {"trials": plans.write_atomic, "header": plans.write_json}
-    between = iter([plans.trial_line("a", "other", 0, {}, {})])
+    writes: dict[str, Any] = {"trials": logged_plans.write_atomic, "header": logged_plans.write_json}
+    between = iter([logged_plans.trial_line("a", "other", 0, {}, {})])
 
     def other() -> None:
         for line in between:
-            plans.publish(layout, line)
+            logged_plans.publish(layout, line)
 
     def trials(path: Path, data: bytes) -> None:
         if at == "before the trials" and path == layout.grid_trials("a"):
@@ -246,9 +246,9 @@ def test_a_run_that_comes_in_between_is_in_the_grid(
         if at == "after both" and path == layout.grid_header("a"):
             other()
 
-    monkeypatch.setattr(plans, "write_atomic", trials)
-    monkeypatch.setattr(plans, "write_json", header)
-    plans.publish(layout, plans.trial_line("a", "mine", 0, {}, {}))
+    monkeypatch.setattr(logged_plans, "write_atomic", trials)
+    monkeypatch.setattr(logged_plans, "write_json", header)
+    logged_plans.publish(layout, logged_plans.trial_line("a", "mine", 0, {}, {}))
     assert sorted(campaign.trials()["label"]) == ["mine", "other"]
     assert campaign.store.grid("a")["trials"] == 2
 
@@ -257,17 +257,17 @@ def test_of_two_that_come_at_once_with_one_label_none_takes_the_others_place(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = Layout(campaign.root)
-    whole = plans._publish_submission
-    between = iter([plans.trial_line("a", "x", 0, {"width": 8}, {})])
+    whole = logged_plans._publish_submission
+    between = iter([logged_plans.trial_line("a", "x", 0, {"width": 8}, {})])
 
     def interrupted(layout: Layout, submission: str, line: dict[str, Any]) -> None:
         for other in between:
-            plans.publish(layout, other)
+            logged_plans.publish(layout, other)
         whole(layout, submission, line)
 
-    monkeypatch.setattr(plans, "_publish_submission", interrupted)
+    monkeypatch.setattr(logged_plans, "_publish_submission", interrupted)
     with pytest.raises(SpecError, match="'x' of grid 'a' has another config: width was 8 and is 9"):
-        plans.publish(layout, plans.trial_line("a", "x", 0, {"width": 9}, {}))
+        logged_plans.publish(layout, logged_plans.trial_line("a", "x", 0, {"width": 9}, {}))
     assert campaign.trials().height == 1
     assert len(layout.submission_ids()) == 1
 
@@ -381,7 +381,7 @@ def test_a_full_disk_does_not_end_the_training(campaign: Campaign, monkeypatch: 
     def full(self: ShardBuffer) -> list[Path]:
         raise EnvironmentProblem("the disk is full")
 
-    monkeypatch.setattr("store.logged.run.FLUSH_S", 0.0)
+    monkeypatch.setattr("store.external_runs.logged_run.FLUSH_S", 0.0)
     monkeypatch.setattr(ShardBuffer, "flush", full)
     with pytest.warns(RuntimeWarning, match="the disk is full; the values are kept for another try"):
         run.log(0, loss=1.0)
@@ -405,7 +405,7 @@ def test_a_campaign_that_is_gone_is_not_built_again(campaign: Campaign) -> None:
 
 
 def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.attempts.EVERY_S", 0.01)
+    monkeypatch.setattr("store.files.attempts.EVERY_S", 0.01)
     layout = Layout(campaign.root)
     with campaign.start("a", label="x", seed=0, steps=20) as run:
         beat = layout.heartbeat(run.trial, run.attempt)

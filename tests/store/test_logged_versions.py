@@ -9,13 +9,13 @@ import pytest
 from synthetic import write_campaign
 
 from grid.errors import SpecError
-from runners.cli import execute
-from runners.slurm.scheduler_news import Slurm
-from runners.tending.retrying import choose
-from runners.tending.whereabouts import whereabouts
+from runners.cli.app import execute
+from runners.monitoring.retry import choose
+from runners.monitoring.trial_states import whereabouts
+from runners.slurm.scheduler import Slurm
 from store import Campaign
-from store.layout import Layout
-from store.status import trial_state
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 
 def test_results_of_several_versions_of_the_code_get_no_verdict_until_they_are_logged_again(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 from synthetic import SUBMISSION, Campaign, write_end
 
 from grid.errors import EnvironmentProblem
-from runners.evaluating.records import forget
-from store import attempts, database, looked
-from store.files import read_json, write_json
-from store.ingest import Ingested, ingest
-from store.layout import Layout
+from runners.posthoc.evaluation_records import forget
+from store.database import connection
+from store.files import attempts, change_tracker
+from store.files.atomic import read_json, write_json
+from store.files.layout import Layout
+from store.ingest.ingest import Ingested, ingest
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -22,7 +23,7 @@ OpenStore = Callable[..., Store]
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Directories count as settled at once, as those of a campaign do that has lain for a while."""
-    monkeypatch.setattr(looked, "SETTLED_S", -1)
+    monkeypatch.setattr(change_tracker, "SETTLED_S", -1)
 
 
 def look(campaign: Campaign) -> Ingested:
@@ -53,7 +54,7 @@ def test_only_what_has_changed_is_looked_at(campaign: Campaign) -> None:
     assert look(campaign) == Ingested()
     remove_by_hand(campaign.layout, key)
     assert look(campaign) == Ingested()
-    looked.tell(campaign.layout, key)
+    change_tracker.tell(campaign.layout, key)
     assert look(campaign).attempts == 1
 
 
@@ -71,10 +72,10 @@ def test_a_database_that_an_older_version_wrote_is_filled_again_wholly(
     look(campaign)
     assert look(campaign) == Ingested()
     with monkeypatch.context() as newer:
-        newer.setattr(database, "STORE_SCHEMA", database.STORE_SCHEMA + 1)
-        database._empty.cache_clear()
+        newer.setattr(connection, "STORE_SCHEMA", connection.STORE_SCHEMA + 1)
+        connection._empty.cache_clear()
         found = look(campaign)
-    database._empty.cache_clear()
+    connection._empty.cache_clear()
     assert found.attempts == sum(1 for _ in campaign.layout.trials.rglob("start.json"))
 
 
@@ -86,15 +87,15 @@ def test_what_was_looked_at_at_another_time_is_looked_at_again(
     remove_by_hand(campaign.layout, key)
     assert look(campaign) == Ingested()
     now_ns = time.time_ns() + hours * 3600 * 10**9
-    monkeypatch.setattr(looked, "_now_ns", lambda _: now_ns)
+    monkeypatch.setattr(change_tracker, "_now_ns", lambda _: now_ns)
     assert look(campaign).attempts == 1
 
 
 def test_what_has_changed_just_now_is_looked_at_again(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was told before it was done, and a listing may be old: the look between must not be the last."""
-    monkeypatch.setattr(looked, "SETTLED_S", 90)
+    monkeypatch.setattr(change_tracker, "SETTLED_S", 90)
     key, _ = finished(campaign)
-    looked.tell(campaign.layout, key)
+    change_tracker.tell(campaign.layout, key)
     assert look(campaign) == Ingested()
     remove_by_hand(campaign.layout, key)
     assert look(campaign).attempts == 1
@@ -111,9 +112,9 @@ def test_beginning_ending_and_judging_tell(campaign: Campaign) -> None:
     assert look(campaign) == Ingested()
     attempts.write_end(layout, {**attempts.end_record(key, attempt + 1, 3, 1.0), "reason": "error", "message": "late"})
     assert look(campaign).attempts == 1
-    before = looked.Looked(layout, thorough=False).same
+    before = change_tracker.Looked(layout, thorough=False).same
     forget(layout, (key, attempt, "ab" * 16))
-    assert before - looked.Looked(layout, thorough=False).same == {key[:2]}
+    assert before - change_tracker.Looked(layout, thorough=False).same == {key[:2]}
 
 
 def test_attempts_that_had_not_ended_are_read_every_time(campaign: Campaign) -> None:
@@ -198,14 +199,14 @@ def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, ope
 def test_an_ingest_that_is_killed_before_it_remembers_costs_a_thorough_look(
     campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(self: looked.Looked, troubled: object) -> None:
+    def killed(self: change_tracker.Looked, troubled: object) -> None:
         raise KeyboardInterrupt
 
     ingest(campaign.root)
     key, attempt = finished(campaign)
     begin(campaign.layout, key, attempt + 1)
     with monkeypatch.context() as patch:
-        patch.setattr(looked.Looked, "remember", killed)
+        patch.setattr(change_tracker.Looked, "remember", killed)
         with pytest.raises(KeyboardInterrupt):
             look(campaign)
     remove_by_hand(campaign.layout, key)
@@ -216,7 +217,7 @@ def test_a_place_that_cannot_be_told_is_one_sentence(campaign: Campaign, monkeyp
     def refused(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(looked.os, "utime", refused)
+    monkeypatch.setattr(change_tracker.os, "utime", refused)
     key = next(campaign.layout.trial_keys())
     with pytest.raises(EnvironmentProblem, match=r"cannot change .*trials/.*Permission denied"):
-        looked.tell(campaign.layout, key)
+        change_tracker.tell(campaign.layout, key)

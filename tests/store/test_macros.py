@@ -12,11 +12,11 @@ import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import SpecError
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.analysis.verdicts import measure_of, runs
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 from store.statistics import select_then_report
 from store.store import Store
-from store.verdicts import measure_of, runs
 
 OpenStore = Callable[..., Store]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.measure_words import direction
-from store.published.reading import cells
+from store.analysis.metrics import direction
+from store.published.tables import cells
 
 
 @pytest.mark.parametrize(

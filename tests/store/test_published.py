@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from store.layout import STORE_SCHEMA
-from store.published.reading import Cell, cells, file_hash, notes, operators, version
+from store.files.layout import STORE_SCHEMA
+from store.published.tables import Cell, cells, file_hash, notes, operators, version
 from store.store import Store
 from variants.papers.named import catalogue
 

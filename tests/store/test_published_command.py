@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli import execute
+from runners.cli.app import execute
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:

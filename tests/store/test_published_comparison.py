@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from published_campaign import Value, mse, planted
 
-from store.published.comparing import ALPHA, WORDS, _judged, compare_published
-from store.published.reading import operators
+from store.published.comparison import ALPHA, WORDS, _judged, compare_published
+from store.published.tables import operators
 from store.statistics.paired import Paired
 from variants import principled, softcap, softmax, ssa, temperature
 from variants.papers.named import catalogue

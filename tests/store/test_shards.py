@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from grid.errors import EnvironmentProblem, SpecError
-from store.files import make_directory
-from store.layout import Layout
-from store.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
+from store.files.atomic import make_directory
+from store.files.layout import Layout
+from store.files.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
 
 SUBMISSION = "20260102T030405-0a1b2c"
 KEY = "ab" * 16
@@ -191,7 +191,7 @@ def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr("store.files.sync_directory", refuse)
+        patched.setattr("store.files.atomic.sync_directory", refuse)
         with pytest.raises(EnvironmentProblem):
             buffer.flush()
     assert len(layout.shards()) == 1  # visible, but perhaps not after a crash

@@ -12,12 +12,12 @@ import pytest
 from synthetic import Campaign
 
 from grid.errors import EnvironmentProblem, NotFoundError
-from store.content import content_hash
-from store.ingest import ingest
-from store.layout import Layout
-from store.locking import ingest_lock
-from store.rebuild import rebuild
-from store.shards import write_shard
+from store.files.layout import Layout
+from store.files.shards import write_shard
+from store.ingest.content_hash import content_hash
+from store.ingest.ingest import ingest
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]

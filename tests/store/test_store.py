@@ -7,8 +7,8 @@ import pytest
 from synthetic import EPOCH, Campaign, write_campaign, write_start
 
 from grid.errors import NotFoundError, SpecError
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 from store.store import Store
 
 OpenStore = Callable[..., Store]

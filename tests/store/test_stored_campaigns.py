@@ -18,11 +18,11 @@ import duckdb
 import pytest
 
 from grid.errors import EnvironmentProblem, StoreError
-from runners.cli import execute
-from store.ingest import ingest
-from store.layout import FILE_SCHEMA, STORE_SCHEMA, Layout
-from store.locking import ingest_lock
-from store.rebuild import rebuild
+from runners.cli.app import execute
+from store.files.layout import FILE_SCHEMA, STORE_SCHEMA, Layout
+from store.ingest.ingest import ingest
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.rebuild import rebuild
 from store.store import Store
 
 STORED = Path(__file__).parent / "stored"
@@ -149,7 +149,7 @@ def test_the_line_is_on_stderr_and_the_answer_alone_on_stdout(old: Path, capsys:
 
 def test_an_upgrade_that_was_killed_is_finished_by_the_next_command(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("store.ingest.ingest_into", _killed)
+        patched.setattr("store.ingest.ingest.ingest_into", _killed)
         with pytest.raises(KeyboardInterrupt):
             Store.open(old)
     with pytest.raises(StoreError, match="older ablate"):  # the old snapshot is all there is

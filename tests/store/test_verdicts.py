@@ -10,10 +10,10 @@ import pytest
 from synthetic import SUBMISSION, Campaign, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
-from store.files import read_json, write_json
-from store.shards import write_shard
+from store.analysis.verdicts import failure_rates, verdicts
+from store.files.atomic import read_json, write_json
+from store.files.shards import write_shard
 from store.store import Store
-from store.verdicts import failure_rates, verdicts
 
 
 def by_label(found: pl.DataFrame) -> dict[str, dict[str, Any]]:

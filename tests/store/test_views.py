@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from store.layout import Layout
-from store.shards import ShardBuffer
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 from store.store import Store
 
 OpenStore = Callable[..., Store]

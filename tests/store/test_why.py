@@ -8,12 +8,12 @@ import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import NotFoundError, SpecError
-from store.selected import selected_verdicts
-from store.shards import write_shard
+from store.analysis.explain_verdict import _bars, why, why_text
+from store.analysis.tuned_verdicts import selected_verdicts
+from store.analysis.verdicts import verdicts
+from store.files.shards import write_shard
 from store.statistics.items import item_bars
 from store.store import Store
-from store.verdicts import verdicts
-from store.why import _bars, why, why_text
 
 
 def asked(campaign: Campaign, cell: str = "SSA", **how: Any) -> dict[str, Any]:

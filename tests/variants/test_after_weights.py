@@ -9,24 +9,36 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid import SpecError
-from variants import Ground, GroundValue, Operator, Scalars, Signals, Transformer, attend, causal, gpt2, llama2, softmax
-from variants.head_norms.rms import RMS
-from variants.merges.difference import Difference
-from variants.merges.mean import MeanWeights
-from variants.normalisers.count import Count
-from variants.normalisers.none import NoNormaliser
+from variants import (
+    Ground,
+    GroundValue,
+    Operator,
+    Scalars,
+    Signals,
+    Transformer,
+    attend,
+    causal,
+    gpt2,
+    llama2,
+    softmax,
+)
 from variants.number import ByDepth, Contrast, Number, Vector
-from variants.output_gates.per_channel import PerChannel
-from variants.output_gates.per_head import PerHead
 from variants.papers.affine_scaled import affine_gated, affine_scaled
 from variants.papers.after_softmax import scaled_softmax, value_bias
 from variants.papers.differential import differential
 from variants.papers.gated import gated_elements, gated_heads
 from variants.papers.integral import integral, integral_control, integral_weights
 from variants.papers.sinks import learned_sink
-from variants.rescales.affine import Affine
-from variants.rescales.scale import Scale
-from variants.scores.uniform import Uniform
+from variants.stages.head_norms.rms import RMS
+from variants.stages.merges.difference import Difference
+from variants.stages.merges.mean import MeanWeights
+from variants.stages.normalisers.count import Count
+from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.output_gates.per_head import PerHead
+from variants.stages.rescales.affine import Affine
+from variants.stages.rescales.scale import Scale
+from variants.stages.scores.uniform import Uniform
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 LENGTH = 13

@@ -10,10 +10,10 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
 from variants.attend import mixed
-from variants.backbones import tiny
+from variants.laws.inputs import random_inputs
+from variants.model.named_backbones import tiny
 from variants.paths import choose as paths
 from variants.paths.choose import PATHS, Path, choose
-from variants.proof.inputs import random_inputs
 
 P, LENGTH, DRAWS = 0.3, 5, 6000
 

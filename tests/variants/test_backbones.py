@@ -8,7 +8,8 @@ import torch
 from grid.errors import SpecError
 from runners import LinearFunctions, Text, Training, Trial
 from variants import Backbone, Operator, Scalars, Tokens, Transformer, gpt2, softmax, ssa
-from variants.backbones import (
+from variants.laws.examples import every_choice
+from variants.model.named_backbones import (
     FAMILIES,
     Family,
     babyberta_8m,
@@ -26,8 +27,7 @@ from variants.backbones import (
     tiny,
 )
 from variants.papers.named import catalogue
-from variants.proof.examples import every_choice
-from variants.visible.prefix import Prefix
+from variants.stages.visible.prefix import Prefix
 
 EVERY: dict[str, Operator] = {
     **{operator.name: operator for operator in every_choice()},

@@ -49,14 +49,14 @@ from variants import (
     principled,
     softmax,
 )
+from variants.laws.battery import prove
+from variants.laws.examples import around, family
 from variants.operator import KINDS
 from variants.papers.differential import differential
 from variants.papers.integral import integral_weights
 from variants.papers.named import catalogue
 from variants.papers.windows import prefix_lm, sliding_window
-from variants.positions.scheme import Positions
-from variants.proof.battery import prove
-from variants.proof.examples import around, family
+from variants.stages.positions.scheme import Positions
 
 FOLDERS = {
     "visible": Visible,
@@ -305,7 +305,7 @@ SOUND = """
         (
             'Literal["mine_of_test"] = "mine_of_test"',
             'Literal["ssa"] = "ssa"',
-            "kind 'ssa' is already variants.scores.ssa.SSA",
+            "kind 'ssa' is already variants.stages.scores.ssa.SSA",
         ),
     ],
 )

@@ -5,17 +5,17 @@ import torch
 from torch import Tensor
 
 from variants import LogCount, NoPositions, Operator, Rotary, Score, Signals, Suppress, causal
-from variants.forgetting.selective import Selective
-from variants.normalisers.absolute import Absolute
-from variants.normalisers.sink import Sink
-from variants.positions.alibi import Alibi
-from variants.positions.scheme import Positions
-from variants.products.cosformer import CosFormer
-from variants.products.mlp import MLP
-from variants.scores.identity import Identity
-from variants.scores.relu import Relu
-from variants.scores.square import Square
-from variants.transforms.temperature import Temperature
+from variants.stages.forgetting.selective import Selective
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.sink import Sink
+from variants.stages.positions.alibi import Alibi
+from variants.stages.positions.scheme import Positions
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.products.mlp import MLP
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.relu import Relu
+from variants.stages.scores.square import Square
+from variants.stages.transforms.temperature import Temperature
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -12,23 +12,23 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Ground, Operator, Suppress, Total, Values, Weights, principled
-from variants.normalisers.absolute import Absolute
+from variants.laws.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
+from variants.laws.examples import around, every_choice, examples, family, named_operators
+from variants.laws.inputs import fit, random_inputs, refined, with_number
+from variants.laws.law import near
 from variants.number import Number
 from variants.operator import KINDS
 from variants.papers.named import catalogue
-from variants.products.relu import ReluFeatures
-from variants.proof.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
-from variants.proof.examples import around, every_choice, examples, family, named_operators
-from variants.proof.inputs import fit, random_inputs, refined, with_number
-from variants.proof.law import near
-from variants.readouts.value_bias import ValueBias
-from variants.scored import Scores
-from variants.scores.exponential import Exponential
-from variants.scores.identity import Identity
-from variants.scores.square import Square
-from variants.scores.ssa import SSA
-from variants.stages import PlainScore
-from variants.transforms.temperature import Temperature
+from variants.score_map import Scores
+from variants.stages.families import PlainScore
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.products.relu import ReluFeatures
+from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.scores.exponential import Exponential
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.square import Square
+from variants.stages.scores.ssa import SSA
+from variants.stages.transforms.temperature import Temperature
 
 EXAMPLES = examples()
 BY_NAME = {law.name: law for law in LAWS}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from faults import Fault, changed, found, planted
 
+from variants.laws.battery import LAWS, find
+from variants.laws.examples import examples
 from variants.operator import Operator
-from variants.proof.battery import LAWS, find
-from variants.proof.examples import examples
 
 TABLE = tomllib.loads(Path(__file__).with_name("faults.toml").read_text(encoding="utf-8"))
 FAULTS = [Fault(words, where, *rest) for where, faults in TABLE.items() for words, rest in faults.items()]

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from variants import SSA, Exponential, Number, Operator, Scalars, Transformer, attend, causal, gpt2, ssa
+from variants.laws.oracle import attend_in_floats
+from variants.model.parameters import NumberParameters
 from variants.operator import head_shape
-from variants.parameters import NumberParameters
-from variants.proof.oracle import attend_in_floats
-from variants.scores.head_groups import HeadGroups
+from variants.stages.scores.head_groups import HeadGroups
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 
 from grid.errors import SpecError
 from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax
-from variants.backbones import sink_1b, sink_60m, tiny
-from variants.positions.t5 import T5
+from variants.model.named_backbones import sink_1b, sink_60m, tiny
+from variants.stages.positions.t5 import T5
 
 LAYERS, WIDTH, INNER = 3, 64, 160
 

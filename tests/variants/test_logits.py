@@ -10,11 +10,6 @@ from torch.nn import functional as F
 
 from grid import SpecError
 from variants import LogCount, Number, Operator, Scalars, Suppress, Transformer, Vector, attend, causal, gpt2, softmax
-from variants.extras.key_bias import KeyBias
-from variants.extras.key_value_bias import KeyValueBias
-from variants.forgetting.forget_gate import ForgetGate
-from variants.forgetting.selective import Selective
-from variants.margins.ssmax import SSMax
 from variants.number import HeadShape, KeyVector
 from variants.operator import distances
 from variants.papers.beyond import fox, qk_norm, selective, ssmax
@@ -22,11 +17,16 @@ from variants.papers.biases import fixed_value_bias, key_bias, key_value_bias
 from variants.papers.kernels import mlp_kernel
 from variants.papers.temperature import temperature
 from variants.papers.windows import prefix_lm, sliding_window
-from variants.preparations.rms_norm import RMSNorm
-from variants.transforms.softcap import Softcap
-from variants.transforms.temperature import Temperature
-from variants.visible.prefix import Prefix
-from variants.visible.window import Window
+from variants.stages.extras.key_bias import KeyBias
+from variants.stages.extras.key_value_bias import KeyValueBias
+from variants.stages.forgetting.forget_gate import ForgetGate
+from variants.stages.forgetting.selective import Selective
+from variants.stages.margins.ssmax import SSMax
+from variants.stages.preparations.rms_norm import RMSNorm
+from variants.stages.transforms.softcap import Softcap
+from variants.stages.transforms.temperature import Temperature
+from variants.stages.visible.prefix import Prefix
+from variants.stages.visible.window import Window
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 T, D = 13, 8

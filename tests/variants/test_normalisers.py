@@ -10,24 +10,24 @@ from torch import Tensor
 
 from grid import SpecError
 from variants import Ground, GroundValue, Normaliser, Number, Operator, Scores, attend, causal, softmax
-from variants.normalisers.absolute import Absolute
-from variants.normalisers.clamped import Clamped
-from variants.normalisers.count import Count
-from variants.normalisers.entmax15 import Entmax15
-from variants.normalisers.self_adjusted import SelfAdjusted
-from variants.normalisers.sink import Sink
-from variants.normalisers.sparsemax import Sparsemax
 from variants.papers.named import catalogue
 from variants.papers.scores_of_logits import identity_clamped
 from variants.papers.self_adjusting import sa_softmax
 from variants.papers.sinks import learned_sink, off_by_one
 from variants.papers.sparse import entmax15, sparsemax
-from variants.products.linear_elu import LinearELU
-from variants.products.relu import ReluFeatures
-from variants.scores.identity import Identity
-from variants.scores.relu import Relu
-from variants.scores.ssa import SSA
-from variants.scores.tanh import Tanh
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.clamped import Clamped
+from variants.stages.normalisers.count import Count
+from variants.stages.normalisers.entmax15 import Entmax15
+from variants.stages.normalisers.self_adjusted import SelfAdjusted
+from variants.stages.normalisers.sink import Sink
+from variants.stages.normalisers.sparsemax import Sparsemax
+from variants.stages.products.linear_elu import LinearELU
+from variants.stages.products.relu import ReluFeatures
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.relu import Relu
+from variants.stages.scores.ssa import SSA
+from variants.stages.scores.tanh import Tanh
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -9,19 +9,19 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from variants import Operator, OutputGate, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
-from variants.backbone import Backbone
-from variants.merges.difference import Difference
+from variants.model.backbone import Backbone
+from variants.model.parameters import NumberParameters
+from variants.model.placement import Placement
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, RunningMean, Vector
-from variants.output_gates.per_channel import PerChannel
-from variants.output_gates.per_head import PerHead
 from variants.papers.affine_scaled import affine_gated, affine_scaled
 from variants.papers.differential import differential
 from variants.papers.gated import gated_elements, gated_heads
-from variants.parameters import NumberParameters
-from variants.placement import Placement
-from variants.readouts.value_bias import ValueBias
-from variants.rescales.affine import Affine
-from variants.signals import Signals
+from variants.stages.merges.difference import Difference
+from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.output_gates.per_head import PerHead
+from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.rescales.affine import Affine
+from variants.stages.signals import Signals
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
 LAMBDA_INIT = {0: 0.2, 1: 0.3555, 2: 0.4707, 3: 0.5561, 10: 0.7701, 11: 0.7779}

@@ -10,12 +10,12 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants import Heads, Operator, attend, causal
 from variants.attend import prepared
+from variants.laws.inputs import random_inputs
 from variants.number import Number
 from variants.paths import sdpa
 from variants.paths.choose import choose
-from variants.positions.alibi import Alibi
-from variants.positions.none import NoPositions
-from variants.proof.inputs import random_inputs
+from variants.stages.positions.alibi import Alibi
+from variants.stages.positions.none import NoPositions
 
 STAGES: dict[str, tuple[dict[str, Any], ...]] = {
     "extra": ({"kind": "none"}, {"kind": "key_bias"}, {"kind": "key_value_bias"}),

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, integral, softmax, ssa
-from variants.backbones import tiny
+from variants.model.named_backbones import tiny
 from variants.operator import causal, distances
 from variants.papers.differential import differential
-from variants.positions.alibi import Alibi
-from variants.positions.bucket import Bucket
-from variants.positions.scheme import Positions, bucket
-from variants.positions.sinusoidal import Sinusoidal
-from variants.positions.t5 import T5
-from variants.positions.yarn import Yarn
+from variants.stages.positions.alibi import Alibi
+from variants.stages.positions.bucket import Bucket
+from variants.stages.positions.scheme import Positions, bucket
+from variants.stages.positions.sinusoidal import Sinusoidal
+from variants.stages.positions.t5 import T5
+from variants.stages.positions.yarn import Yarn
 
 EVERY: list[Positions] = [
     NoPositions(),

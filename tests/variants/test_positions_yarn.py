@@ -8,7 +8,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Learned, Rotary, Tokens, Transformer, Yarn, softmax, ssa
-from variants.backbones import tiny
+from variants.model.named_backbones import tiny
 
 FOUR = Yarn(factor=4, original=2048)
 

@@ -20,9 +20,9 @@ from variants import (
     principled,
     softmax,
 )
-from variants.normalisers.sink import Sink
+from variants.laws.oracle import attend_in_floats
 from variants.papers.principled import principled_gate, principled_ground, principled_margin
-from variants.proof.oracle import attend_in_floats
+from variants.stages.normalisers.sink import Sink
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 GATE = 4

@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 from grid import SpecError
 from variants import attend, softmax
+from variants.laws.inputs import random_inputs
 from variants.operator import distances
 from variants.papers.kernels import cosformer, linear_elu
-from variants.products.cosformer import CosFormer
-from variants.products.linear_elu import LinearELU
-from variants.products.mlp import MLP
-from variants.products.relu import ReluFeatures
-from variants.proof.inputs import random_inputs
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.products.linear_elu import LinearELU
+from variants.stages.products.mlp import MLP
+from variants.stages.products.relu import ReluFeatures
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 T, D = 13, 8

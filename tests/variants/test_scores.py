@@ -24,11 +24,7 @@ from variants import (
     causal,
     softmax,
 )
-from variants.margins.ssmax import SSMax
-from variants.normalisers.absolute import Absolute
-from variants.normalisers.count import Count
-from variants.normalisers.none import NoNormaliser
-from variants.normalisers.sink import Sink
+from variants.laws.oracle import attend_in_floats
 from variants.papers.head_groups import four_scores, soft_avg
 from variants.papers.scores_of_logits import (
     elu_plus_one_normalised,
@@ -39,16 +35,20 @@ from variants.papers.scores_of_logits import (
 )
 from variants.papers.signed import cog
 from variants.papers.ssa import ssa
-from variants.proof.oracle import attend_in_floats
-from variants.scores.head_groups import HeadGroups
-from variants.scores.identity import Identity
-from variants.scores.relu import Relu
-from variants.scores.sigmoid import Sigmoid
-from variants.scores.signed_exponential import SignedExponential
-from variants.scores.square import Square
-from variants.scores.ssa import SSA
-from variants.scores.tanh import Tanh
-from variants.scores.uniform import Uniform
+from variants.stages.margins.ssmax import SSMax
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.count import Count
+from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.normalisers.sink import Sink
+from variants.stages.scores.head_groups import HeadGroups
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.relu import Relu
+from variants.stages.scores.sigmoid import Sigmoid
+from variants.stages.scores.signed_exponential import SignedExponential
+from variants.stages.scores.square import Square
+from variants.stages.scores.ssa import SSA
+from variants.stages.scores.tanh import Tanh
+from variants.stages.scores.uniform import Uniform
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -32,9 +32,9 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.backbones import tiny
-from variants.feedforward import FeedForward
-from variants.positions.scheme import Positions
+from variants.model.feedforward import FeedForward
+from variants.model.named_backbones import tiny
+from variants.stages.positions.scheme import Positions
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 

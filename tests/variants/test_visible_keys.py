@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from variants import Tokens, Transformer, gpt2, integral, principled, softmax, ssa
-from variants.backbones import tiny
+from variants.model.named_backbones import tiny
 from variants.operator import Operator
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]

@@ -4,10 +4,10 @@ from typing import Literal
 
 from variants.number import Number, RunningMean
 from variants.operator import Operator
-from variants.output_gates.per_channel import PerChannel
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.rescales.affine import Affine
+from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.rescales.affine import Affine
 
 _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
 

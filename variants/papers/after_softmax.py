@@ -6,8 +6,8 @@ from variants.number import Number
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.readouts.value_bias import ValueBias
-from variants.rescales.scale import Scale
+from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.rescales.scale import Scale
 
 
 @named("004", limits=(Limit("alpha = 1", {"rescale.factor": 1.0}, softmax),))

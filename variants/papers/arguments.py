@@ -7,7 +7,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from grid.errors import SpecError
-from grid.nearest import did_you_mean
+from grid.suggestions import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -2,16 +2,16 @@
 
 from typing import Literal
 
-from variants.forgetting.forget_gate import ForgetGate
-from variants.forgetting.selective import Selective
-from variants.margins.ssmax import SSMax
 from variants.number import Number, PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.preparations.rms_norm import RMSNorm
-from variants.scores.uniform import Uniform
-from variants.transforms.softcap import Softcap
+from variants.stages.forgetting.forget_gate import ForgetGate
+from variants.stages.forgetting.selective import Selective
+from variants.stages.margins.ssmax import SSMax
+from variants.stages.preparations.rms_norm import RMSNorm
+from variants.stages.scores.uniform import Uniform
+from variants.stages.transforms.softcap import Softcap
 
 
 def _equal() -> Operator:

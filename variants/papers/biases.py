@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from variants.extras.key_bias import KeyBias
-from variants.extras.key_value_bias import KeyValueBias
 from variants.number import KeyVector, Vector
 from variants.operator import Operator
 from variants.papers.named import Limit, named
 from variants.papers.sinks import off_by_one
+from variants.stages.extras.key_bias import KeyBias
+from variants.stages.extras.key_value_bias import KeyValueBias
 
 _SHARED = "In the paper's table 11 the marks over the columns cannot be right: the first of each pair is not shared."
 

@@ -3,13 +3,13 @@
 import math
 from typing import Literal
 
-from variants.head_norms.rms import RMS
-from variants.merges.difference import Difference
 from variants.number import ByDepth, Contrast, Number
 from variants.operator import Operator
 from variants.papers.named import Limit, named
-from variants.signals import Signals
-from variants.transforms.temperature import Temperature
+from variants.stages.head_norms.rms import RMS
+from variants.stages.merges.difference import Difference
+from variants.stages.signals import Signals
+from variants.stages.transforms.temperature import Temperature
 
 
 def _first_map() -> Operator:

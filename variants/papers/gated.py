@@ -1,10 +1,10 @@
 """Gated attention (Qiu et al. 2025), a baseline of paper 000: softmax with a gate on the output of each head."""
 
 from variants.operator import Operator
-from variants.output_gates.per_channel import PerChannel
-from variants.output_gates.per_head import PerHead
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
+from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.output_gates.per_head import PerHead
 
 _OPEN = Limit("gate = 1", {"output_gate.opening": 1.0}, softmax)
 _HALF = "The gate is half open at the start, so the outputs of heads are half as large as softmax's."

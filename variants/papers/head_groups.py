@@ -2,17 +2,17 @@
 
 from typing import Literal
 
-from variants.normalisers.absolute import Absolute
-from variants.normalisers.count import Count
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.scores.exponential import Exponential
-from variants.scores.head_groups import HeadGroups
-from variants.scores.relu import Relu
-from variants.scores.square import Square
-from variants.scores.tanh import Tanh
-from variants.scores.uniform import Uniform
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.count import Count
+from variants.stages.scores.exponential import Exponential
+from variants.stages.scores.head_groups import HeadGroups
+from variants.stages.scores.relu import Relu
+from variants.stages.scores.square import Square
+from variants.stages.scores.tanh import Tanh
+from variants.stages.scores.uniform import Uniform
 
 
 @named(

@@ -3,13 +3,13 @@
 import math
 from typing import Literal
 
-from variants.merges.mean import MeanWeights
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.signals import Signals
-from variants.transforms.temperature import Temperature
+from variants.stages.merges.mean import MeanWeights
+from variants.stages.signals import Signals
+from variants.stages.transforms.temperature import Temperature
 
 
 @named("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))

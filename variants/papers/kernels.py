@@ -1,15 +1,15 @@
 """Attention without an exponential: weights are products of features (papers 003 and 004)."""
 
-from variants.normalisers.clamped import Clamped
-from variants.normalisers.none import NoNormaliser
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.products.cosformer import CosFormer
-from variants.products.linear_elu import LinearELU
-from variants.products.mlp import MLP
-from variants.products.relu import ReluFeatures
-from variants.scores.identity import Identity
+from variants.stages.normalisers.clamped import Clamped
+from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.products.linear_elu import LinearELU
+from variants.stages.products.mlp import MLP
+from variants.stages.products.relu import ReluFeatures
+from variants.stages.scores.identity import Identity
 
 _SMALL = "small logits, whose sum is within 1"
 _DIVERGED = "The paper reports that its training failed."

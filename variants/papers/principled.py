@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from variants.gates.suppress import Suppress
-from variants.margins.log_count import LogCount
-from variants.normalisers.ground import Ground
 from variants.number import PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.readouts.ground_value import GroundValue
+from variants.stages.gates.suppress import Suppress
+from variants.stages.margins.log_count import LogCount
+from variants.stages.normalisers.ground import Ground
+from variants.stages.readouts.ground_value import GroundValue
 
 Dims = Literal["add", "split"]
 

@@ -1,16 +1,16 @@
 """Softmax's exponential exchanged for another function of the logit, with and without a sum below it (paper 004)."""
 
-from variants.normalisers.against_count import AgainstCount
-from variants.normalisers.clamped import Clamped
-from variants.normalisers.none import NoNormaliser
 from variants.number import Number, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.scores.elu_plus_one import EluPlusOne
-from variants.scores.identity import Identity
-from variants.scores.sigmoid import Sigmoid
-from variants.scores.uniform import Uniform
+from variants.stages.normalisers.against_count import AgainstCount
+from variants.stages.normalisers.clamped import Clamped
+from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.scores.elu_plus_one import EluPlusOne
+from variants.stages.scores.identity import Identity
+from variants.stages.scores.sigmoid import Sigmoid
+from variants.stages.scores.uniform import Uniform
 
 _GROWS = "Outputs grow with the number of visible keys: a fresh model's weights sum to"
 _FAILED = "The paper reports that training failed."

@@ -1,9 +1,9 @@
 """Self-adjusting softmax (Zheng et al. 2025), a baseline of paper 003."""
 
-from variants.normalisers.self_adjusted import SelfAdjusted
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
+from variants.stages.normalisers.self_adjusted import SelfAdjusted
 
 
 @named(

@@ -1,10 +1,10 @@
 """Cog attention (Lv et al. 2024), a baseline of paper 002: softmax of sizes, with the signs put back."""
 
-from variants.normalisers.absolute import Absolute
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.scores.signed_exponential import SignedExponential
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.scores.signed_exponential import SignedExponential
 
 
 @named(

@@ -4,11 +4,11 @@ import math
 from typing import Literal
 
 from grid.errors import SpecError
-from variants.normalisers.sink import Sink
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
+from variants.stages.normalisers.sink import Sink
 
 _GONE = Limit("s -> -inf", {"normaliser.logit": -60.0}, softmax)
 

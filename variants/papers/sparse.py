@@ -1,10 +1,10 @@
 """Sparse distributions in place of softmax (baselines of paper 003)."""
 
-from variants.normalisers.entmax15 import Entmax15
-from variants.normalisers.sparsemax import Sparsemax
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
+from variants.stages.normalisers.entmax15 import Entmax15
+from variants.stages.normalisers.sparsemax import Sparsemax
 
 _SCALED = (
     "Unlike softmax they are not smooth in the scale: with 1 / sqrt(d) kept, a fresh model's weights are all nonzero."

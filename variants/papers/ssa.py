@@ -6,7 +6,7 @@ from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.scores.ssa import SSA
+from variants.stages.scores.ssa import SSA
 
 
 @named(

@@ -4,7 +4,7 @@ from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.transforms.temperature import Temperature
+from variants.stages.transforms.temperature import Temperature
 
 
 @named(

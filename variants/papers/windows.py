@@ -3,8 +3,8 @@
 from variants.operator import Operator
 from variants.papers.baselines import softmax
 from variants.papers.named import Limit, named
-from variants.visible.prefix import Prefix
-from variants.visible.window import Window
+from variants.stages.visible.prefix import Prefix
+from variants.stages.visible.window import Window
 
 
 @named("004", limits=(Limit("as long as the sequence", {}, softmax, fields={"visible": {"size": 10**6}}),))

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, finished
 from variants.operator import NumberValues, Operator, by_stage
-from variants.products.dot import Dot
-from variants.rescales.affine import Affine
-from variants.stages import sliced
+from variants.stages.families import sliced
+from variants.stages.products.dot import Dot
+from variants.stages.rescales.affine import Affine
 
 _DOT = Dot()
 _KINDS = {

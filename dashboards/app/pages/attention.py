@@ -9,11 +9,11 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of, once, options
+from dashboards.data.formatting import count, listed
+from dashboards.data.user_errors import Unknown
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
-from dashboards.problems import Unknown
-from dashboards.words import count, listed
-from store.artefacts import Artefact, artefacts, with_artefacts
+from store.analysis.artefacts import Artefact, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
 _SHOWN: Final = 8

@@ -7,19 +7,19 @@ import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
 from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
+from dashboards.data.formatting import NO_MARGIN, change, count, p_value
+from dashboards.data.grid_context import Subject, averages, in_order, worth_drawing
+from dashboards.data.seed_averages import average_words, rope_words
+from dashboards.data.user_errors import Unknown, tried
 from dashboards.figures import forest, paired, win_rates
-from dashboards.problems import Unknown, tried
-from dashboards.sections.charts import chosen, difference_of, n_words, named
-from dashboards.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
-from dashboards.seeds import average_words, rope_words
-from dashboards.subject import Subject, averages, in_order, worth_drawing
-from dashboards.theme import Style, dark_partners
-from dashboards.words import NO_MARGIN, change, count, p_value
+from dashboards.report.sections.charts import chosen, difference_of, n_words, named
+from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
+from dashboards.theme.styles import Style, dark_partners
+from store.analysis.explain_verdict import why, why_text
+from store.analysis.verdicts import Measure, baseline_of, verdicts
 from store.export.cells import Cells, cells
 from store.export.cells_text import caption as cells_caption
 from store.export.cells_text import headings, latex_cells, markdown_cells
-from store.verdicts import Measure, baseline_of, verdicts
-from store.why import why, why_text
 
 MOST_CELLS: Final = 32
 """Of a matrix of all pairs; of more cells the baseline and the best are compared."""

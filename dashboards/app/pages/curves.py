@@ -6,22 +6,14 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards import grouping
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
+from dashboards.data import grouping
+from dashboards.data.formatting import count, listed, number
+from dashboards.data.seed_averages import Band, Scale, average_words, band_words
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
-from dashboards.figures.training import (
-    Along,
-    Reduced,
-    Reduction,
-    buckets_for,
-    logged,
-    smoothed,
-    training,
-)
-from dashboards.problems import Unknown
-from dashboards.seeds import Band, Scale, average_words, band_words
-from dashboards.words import count, listed, number
+from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, logged, smoothed, training
 
 _ALONG: Final[dict[Along, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}

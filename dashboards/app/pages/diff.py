@@ -9,10 +9,10 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Control, Page, Shown, Slot, View, options
 from dashboards.app.pages.run import environment
-from dashboards.cells import flat
-from dashboards.problems import Unknown, tried
-from dashboards.run_keys import key_of, shortened
-from dashboards.words import count, point
+from dashboards.data.formatting import count, point
+from dashboards.data.result_table import flat
+from dashboards.data.run_keys import key_of, shortened
+from dashboards.data.user_errors import Unknown, tried
 from store import Store
 
 MOST: Final = 20

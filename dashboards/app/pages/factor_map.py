@@ -9,12 +9,12 @@ import polars as pl
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
 from dashboards.app.page import Control, Option, Shown, View, grid_of, link, once, options
+from dashboards.data.formatting import count, listed
+from dashboards.data.seed_averages import average_words, interval_words
+from dashboards.data.user_errors import Unknown
 from dashboards.figures import pivot
-from dashboards.problems import Unknown
-from dashboards.sections.verdict_table import measured
-from dashboards.seeds import average_words, interval_words
-from dashboards.words import count, listed
-from store.verdicts import Measure
+from dashboards.report.sections.verdict_table import measured
+from store.analysis.verdicts import Measure
 
 _AVERAGED: Final = Option("", "averaged")
 NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"

@@ -9,16 +9,16 @@ import polars as pl
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
 from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of, once
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
+from dashboards.data.formatting import count, listed, number, p_value
+from dashboards.data.seed_averages import average_words
+from dashboards.data.user_errors import Unknown, tried
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import half_normal, interactions
 from dashboards.figures.canvas import is_cut
-from dashboards.problems import Unknown, tried
-from dashboards.sections.charts import effects_words
-from dashboards.sections.verdict_table import measured
-from dashboards.seeds import average_words
-from dashboards.theme import Style, level_styles
-from dashboards.words import count, listed, number, p_value
-from store.effects import analysis, unreplicated
+from dashboards.report.sections.charts import effects_words
+from dashboards.report.sections.verdict_table import measured
+from dashboards.theme.styles import Style, level_styles
+from store.analysis.effects import analysis, unreplicated
 from store.statistics import Factorial
 
 _MOST_COLUMNS: Final = 800

@@ -9,18 +9,18 @@ from dashboards.app.address import entries
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, once, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
-from dashboards.figures import probed
+from dashboards.data.formatting import count, listed, number
+from dashboards.data.grid_context import Look
+from dashboards.data.probe_labels import PROBES, told
+from dashboards.data.seed_averages import interval_words
+from dashboards.data.user_errors import Unknown
+from dashboards.figures import probe_curves
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.probe_words import PROBES, told
-from dashboards.problems import Unknown
-from dashboards.sections.charts import named
-from dashboards.seeds import interval_words
-from dashboards.subject import Look
-from dashboards.theme import REST
-from dashboards.words import count, listed, number
+from dashboards.report.sections.charts import named
+from dashboards.theme.styles import REST
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """What is shown first, if it is there."""
@@ -51,7 +51,7 @@ class MechanismAddress(MeasuredAddress):
 
 def _names(view: View) -> list[str]:
     about = grid_of(view)
-    return once(view.store, ("probes", about.grid), lambda: probed.names(view.store, about.grid))
+    return once(view.store, ("probes", about.grid), lambda: probe_curves.names(view.store, about.grid))
 
 
 def _probe(view: View) -> str:
@@ -68,12 +68,12 @@ def _probe(view: View) -> str:
     return next((name for name in _FIRST if name in there), there[0])
 
 
-def _places(view: View) -> probed.Places:
+def _places(view: View) -> probe_curves.Places:
     about, name = grid_of(view), _probe(view)
-    return once(view.store, ("places", about.grid, name), lambda: probed.places(view.store, about.grid, name))
+    return once(view.store, ("places", about.grid, name), lambda: probe_curves.places(view.store, about.grid, name))
 
 
-def _reading(view: View) -> probed.Reading:
+def _reading(view: View) -> probe_curves.Reading:
     """What the page shows. Raises Unknown for a probe, place, step or layer that is not there."""
     there, address = _places(view), view.address
     for field, values in (("step", there.steps), ("layer", there.layers)):
@@ -82,11 +82,11 @@ def _reading(view: View) -> probed.Reading:
             raise Unknown(
                 f"{_probe(view)!r} has no {field} {said}; it has {listed([str(each) for each in values]) or 'none'}"
             )
-    at = probed.fixed(there, entries(address.at))
-    return probed.Reading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
+    at = probe_curves.fixed(there, entries(address.at))
+    return probe_curves.Reading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
 
 
-def _title(reading: probed.Reading) -> str:
+def _title(reading: probe_curves.Reading) -> str:
     what = told(reading.name)
     at = [f"{axis} {value:g}" for axis, value in reading.at.items() if value is not None]
     where = f" ({', '.join(at)})" if at else ""
@@ -104,7 +104,7 @@ def _counts(found: pl.DataFrame) -> str:
     return f"n = {most}" if least == most else f"n = {least} to {most}"
 
 
-def _over(reading: probed.Reading, there: probed.Places) -> str:
+def _over(reading: probe_curves.Reading, there: probe_curves.Places) -> str:
     """Over what a value is averaged before seeds."""
     if not there.layers:
         return "Of the whole model."
@@ -120,9 +120,11 @@ def _lost(cells: Sequence[str], found: pl.DataFrame, look: Look) -> str:
     return f" Not recorded: {listed(lost)}." if lost else ""
 
 
-def _holes(view: View, reading: probed.Reading, cells: Sequence[str], *, without: str = "", last: bool = True) -> str:
+def _holes(
+    view: View, reading: probe_curves.Reading, cells: Sequence[str], *, without: str = "", last: bool = True
+) -> str:
     """How many values averages leave out."""
-    lost = probed.not_finite(view.store, reading, cells, without=without, last=last)
+    lost = probe_curves.not_finite(view.store, reading, cells, without=without, last=last)
     return f" {count(lost, 'recorded value')} not finite: left out." if lost else ""
 
 
@@ -137,7 +139,7 @@ def _training(view: View) -> Shown:
     if said := _is_histogram(view):
         return Shown(message=said)
     cells, look = chosen_cells(view)
-    found = probed.over_training(view.store, reading, cells)
+    found = probe_curves.over_training(view.store, reading, cells)
     if found.is_empty():
         holes = _holes(view, reading, cells, last=False)
         return Shown(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.{holes}")
@@ -178,7 +180,7 @@ def _layers(view: View) -> Shown:
     if said := _is_histogram(view) or _no_layers(view):
         return Shown(message=said)
     cells, look = chosen_cells(view)
-    found = probed.by_layer(view.store, reading, cells, _band(view))
+    found = probe_curves.by_layer(view.store, reading, cells, _band(view))
     if found.is_empty():
         return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     mean = "mean over heads and seeds" if there.heads else "mean over seeds"
@@ -195,7 +197,7 @@ def _when(view: View) -> str:
     return " At the end of training, of trials that are done." if step is None else f" At step {step:,}."
 
 
-def _nothing(view: View, reading: probed.Reading) -> str:
+def _nothing(view: View, reading: probe_curves.Reading) -> str:
     when = "finished with" if view.address.step is None else f"recorded at step {view.address.step:,}"
     return f"No trial that is shown has {when} {reading.name!r} at this place yet."
 
@@ -217,7 +219,7 @@ def _along(view: View) -> Shown:
     if not axis:
         return Shown(message=f"{reading.name!r} looks at one place only.")
     cells, look = chosen_cells(view)
-    found = probed.along(view.store, reading, cells, axis, _band(view))
+    found = probe_curves.along(view.store, reading, cells, axis, _band(view))
     if found.is_empty():
         return Shown(message=_nothing(view, reading) + _holes(view, reading, cells, without=axis))
     data = named(found.rename({"x": axis}), grid_of(view))
@@ -242,7 +244,7 @@ def _heads(view: View) -> Shown:
     if not there.heads:
         return Shown(message=f"{reading.name!r} does not tell heads apart.")
     cells, look = chosen_cells(view)
-    found = probed.by_head(view.store, reading, cells)
+    found = probe_curves.by_head(view.store, reading, cells)
     if found.is_empty():
         return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     signed = bool((found["value"] < 0).any())
@@ -266,7 +268,7 @@ def _histogram(view: View) -> Shown:
     if not there.heads:
         return Shown(message=f"{reading.name!r} does not tell heads apart.")
     cells, look = chosen_cells(view)
-    found = probed.over_heads(view.store, reading, cells).rename({"cell": "series"})
+    found = probe_curves.over_heads(view.store, reading, cells).rename({"cell": "series"})
     if found.is_empty():
         return Shown(message=_nothing(view, reading) + _holes(view, reading, cells))
     counts = binned(found, bin_edges(found["value"].to_list()))
@@ -285,11 +287,11 @@ def _against(view: View) -> Shown:
     if said := _is_histogram(view):
         return Shown(message=said)
     _, look = chosen_cells(view)
-    found = probed.against(view.store, reading, measure, [cell.cell for cell in about.cells])
+    found = probe_curves.against(view.store, reading, measure, [cell.cell for cell in about.cells])
     if found.is_empty():
         return Shown(message=f"No trial has finished with both {reading.name!r} and {measure.name!r} yet.")
-    means = probed.by_cell(found, measure.scale)
-    rho = probed.rank_correlation(means["x"], means["y"])
+    means = probe_curves.by_cell(found, measure.scale)
+    rho = probe_curves.rank_correlation(means["x"], means["y"])
     said = (
         f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
         if rho is not None
@@ -303,7 +305,7 @@ def _against(view: View) -> Shown:
     )
     unit = unit_of(view, measure)
     title = f"{measure.name}, {unit}" if unit else measure.name
-    figure = probed.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
+    figure = probe_curves.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
     return Shown(figure, caption, named(found, about), _legend(found, look))
 
 
@@ -312,7 +314,7 @@ def _controls(view: View) -> Sequence[Control]:
     if not there:
         return ()
     found, name = _places(view), _probe(view)
-    chosen = probed.fixed(found, entries(view.address.at))
+    chosen = probe_curves.fixed(found, entries(view.address.at))
     choices = [Option(each, f"{each}: {told(each).title}" if told(each).probe else each) for each in there]
     at = [
         Control(f"at:{axis}", axis, "choice", _choices(found, axis, values), usual=_usual(chosen[axis]))
@@ -335,7 +337,7 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-def _choices(found: probed.Places, axis: str, values: Sequence[float]) -> list[Option]:
+def _choices(found: probe_curves.Places, axis: str, values: Sequence[float]) -> list[Option]:
     return [*([Option("", "all")] if found.bare[axis] else []), *options(f"{value:g}" for value in values)]
 
 

@@ -10,6 +10,9 @@ import polars as pl
 
 from dashboards.app.address import Address, entries, written
 from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, html, options
+from dashboards.data.formatting import count, number
+from dashboards.data.grid_context import Look
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.weights import (
     LEARNED_KEY,
     SOFTMAX,
@@ -19,10 +22,7 @@ from dashboards.figures.weights import (
     score_rows,
     weight_rows,
 )
-from dashboards.problems import Unknown
-from dashboards.subject import Look
-from dashboards.theme import INK, Style
-from dashboards.words import count, number
+from dashboards.theme.styles import INK, Style
 from grid.operator_view import OperatorCatalogue, OperatorNumber, OperatorPart, OperatorSetting, OperatorView, Profile
 
 LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"

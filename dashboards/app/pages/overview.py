@@ -8,18 +8,18 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of, link, once
 from dashboards.app.pages.compare import CompareAddress, judged
+from dashboards.data.formatting import change, count, in_odds, p_value
+from dashboards.data.grid_context import Subject
+from dashboards.data.next_steps import next_steps
+from dashboards.data.seed_averages import rope_words
+from dashboards.data.user_errors import tried
 from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
-from dashboards.next_steps import next_steps
-from dashboards.problems import tried
-from dashboards.sections.charts import named
-from dashboards.sections.overview import progress_words
-from dashboards.sections.verdict_table import marked, measured, pairs_words, summary
-from dashboards.seeds import rope_words
-from dashboards.subject import Subject
-from dashboards.theme import Style, dark_partners
-from dashboards.words import change, count, in_odds, p_value
-from store.noise import noise_floor
-from store.verdicts import Measure
+from dashboards.report.sections.charts import named
+from dashboards.report.sections.overview import progress_words
+from dashboards.report.sections.verdict_table import marked, measured, pairs_words, summary
+from dashboards.theme.styles import Style, dark_partners
+from store.analysis.noise_floor import noise_floor
+from store.analysis.verdicts import Measure
 
 _MOST_LABELS: Final = 6
 _RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "equivalent": 4, "no verdict": 5}

@@ -8,21 +8,21 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
+from dashboards.data.formatting import change, count
+from dashboards.data.seed_averages import Scale
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, Text, table_sheet
-from dashboards.gallery.columns import columns_of
-from dashboards.gallery.item import Drawn, Item
-from dashboards.gallery.items import ITEMS, item
-from dashboards.gallery.judged import judged
-from dashboards.gallery.overlaid import overlaid
-from dashboards.gallery.printed import Beside, beside, frame, own_words, printed_table
-from dashboards.problems import Unknown
-from dashboards.seeds import Scale
-from dashboards.words import change, count
-from store.published.choosing import chosen
+from dashboards.papers.agreement import judged
+from dashboards.papers.columns import columns_of
+from dashboards.papers.item import Drawn, Item
+from dashboards.papers.items import ITEMS, item
+from dashboards.papers.overlays import overlaid
+from dashboards.papers.paper_tables import Beside, beside, frame, own_words, printed_table
 from store.published.claims import claims
-from store.published.comparing import WORDS, compare_published
-from store.published.reading import Cell, Note, notes, papers
+from store.published.comparison import WORDS, compare_published
+from store.published.filter import chosen
+from store.published.tables import Cell, Note, notes, papers
 
 _MOST_REASONS: Final = 6
 

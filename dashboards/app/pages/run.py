@@ -12,14 +12,14 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Component, Control, Key, Page, Shown, Slot, View, html, options
 from dashboards.app.pages.runs import ICONS
-from dashboards.cells import flat
+from dashboards.data.formatting import count, duration, listed, point
+from dashboards.data.log_tail import log_tail
+from dashboards.data.result_table import flat
+from dashboards.data.run_keys import key_of, shortened
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Grouped, Reduction, buckets_for, training
-from dashboards.log_tail import log_tail
-from dashboards.problems import Unknown
-from dashboards.run_keys import key_of, shortened
-from dashboards.theme import REST
-from dashboards.words import count, duration, listed, point
+from dashboards.theme.styles import REST
 
 _MOST_PANELS: Final = 4
 _MOST_LINKED: Final = 20

@@ -8,12 +8,12 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.measures import measurements, text_of
 from dashboards.app.page import Control, Option, Page, Pick, Shown, Slot, View, grid_of, link
-from dashboards.problems import Unknown
-from dashboards.run_keys import shortened
-from dashboards.subject import Subject, in_order
-from dashboards.words import BETWEEN, count, listed
-from store import quoting
-from store.queries import agrees
+from dashboards.data.formatting import BETWEEN, count, listed
+from dashboards.data.grid_context import Subject, in_order
+from dashboards.data.run_keys import shortened
+from dashboards.data.user_errors import Unknown
+from store.database import quoting
+from store.database.queries import agrees
 
 ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")

@@ -6,20 +6,29 @@ from urllib.parse import quote
 
 import polars as pl
 
-from dashboards import cells
 from dashboards.app.address import Address, written
 from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, html, options
-from dashboards.app.questions import LIVE_S, Answer, Questions
-from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, Kind, charted, draw_chart, group_styles, numeric
-from dashboards.problems import Unknown, tried
-from dashboards.subject import subject
-from dashboards.theme import REST, Style
-from dashboards.words import count, duration
+from dashboards.app.query_runner import LIVE_S, Answer, Questions
+from dashboards.data import result_table
+from dashboards.data.formatting import count, duration
+from dashboards.data.grid_context import subject
+from dashboards.data.user_errors import Unknown, tried
+from dashboards.figures.chart import (
+    MOST_GROUPS,
+    MOST_POINTS,
+    Columns,
+    Kind,
+    charted,
+    draw_chart,
+    group_styles,
+    numeric,
+)
+from dashboards.theme.styles import REST, Style
 from store import Store
-from store.asked import asked
-from store.described import Relation, meaning, relations
-from store.shelf import QUERIES
-from store.sql_page import example
+from store.database.query_log import asked
+from store.database.schema_docs import Relation, meaning, relations
+from store.database.sql_page import example
+from store.files.saved_texts import QUERIES
 
 SHOWN_ROWS: Final = 1_000
 FILE_ROWS: Final = 200_000
@@ -79,9 +88,9 @@ def _result(view: View) -> Shown:
     if answer is None:
         return Shown(message=_EMPTY)
     frame = answer.frame.head(SHOWN_ROWS)
-    shown = cells.shown(frame)
+    shown = result_table.shown(frame)
     message = "The query has no rows." if frame.is_empty() else ""
-    return Shown(message=message, caption=_told(answer), data=shown, columns=cells.definitions(shown))
+    return Shown(message=message, caption=_told(answer), data=shown, columns=result_table.definitions(shown))
 
 
 def _told(answer: Answer) -> str:

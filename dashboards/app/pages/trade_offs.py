@@ -15,17 +15,17 @@ from dashboards.app.measures import (
     unit_of,
 )
 from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link, once
+from dashboards.data.formatting import BETWEEN, count, listed, point
+from dashboards.data.grid_context import in_order
+from dashboards.data.seed_averages import average_words
+from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.problems import Unknown
-from dashboards.sections.charts import named
-from dashboards.sections.verdict_table import measured
-from dashboards.seeds import average_words
-from dashboards.subject import in_order
-from dashboards.theme import ROPE, Style, dark_partners
-from dashboards.words import BETWEEN, count, listed, point
-from store.pareto import Quantity, Way, known_costs, rule
+from dashboards.report.sections.charts import named
+from dashboards.report.sections.verdict_table import measured
+from dashboards.theme.styles import ROPE, Style, dark_partners
+from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
 COST_WORDS: Final = {

@@ -11,9 +11,9 @@ from store_export_reader import rows, shown, tokens
 
 from grid.errors import SpecError
 from store.export import latex, markdown
+from store.export.escape_control import visible
 from store.export.formats import encoded
 from store.export.rounding import rounded
-from store.export.visible import visible
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",

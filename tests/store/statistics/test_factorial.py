@@ -11,8 +11,8 @@ from scipy import special, stats
 from grid.errors import SpecError
 from store.statistics.design import build, read_factors
 from store.statistics.factorial import Factorial, factorial
-from store.statistics.family import holm
 from store.statistics.least_squares import fit, wald
+from store.statistics.multiple_testing import holm
 from store.statistics.omega import omega_interval, partial_omega_squared
 
 AXES = {"gate": ["constant", "head", "query"], "sink": ["off", "on"], "norm": ["l1", "l2", "sum"]}

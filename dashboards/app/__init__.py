@@ -1,0 +1,1 @@
+"""The dashboard: a web app over one or more campaigns."""

@@ -1,0 +1,1 @@
+"""Frames and words that figures and pages share."""

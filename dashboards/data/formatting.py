@@ -1,0 +1,160 @@
+"""Numbers and names as a reader wants them: short, with a real minus sign, never more digits than they carry."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, NamedTuple
+
+BETWEEN: Final = " · "  # joins the parts of a cell's label
+MOST_LISTED: Final = 6
+"""Of a list in one place of a table; files have all."""
+_MINUS: Final = "\N{MINUS SIGN}"
+
+
+NO_MARGIN: Final = "No margin counts as equal."
+"""What a caption says where no difference is too small to count."""
+
+
+def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
+    """A number with `digits` significant digits: '0.0123', '1.24 × 10⁻⁵', '–' for none; `padded` keeps '2.90'."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{_MINUS}∞"
+    value += 0.0  # -0.0 is 0.0
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        short = f"{value:#.{digits}g}" if padded else f"{value:.{digits}g}"
+        large = "e" in short or abs(value) >= 1000 or abs(float(short)) >= 1000
+        return _signed(f"{value:,.0f}" if large else short.removesuffix("."))
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
+
+
+_SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", _MINUS)
+
+
+def change(difference: float | None, scale: str) -> str:
+    """A difference from the baseline: on the log scale '−23 %' or '× 4.2', else '+0.013'."""
+    if difference is None or math.isnan(difference):
+        return "–"
+    if scale == "linear":
+        return ("+" if difference > 0 else "") + number(difference, 2)
+    if abs(difference) >= math.log(2):
+        factor = math.exp(min(abs(difference), 700.0))
+        return ("× " if difference > 0 else "÷ ") + (f"{factor:.2g}" if factor < 100 else number(factor, 2))
+    percent = math.expm1(difference) * 100
+    shown = f"{percent:+.0f}" if abs(percent) >= 9.5 else f"{percent:+.1f}"
+    if float(shown) == 0:
+        shown = "0.0"
+    return _signed(shown) + " %"
+
+
+def in_odds(scale: str) -> str:
+    """What stands behind a `change` on the logit scale, which is one of odds; '' on the others."""
+    return " in odds" if scale == "logit" else ""
+
+
+def count(n: int, noun: str) -> str:
+    """'1 seed', '2 seeds', '1,200 trials'."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def runs_words(row: Mapping[str, Any]) -> str:
+    """What a comparison (a row of `store.analysis.verdicts.verdicts`) rests on: '5 pairs'; 'unpaired: 5 runs against 4'."""
+    if row["method"] == "Welch":
+        return f"unpaired: {count(row['runs'], 'run')} against {row['baseline_runs']}"
+    return count(row["pairs"], "pair")
+
+
+def entry(value: object) -> str:
+    """Any value of a table in words: the first of a list joined by '; ', 'yes' and 'no', '–' for none."""
+    if isinstance(value, list):
+        more = len(value) - MOST_LISTED
+        return "; ".join(map(entry, value[:MOST_LISTED])) + (f" and {more:,} more" if more > 0 else "") or "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+def duration(seconds: float) -> str:
+    """'12 s', '3 min 20 s', '5 h 2 min'."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+
+
+def p_value(p: float | None) -> str:
+    """'0.031', '< 0.001'."""
+    if p is None or math.isnan(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.2g}" if p < 0.995 else "1"
+
+
+def point(coordinates: dict[str, float]) -> str:
+    """'sigma_f 5, sigma_x 1'."""
+    return ", ".join(f"{name} {number(float(value))}" for name, value in sorted(coordinates.items()))
+
+
+class Names(NamedTuple):
+    """Short names of cells and what their last parts stand for."""
+
+    names: list[str]
+    parts: tuple[str, ...]
+    """The axes whose values end the names, in order; empty where names speak for themselves."""
+    common: str = ""
+    """What every label begins with, and no name."""
+
+
+def short_names(labels: Sequence[str]) -> Names:
+    """Labels without repetition: zipped axes say the same thing several times, and so do the names of axes.
+
+    'Principled · granularity=head · strength_per=head' becomes 'Principled · head' with the part 'granularity' where
+    that is as clear.
+    """
+    split = [label.split(BETWEEN) for label in labels]
+    seen: dict[tuple[str | None, ...], str] = {}
+    for axis in dict.fromkeys(axis for parts in split for axis in _axes(parts)):
+        column = tuple(next((part.split("=", 1)[1] for part in parts if _axis(part) == axis), None) for parts in split)
+        seen.setdefault(column, axis)
+    kept = {None, *seen.values()}
+    split = [[part for part in parts if _axis(part) in kept] for parts in split]
+    shapes = {_axes(parts) for parts in split} - {()}
+    bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
+    clear = len(shapes) == 1 and _distinct(bare)
+    chosen = bare if clear else split
+    common = _common(chosen)
+    names = [BETWEEN.join(parts[common:]) for parts in chosen]
+    return Names(names, shapes.pop() if clear else (), BETWEEN.join(chosen[0][:common]) if chosen else "")
+
+
+def _common(split: Sequence[Sequence[str]]) -> int:
+    """How many first parts all names share; one part at least stays, and a name alone keeps all."""
+    shortest = min(map(len, split), default=1) - 1
+    same = (len({parts[i] for parts in split}) == 1 for i in range(shortest if len(split) > 1 else 0))
+    return len(list(takewhile(bool, same)))
+
+
+def _axis(part: str) -> str | None:
+    """The axis of a part 'name=value'."""
+    name, equals, _ = part.partition("=")
+    return name if equals and name.isidentifier() else None
+
+
+def _axes(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in map(_axis, parts) if name is not None)
+
+
+def _distinct(split: Sequence[Sequence[str]]) -> bool:
+    return len({tuple(parts) for parts in split}) == len(split)

@@ -1,0 +1,165 @@
+"""What a report is about: one grid of an open store, with the names and styles of its cells."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from dashboards.data.formatting import BETWEEN, short_names
+from dashboards.data.user_errors import tried
+from dashboards.theme.styles import REST, Cell, Style, cell_styles
+from store import Store
+from store.analysis.verdicts import Measure, measure_of
+
+MOST_CURVES: Final = 9
+"""More curves in one picture cannot be told apart."""
+
+
+BASELINE: Final = "baseline"
+"""The name of a baseline whose own name is long."""
+
+
+class Look(NamedTuple):
+    """How cells appear in every figure: by cell key."""
+
+    names: Mapping[str, str]
+    styles: Mapping[str, Style]
+
+
+class Subject(NamedTuple):
+    """One grid of an open store."""
+
+    store: Store
+    grid: str
+    header: Mapping[str, Any]
+    measure: Measure | None
+    """What the grid is judged by; None where it names nothing, or nothing that its runs can be judged by."""
+    problem: str | None
+    """Why the measure that the grid names is of no use."""
+    cells: Sequence[Cell]
+    """The baseline first, then in the order of the axes' levels."""
+    look: Look
+    drawn: Sequence[str]
+    """Keys of the cells that pictures of single cells show."""
+    parts: Sequence[str]
+    """The axes whose values end the names of the cells."""
+    common: str
+    """What all cells are, and their names leave out."""
+
+    @property
+    def unit(self) -> str:
+        """Of the measure; empty where it has none."""
+        return str((self.header["measure"] or {}).get("unit") or "")
+
+    @property
+    def baseline(self) -> str | None:
+        """Its cell key."""
+        found: str | None = self.header["baseline"]
+        return found
+
+    @property
+    def baseline_name(self) -> str | None:
+        """How sentences call the baseline."""
+        found = None if self.baseline is None else self.look.names.get(self.baseline)
+        return "the baseline" if found == BASELINE else found
+
+
+def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
+    """The grid `grid` of `store`, in the styles that its campaign gives to `operators`."""
+    header = store.grid(grid)
+    listed = store.sql(
+        "SELECT cell, min(label) AS label, min(operator) AS operator, min(axes::VARCHAR) AS axes FROM grid_trial "
+        "WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
+        {"grid": grid},
+    )
+    cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
+    names, parts, common = short_names([cell.label or cell.operator for cell in cells])
+    named = "name" in (header["measure"] or {})
+    judged, problem = tried(lambda: _measured(store, grid)) if named else (None, None)
+    measure, found = judged or (None, None)
+    drawn = worth_drawing(cells, header["baseline"], found, measure)
+    styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
+    look = Look(
+        {cell.cell: name for cell, name in zip(cells, _with_baseline(cells, names, header["baseline"]), strict=True)},
+        {cell.cell: styles.get(cell.cell, REST) for cell in cells},
+    )
+    return Subject(store, grid, header, measure, problem, cells, look, drawn, parts, common)
+
+
+def _measured(store: Store, grid: str) -> tuple[Measure, pl.DataFrame]:
+    measure = measure_of(store, grid, None)
+    return measure, averages(store, grid, measure)
+
+
+def _with_baseline(cells: Sequence[Cell], names: Sequence[str], baseline: str | None) -> list[str]:
+    """The names, with a short one for a baseline whose own is a list of levels that nobody reads in a sentence."""
+    long = {cell.cell for cell, name in zip(cells, names, strict=True) if name.count(BETWEEN) > 1}
+    if baseline not in long or BASELINE in names:
+        return list(names)
+    return [BASELINE if cell.cell == baseline else name for cell, name in zip(cells, names, strict=True)]
+
+
+def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:
+    """Cells with the values of their axes, sorted: the baseline first, then as the grid lists the levels.
+
+    (They run in another order, which is shuffled on purpose.) A cell to which an axis does not apply comes first.
+    """
+
+    def place(pair: tuple[Cell, Mapping[str, Any]]) -> tuple[object, ...]:
+        cell, axes = pair
+        ranks = [_rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
+        return cell.cell != header["baseline"], ranks
+
+    return [cell for cell, _ in sorted(cells, key=place)]
+
+
+def _rank(value: object, labels: Sequence[str]) -> int:
+    label = value if isinstance(value, str) else json.dumps(value)
+    return labels.index(label) if label in labels else -1
+
+
+def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFrame:
+    """The rows of `cells`, in their order, then by the columns `then`."""
+    place = {cell: i for i, cell in enumerate(cells)}
+    kept = found.filter(pl.col("cell").is_in(list(cells)))
+    return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
+
+
+def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
+    """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
+
+    `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean;
+    null where the scale cannot take a value, or one is not finite.
+    """
+    found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
+    value = pl.col("value")
+    positive = pl.when(value > 0).then(value).log().mean().exp()
+    odds = (value / (1 - value)).log().mean().exp()
+    mean = {
+        "log": pl.when((value > 0).all()).then(positive),
+        "logit": pl.when(((value > 0) & (value < 1)).all()).then(odds / (1 + odds)),
+        "linear": value.mean(),
+    }[measure.scale]
+    known = pl.when(value.is_finite().all()).then(mean)
+    return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), known.alias("value"))
+
+
+def worth_drawing(
+    cells: Sequence[Cell],
+    baseline: str | None,
+    found: pl.DataFrame | None,
+    measure: Measure | None,
+    most: int = MOST_CURVES,
+) -> list[str]:
+    """The cells that pictures of single cells show: all, or the baseline and the best by `found` (see `averages`)."""
+    keys = [cell.cell for cell in cells]
+    if len(keys) <= most:
+        return keys
+    ranked: list[str] = []
+    if found is not None and measure is not None:
+        known = found.drop_nulls("value")
+        ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
+    ranked += [key for key in keys if key not in set(ranked)]
+    others = [key for key in ranked if key != baseline][: most - (baseline is not None)]
+    return [key for key in keys if key == baseline or key in set(others)]

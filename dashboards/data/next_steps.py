@@ -1,0 +1,118 @@
+"""What to do next about a grid: what failed, what is outstanding, what seeds would decide."""
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from dashboards.data.formatting import count
+from dashboards.data.grid_context import Subject
+from store.statistics.arms import TOO_FEW
+
+MOST_UNDECIDED: Final = 8
+MOST_REASONS: Final = 4
+_HOPELESS: Final = "no affordable number"
+_MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
+SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
+
+
+class Step(NamedTuple):
+    """One thing to do."""
+
+    what: str
+    why: str
+    how: str
+    """A command, or what to change in the spec."""
+
+
+def next_steps(
+    about: Subject, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
+) -> pl.DataFrame:
+    """What there is to do, what blocks verdicts first: what, why, how.
+
+    Args:
+        about: the grid.
+        states: how many trials are in each state of `figures.states.STATES`.
+        verdicts: those of the grid; None where it cannot be judged.
+        unfinished: cells of which trials run or are outstanding: what they show is not the last word.
+    """
+    steps = [*_failed(about), *_outstanding(states)]
+    if verdicts is not None:
+        waits = pl.lit(value=True) if about.baseline in unfinished else pl.col("cell").is_in(list(unfinished))
+        steps += _waiting(verdicts.filter(waits))
+        settled = verdicts.filter(~waits)
+        steps += [*_without(settled), *_undecided(about, settled)]
+    return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
+
+
+def _failed(about: Subject) -> list[Step]:
+    root = shlex.quote(str(about.store.layout.root))
+    steps = []
+    for row in about.store.failures(about.grid).iter_rows(named=True):
+        reason = str(row["reason"] or "unknown")
+        words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
+        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
+        left = "it as a result" if row["n"] == 1 else "them as results"
+        what = f"train {count(row['n'], 'failed trial')} again, or leave {left}"
+        why = f"{reason}: {row['message']}" if row["message"] else reason
+        steps.append(Step(what, why, command))
+    return steps
+
+
+def _outstanding(states: Mapping[str, int]) -> list[Step]:
+    steps = []
+    running = states.get("running", 0)
+    if n := states.get("not finite", 0):
+        why = "ended, and the value is no finite number: comparisons count that as failed"
+        steps.append(Step(f"see to {count(n, 'trial')} without a finite value", why, ""))
+    if n := states.get("unreadable", 0):
+        why = "finished, and no readable file has the result"
+        steps.append(Step(f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"))
+    if running:
+        steps.append(
+            Step(f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch")
+        )
+    if n := states.get("pending", 0):
+        how = "the run that is on takes them up; once it has ended, ablate run SPEC" if running else "ablate run SPEC"
+        steps.append(Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how))
+    return steps
+
+
+def _waiting(verdicts: pl.DataFrame) -> list[Step]:
+    """Of variants that are not finished those without a decision."""
+    n = verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height
+    why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
+    return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
+
+
+def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
+    """Those with the smallest p, then those that no affordable number of seeds would decide, then how many more."""
+    open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
+    told = [
+        (about.look.names[cell], _what_decides(reason)) for cell, reason in open_.select("cell", "reason").iter_rows()
+    ]
+    hopeless = [(name, why) for name, why in told if why.startswith(_HOPELESS)]
+    hopeful = [each for each in told if each not in hopeless]
+    steps = [Step(f"more seeds for {name}", why, _MORE_SEEDS) for name, why in hopeful[:MOST_UNDECIDED]]
+    steps += [Step(f"leave {name} undecided", why, "") for name, why in hopeless[: MOST_UNDECIDED - len(steps)]]
+    more = open_.height - len(steps)
+    return [
+        *steps,
+        *([Step(f"see to {count(more, 'more undecided cell')}", "listed under Compare", "")] if more else []),
+    ]
+
+
+def _without(verdicts: pl.DataFrame) -> list[Step]:
+    """Why others have no verdict, the commonest reason first."""
+    found = verdicts.filter(pl.col("verdict") == "no verdict")
+    return [
+        Step(f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if TOO_FEW in reason else "")
+        for reason, n in Counter(found["reason"].to_list()).most_common(MOST_REASONS)
+    ]
+
+
+def _what_decides(reason: str) -> str:
+    """What a reason for no decision ends with, behind its p: how many seeds would decide, and what they cost."""
+    return reason.rpartition("; Holm p ")[2].partition("; ")[2]

@@ -1,0 +1,54 @@
+"""Keys of trials, 32 hexadecimal digits, in short: as much of a key as tells it apart."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from dashboards.data.formatting import listed
+from dashboards.data.user_errors import Unknown
+from store import Store
+
+SHORTEST: Final = 8
+_MOST_TOLD: Final = 4
+
+
+def shortened(store: Store, keys: Sequence[str]) -> list[str]:
+    """The first eight digits of every key, or as many as tell it from all others of the campaign."""
+    alike = store.sql(
+        "SELECT trial FROM trial WHERE substr(trial, 1, $digits) IN (SELECT substr(unnest($keys), 1, $digits))",
+        {"digits": SHORTEST, "keys": list(keys)},
+    )["trial"].to_list()
+    return _distinct(keys, sorted({*alike, *keys}))
+
+
+def _distinct(keys: Sequence[str], ordered: Sequence[str]) -> list[str]:
+    """As much of every key as tells it from its neighbours in a sorted list of all."""
+    found = {}
+    for place, key in enumerate(ordered):
+        beside = [other for other in ordered[max(place - 1, 0) : place + 2] if other != key]
+        found[key] = key[: max([SHORTEST, *(_shared(key, other) + 1 for other in beside)])]
+    return [found[key] for key in keys]
+
+
+def _shared(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def key_of(store: Store, begins: str) -> str:
+    """The key of the one trial that `begins` so.
+
+    Raises:
+        Unknown: none does, or several do.
+    """
+    if not re.fullmatch(r"[0-9a-f]{1,32}", begins):
+        raise Unknown(f"a run is named by the first of the 32 hexadecimal digits of its key; got {begins!r}")
+    found = store.sql(
+        "SELECT trial FROM trial WHERE starts_with(trial, $begins) ORDER BY trial LIMIT $most",
+        {"begins": begins, "most": _MOST_TOLD + 1},
+    )["trial"].to_list()
+    if not found:
+        raise Unknown(f"no run of this campaign has a key that begins with {begins!r}")
+    if len(found) > 1:
+        some = listed(_distinct(found, found)[:_MOST_TOLD])
+        raise Unknown(f"several runs have keys that begin with {begins!r}, such as {some}; say more digits")
+    return str(found[0])

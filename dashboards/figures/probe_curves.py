@@ -1,0 +1,284 @@
+"""What probes recorded, reduced by the database: over training, by layer, by head, along a coordinate.
+
+A probe has rows by layer and head, and where it looks at several places, by a point: `importance` at each position,
+`sink_share` at each eps. A `Reading` says which of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.data.formatting import listed, number
+from dashboards.data.grid_context import Look, in_order
+from dashboards.data.seed_averages import Scale, over_seeds
+from dashboards.data.user_errors import Unknown
+from dashboards.figures import probe_curves
+from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.html.markup import plain
+from dashboards.theme.styles import REST
+from store import Store
+from store.analysis.verdicts import Measure
+
+AVERAGED: Final = ("depth", "sequence")
+"""Coordinates that are averaged over: a depth is a layer, and single sequences are shown along them alone."""
+
+_SHOWN: Final = 12
+"""So many names stand in a sentence about one that is not there."""
+
+
+class Reading(NamedTuple):
+    """A probe at one place, in one layer or all, at one step or the last."""
+
+    grid: str
+    name: str
+    at: Mapping[str, float | None]
+    """By coordinate the value; None is where rows have no such coordinate."""
+    step: int | None = None
+    """None is the last step of trials that are done."""
+    layer: int | None = None
+    """None is all layers."""
+
+    def where(self, *, without: str = "", last: bool = True, finite: bool = True) -> tuple[str, dict[str, Any]]:
+        """The condition of its rows and its parameters; not of the coordinate `without`, nor of a step but the last.
+
+        Rows are those with a finite value, or with `finite` false all others.
+        """
+        given: dict[str, Any] = {"grid": self.grid, "probe": self.name}
+        parts = [
+            "g.grid = $grid",
+            "p.name = $probe",
+            "isfinite(p.value)" if finite else "isfinite(p.value) IS NOT TRUE",
+        ]
+        for i, (axis, value) in enumerate(sorted(self.at.items())):
+            if axis == without:
+                continue
+            given |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
+            parts.append(f"p.point[$axis{i}] " + ("IS NULL" if value is None else f"= $at{i}"))
+        if self.layer is not None:
+            parts.append("p.layer = $layer")
+            given["layer"] = self.layer
+        if not last or self.step is not None:
+            parts.append("t.status IS DISTINCT FROM 'failed'")
+        else:
+            parts.append("t.status = 'ok' AND p.step = t.step")
+        if last and self.step is not None:
+            parts.append("p.step = $step")
+            given["step"] = self.step
+        return " AND ".join(parts), given
+
+
+_FROM: Final = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)"
+
+
+def names(store: Store, grid: str) -> list[str]:
+    """Everything that probes recorded in a grid, sorted."""
+    found = store.sql(
+        "SELECT DISTINCT name FROM probe SEMI JOIN (FROM grid_trial WHERE grid = $grid) USING (trial) ORDER BY name",
+        {"grid": grid},
+    )
+    return [str(name) for name in found["name"]]
+
+
+class Places(NamedTuple):
+    """Where a probe looked."""
+
+    coordinates: Mapping[str, Sequence[float]]
+    """Of its points, each with its values, rising."""
+    bare: Mapping[str, bool]
+    """Of each coordinate, whether some rows are without it."""
+    steps: Sequence[int]
+    layers: Sequence[int]
+    """Empty where it looks at whole models."""
+    heads: bool
+    """Whether it tells heads apart."""
+
+
+def places(store: Store, grid: str, name: str) -> Places:
+    """Where the probe `name` looked in trials of a grid.
+
+    Raises:
+        Unknown: it recorded nothing there.
+    """
+    of = "probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND p.name = $probe"
+    given = {"grid": grid, "probe": name}
+    points = store.sql(f"SELECT DISTINCT map_entries(p.point) AS point FROM {of}", given)["point"].to_list()
+    if not points:
+        known = names(store, grid)
+        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+        raise Unknown(
+            f"no run of {grid!r} has recorded {name!r}; there are {', '.join(known[:_SHOWN]) or 'none'}{more}"
+        )
+    read = [{entry["key"]: float(entry["value"]) for entry in point} for point in points]
+    axes = sorted({axis for point in read for axis in point})
+    coordinates = {axis: sorted({point[axis] for point in read if axis in point}) for axis in axes}
+    steps = store.sql(f"SELECT DISTINCT p.step FROM {of} ORDER BY 1", given)["step"].to_list()
+    layers = store.sql(f"SELECT DISTINCT p.layer FROM {of} AND p.layer IS NOT NULL ORDER BY 1", given)["layer"]
+    heads = store.sql(f"SELECT count(p.head) AS heads FROM {of}", given)["heads"][0]
+    bare = {axis: any(axis not in point for point in read) for axis in axes}
+    return Places(coordinates, bare, steps, layers.to_list(), bool(heads))
+
+
+def fixed(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
+    """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value.
+
+    Raises:
+        Unknown: a coordinate or a value that there is not.
+    """
+    unknown = [axis for axis in said if axis not in found.coordinates]
+    if unknown:
+        raise Unknown(
+            f"this probe has no coordinate {unknown[0]!r}; it has {listed(list(found.coordinates)) or 'none'}"
+        )
+    chosen: dict[str, float | None] = {}
+    for axis, values in found.coordinates.items():
+        if axis in said:
+            near = [value for value in values if f"{value:g}" == said[axis]]
+            if not near:
+                raise Unknown(f"{axis} is one of {', '.join(map(number, values))}; got {said[axis]!r}")
+            chosen[axis] = near[0]
+        elif axis not in AVERAGED:
+            chosen[axis] = None if found.bare[axis] else values[0]
+    return chosen
+
+
+def not_finite(store: Store, reading: Reading, cells: Sequence[str], *, without: str = "", last: bool = True) -> int:
+    """How many values of `cells` every reduction here leaves out, since they are no finite numbers.
+
+    `without` and `last` are as of `Reading.where`: along a coordinate, over training.
+    """
+    where, given = reading.where(without=without, last=last, finite=False)
+    given |= {"cells": list(cells)}
+    found = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", given)
+    return int(found["n"][0])
+
+
+def over_training(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+    """The mean over layers and heads at every step, then over seeds: cell, x (step), n, lost, value, low, high."""
+    where, given = reading.where(last=False)
+    source = f"SELECT g.cell, p.step AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY g.cell, p.trial, x"
+    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear"), given), cells, "x")
+
+
+def by_layer(
+    store: Store, reading: Reading, cells: Sequence[str], band: Literal["seeds", "heads"] = "seeds"
+) -> pl.DataFrame:
+    """The mean over heads in every layer: cell, x (layer), n, value, low, high.
+
+    `low` and `high` are the t interval over seeds, or the mean over heads (each averaged over seeds) less and plus
+    their standard deviation; n counts seeds, or heads.
+    """
+    return _along(store, reading, cells, "p.layer::BIGINT", band)
+
+
+def along(
+    store: Store, reading: Reading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
+) -> pl.DataFrame:
+    """As `by_layer`, along a coordinate, over all layers or that of the reading."""
+    return _along(store, reading, cells, "p.point[$along]", band, axis)
+
+
+def _along(store: Store, reading: Reading, cells: Sequence[str], x: str, band: str, axis: str = "") -> pl.DataFrame:
+    where, given = reading.where(without=axis)
+    given |= {"along": axis} if axis else {}
+    known = f"FROM {_FROM} WHERE {where} AND {x} IS NOT NULL"
+    if band == "seeds":
+        source = f"SELECT g.cell, {x} AS x, avg(p.value) AS value {known} GROUP BY g.cell, p.trial, {x}"
+        found = store.sql(over_seeds(source, ["cell", "x"], "linear"), given).drop("lost")
+    else:
+        found = store.sql(
+            f"""
+            WITH head AS (
+                SELECT g.cell, {x} AS x, p.layer, p.head, avg(p.value) AS value {known} GROUP BY ALL
+            )
+            SELECT cell, x, count(*) AS n, avg(value) AS value, avg(value) - stddev_samp(value) AS low,
+                   avg(value) + stddev_samp(value) AS high
+            FROM head GROUP BY cell, x ORDER BY cell, x
+            """,
+            given,
+        )
+    return in_order(found, cells, "x")
+
+
+def by_head(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+    """Every layer and head, averaged over seeds: cell, layer, head, n, lost, value, low, high."""
+    where, given = reading.where()
+    source = (
+        f"SELECT g.cell, p.layer::BIGINT AS layer, p.head::BIGINT AS head, avg(p.value) AS value FROM {_FROM} "
+        f"WHERE {where} AND p.layer IS NOT NULL AND p.head IS NOT NULL GROUP BY g.cell, p.trial, p.layer, p.head"
+    )
+    found = store.sql(over_seeds(source, ["cell", "layer", "head"], "linear"), given)
+    return in_order(found, cells, "layer", "head")
+
+
+def over_heads(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+    """Every head of every seed: cell, seed, layer, head, value."""
+    where, given = reading.where()
+    found = store.sql(
+        f"SELECT g.cell, g.seed, p.layer, p.head, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY ALL", given
+    )
+    return in_order(found, cells, "seed", "layer", "head")
+
+
+def of_trials(store: Store, reading: Reading) -> pl.DataFrame:
+    """The mean over layers and heads of every trial: trial, value."""
+    where, given = reading.where()
+    return store.sql(f"SELECT p.trial, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
+
+
+def against(store: Store, reading: probe_curves.Reading, measure: Measure, cells: list[str]) -> pl.DataFrame:
+    """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
+    values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("status") == "ok")
+    found = values.join(probe_curves.of_trials(store, reading).rename({"value": "x"}), on="trial")
+    rows = found.rename({"value": "y"}).select("cell", "seed", "trial", "x", "y").filter(pl.col("y").is_finite())
+    return in_order(rows.filter(pl.col("y") > 0) if measure.scale == "log" else rows, cells, "seed")
+
+
+def by_cell(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+    """The frame of `against` averaged over seeds: cell, n, x, y; y as a geometric mean on the log scale."""
+    y = pl.col("y").log().mean().exp() if scale == "log" else pl.col("y").mean()
+    return found.group_by("cell", maintain_order=True).agg(pl.len().alias("n"), pl.col("x").mean(), y)
+
+
+def rank_correlation(x: pl.Series, y: pl.Series) -> float | None:
+    """Spearman's rho, ties at their average rank; None below three pairs, or where one side does not vary."""
+    if len(x) < 3 or x.n_unique() < 2 or y.n_unique() < 2:
+        return None
+    found = pl.select(pl.corr(x.rank(), y.rank())).item()
+    return None if found is None else float(found)
+
+
+def draw_against(found: pl.DataFrame, look: Look, *, x: str, y: str, scale: Scale) -> go.Figure:
+    """Small points are runs, large ones their cells; cells beyond those with a style of their own are grey."""
+    figure = canvas(400, x=x, y=y)
+    averages = by_cell(found, scale)
+    for (cell,), rows in found.group_by("cell", maintain_order=True):
+        key, style = str(cell), look.styles[str(cell)]
+        shared = {"name": broken(look.names[key]), "legendgroup": "" if style == REST else key}
+        mean = averages.row(by_predicate=pl.col("cell") == key, named=True)
+        words = f"{plain(look.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}<extra></extra>"
+        figure.add_trace(
+            go.Scatter(
+                x=rows["x"].to_list(),
+                y=rows["y"].to_list(),
+                mode="markers",
+                marker={"symbol": style.marker, "size": 5, "color": style.color + "80"},
+                text=[f"seed {seed}" for seed in rows["seed"]],
+                hovertemplate="%{x:.4g}, %{y:.4g}<br>%{text}",
+                **shared,
+            )
+        )
+        figure.add_trace(
+            go.Scatter(
+                x=[mean["x"]],
+                y=[mean["y"]],
+                mode="markers",
+                marker={"symbol": style.marker, "size": 12, "color": style.color},
+                hovertemplate=words,
+                **shared,
+            )
+        )
+    ends = found.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
+    figure.update_yaxes(**value_axis(ends, scale))
+    return figure

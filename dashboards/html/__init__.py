@@ -1,0 +1,1 @@
+"""HTML documents and the blocks that pages and reports are made of."""

@@ -1,0 +1,81 @@
+"""One HTML document that needs nothing else: style, script and plotly.js are inside, and requests are forbidden."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Final
+
+from plotly.offline import get_plotlyjs
+
+from dashboards.html.markup import script_json, tag, text
+from dashboards.theme.styles import (
+    AXIS,
+    DIVERGING,
+    FONT,
+    INK,
+    LINE,
+    MUTED,
+    PAPER,
+    SEQUENTIAL,
+    STATUS,
+    Style,
+    dark_partners,
+)
+
+VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
+    "link": ("#0b5fa5", "#74b9f2"),
+    "shade": ("#f5f6f8", "#1d2125"),
+    "better": ("#00694c", "#4fd1a8"),
+    "worse": ("#a63c00", "#ff9a5c"),
+    "tiny": ("#6a4a9c", "#c3a8ef"),
+    "equivalent": ("#0b5fa5", "#74b9f2"),
+}
+"""Colours that only the page has: name -> light, dark."""
+
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; "
+    "form-action 'none'; base-uri 'none'"
+)
+
+
+def document(title: str, body: str, styles: Sequence[Style]) -> str:
+    """The whole file; `body` is HTML, `styles` are all that its figures use."""
+    partners = dark_partners(styles)
+    style = variables(partners) + _asset("report.css")
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{text(_POLICY)}">'
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
+        f'<link rel="icon" href="data:,"><title>{text(title)}</title><style>{style}</style>'
+    )
+    scripts = (
+        f'<script type="application/json" id="dark-colors">{script_json(partners)}</script>'
+        f"<script>{get_plotlyjs()}</script><script>{_asset('report.js')}</script>"
+    )
+    noscript = "<noscript><p>Figures need JavaScript; the tables below do not.</p></noscript>"
+    status = '<p class="unseen" role="status" id="status"></p>'
+    page = f"<head>{head}</head><body>{tag('main', noscript + body)}{status}{scripts}</body>"
+    return f'<!DOCTYPE html>\n<html lang="en">{page}</html>\n'
+
+
+def variables(partners: Mapping[str, str]) -> str:
+    """The colours as CSS variables, light by default and in print, dark where the system is.
+
+    `data-theme` of the document says otherwise on a screen.
+    """
+    shared = {"ink": INK, "muted": MUTED, "line": LINE, "axis": AXIS, "paper": PAPER, **STATUS}
+    shared |= {f"d{i}": color for i, color in enumerate(DIVERGING)}
+    shared |= {f"s{i}": color for i, color in enumerate(SEQUENTIAL)}
+    light = {**shared, **{name: pair[0] for name, pair in VARIABLES.items()}}
+    dark = {name: partners[color] for name, color in shared.items()}
+    dark |= {name: pair[1] for name, pair in VARIABLES.items()}
+    first = f":root{{color-scheme:light dark;--font:{FONT};{_declared(light)}}}"
+    system = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{_declared(dark)}}}}}"
+    return f"{first}{system}@media screen{{:root[data-theme=dark]{{{_declared(dark)}}}}}"
+
+
+def _declared(colors: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{color};" for name, color in colors.items())
+
+
+def _asset(name: str) -> str:
+    return (files("dashboards") / "assets" / name).read_text(encoding="utf-8")

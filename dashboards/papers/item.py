@@ -1,0 +1,79 @@
+"""What an item of the gallery is, and what comes out when it is drawn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.data.grid_context import Subject
+from dashboards.figures.lines import Series
+from dashboards.figures.table import Sheet
+
+
+class Drawn(NamedTuple):
+    """A figure or a table, or the sentence why there is neither."""
+
+    caption: str = ""
+    """What lines, bars and bands are, n, and the unit."""
+    data: pl.DataFrame = pl.DataFrame()
+    """What is drawn, with full precision."""
+    figure: go.Figure | None = None
+    sheet: Sheet | None = None
+    legend: Mapping[str, Series] = {}
+    """By the `legendgroup` of the traces that an entry shows and hides."""
+    message: str = ""
+    """Instead of what could not be drawn."""
+    latex: str = ""
+    """The table for a paper."""
+
+
+class PrintedPoints(NamedTuple):
+    """Where a paper prints values of a figure."""
+
+    number: int
+    """Of the table, in the same paper."""
+    x: str
+    """The coordinate of the points that runs along the figure's axis."""
+
+    @property
+    def words(self) -> str:
+        """ "table 1"."""
+        return f"table {self.number}"
+
+
+class Item(NamedTuple):
+    """One figure or table of a paper."""
+
+    paper: str
+    """Its number: "000"."""
+    kind: Literal["figure", "table"]
+    number: int | None
+    """None for the design table of 001, which has none."""
+    title: str
+    shows: str
+    """One sentence: axes and series."""
+    needs: Sequence[str]
+    """Names of the measurements that it is drawn from; empty where it is drawn from formulas alone."""
+    make: Callable[[Subject], Drawn]
+    spec: str = ""
+    """A spec of this repository whose campaign has something of it."""
+    printed: PrintedPoints | None = None
+    """Of a figure that has values of a table in its first panel."""
+
+    @property
+    def name(self) -> str:
+        """ "figure 3", "design table"."""
+        return f"{self.kind} {self.number}" if self.number is not None else f"design {self.kind}"
+
+    @property
+    def key(self) -> str:
+        """Part of addresses and names of files: "003-figure-3"."""
+        return f"{self.paper}-{self.name.replace(' ', '-')}"
+
+
+def figure_item(
+    paper: str, number: int, title: str, shows: str, needs: Sequence[str], make: Callable[[Subject], Drawn]
+) -> Item:
+    """A figure of a paper."""
+    return Item(paper, "figure", number, title, shows, tuple(needs), make)

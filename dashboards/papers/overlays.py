@@ -1,0 +1,33 @@
+"""Printed values as marks on a figure of one's own results."""
+
+from typing import Final
+
+import polars as pl
+
+from dashboards.data.grid_context import Subject
+from dashboards.papers.item import Item
+from dashboards.papers.paper_tables import beside, printed_table
+
+_SCHEMA: Final = {
+    **dict.fromkeys(("key", "series"), pl.String),
+    **dict.fromkeys(("x", "value"), pl.Float64),
+    **dict.fromkeys(("printed", "color"), pl.String),
+}
+
+
+def overlaid(about: Subject, item: Item) -> pl.DataFrame:
+    """What the papers print in place of the cells that are drawn: key (the cell), series, x, value, printed, color.
+
+    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
+    what is printed where the grid has a cell that is not drawn.
+    """
+    if item.printed is None:
+        return pl.DataFrame(schema=_SCHEMA)
+    rows = []
+    for cell, own, *_ in beside(about, printed_table(item.paper, item.printed.number)):
+        if own is None or own.cell not in about.drawn or cell.value is None or cell.unusable:
+            continue
+        if item.printed.x in cell.point:
+            name, color = about.look.names[own.cell], about.look.styles[own.cell].color
+            rows.append((own.cell, name, cell.point[item.printed.x], cell.value * cell.factor, cell.printed, color))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -1,0 +1,138 @@
+"""The report of a campaign: one HTML file that works offline, prints, and follows the system's light or dark theme."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from dashboards.data.formatting import count
+from dashboards.data.grid_context import Subject, in_order, subject
+from dashboards.data.user_errors import tried
+from dashboards.figures.states import totals
+from dashboards.html.blocks import picture, state
+from dashboards.html.document import document
+from dashboards.html.markup import tag, text
+from dashboards.report.sections.appendix import definition, environment, quarantine, reading
+from dashboards.report.sections.charts import charts
+from dashboards.report.sections.overview import failed, overview, progress_picture
+from dashboards.report.sections.pages import pages
+from dashboards.report.sections.verdict_table import summary, verdict_table
+from dashboards.theme.styles import REST, Style, operator_styles
+from store import Store
+from store.analysis.verdicts import verdicts
+from store.files.atomic import write_atomic
+
+
+def write_report(root: Path, out: Path | None = None, grid: str | None = None) -> Path:
+    """Write the report of the campaign `root` and return where it is.
+
+    Args:
+        root: the campaign directory.
+        out: the file to write; by default report.html in the campaign.
+        grid: one of its grids; by default all.
+
+    Raises:
+        NotFoundError: there is no such campaign or grid.
+        StoreError: the store cannot be read as it is.
+        EnvironmentProblem: the file cannot be written.
+    """
+    with Store.open(root) as store:
+        page = report(store, root.resolve().name, [grid] if grid is not None else store.grids())
+    path = out if out is not None else root / "report.html"
+    write_atomic(path, page.encode())
+    return path
+
+
+def report(store: Store, title: str, grids: Sequence[str]) -> str:
+    """The report of some grids of an open store as one HTML document; where a part cannot be computed stands why.
+
+    Raises NotFoundError for an unknown grid.
+    """
+    operators = campaign_styles(store)
+    subjects = [subject(store, grid, operators) for grid in grids]
+    styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
+    body = _header(store, title, subjects) + quarantine(store)
+    body += "".join(
+        _guarded(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
+        for i, about in enumerate(subjects, 1)
+    )
+    body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
+    return document(f"{title} · ablate", body, styles)
+
+
+def campaign_styles(store: Store) -> dict[str, Style]:
+    """The style of every operator of the campaign, the same for every report of it, whichever grids that shows."""
+    operators = store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
+    return operator_styles(operators)
+
+
+def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
+    written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
+    names = [count(len(subjects), "grid"), f"written {written}"]
+    top = (
+        tag("p", "Ablation report", class_="kicker")
+        + tag("h1", text(title))
+        + tag("p", text(" · ".join(names)), class_="meta")
+    )
+    if store.stale is not None:
+        top += tag("div", tag("p", text(f"The newest results may be missing: {store.stale}.")), class_="state")
+    if not subjects:
+        top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
+    if len(subjects) > 1:
+        links = "".join(tag("li", tag("a", text(about.grid), href=f"#grid-{i}")) for i, about in enumerate(subjects, 1))
+        links += tag("li", '<a href="#appendix">Appendix</a>')
+        top += tag("nav", tag("ul", links), aria_label="Grids")
+    return tag("header", top, class_="page")
+
+
+def _guarded(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+    """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
+    html, problem = tried(lambda: _section(about, operators, key, alone=alone))
+    return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
+
+
+def _section(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+    cells = [cell.cell for cell in about.cells]
+    found = in_order(about.store.progress(about.grid), cells)
+    judged, problem = _judged(about, found)
+    lead = "" if judged is None else tag("p", text(summary(judged, str(about.baseline_name))), class_="lead")
+    unjudged = _unjudged(about, found) if problem is None else f"Nothing is judged. {problem}"
+    inner = (
+        tag("h2", text(about.grid), class_="unseen" if alone else None)
+        + lead
+        + (state(unjudged) if unjudged else "")
+        + overview(about, found)
+    )
+    moving = progress_picture(about, found, key)
+    inner += "" if moving is None else picture(moving)
+    if judged is not None and about.measure is not None:
+        inner += verdict_table(about, about.measure, judged)
+    usable = about if problem is None else about._replace(measure=None)
+    inner += charts(usable, judged, key) + pages(usable, operators, key) + failed(usable, key) + definition(about)
+    return tag("section", inner, id=key)
+
+
+def _judged(about: Subject, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
+    """The verdicts of a grid that has something to judge, and why there are none where they cannot be computed."""
+    if about.measure is None or about.baseline is None or not totals(found)["ok"]:
+        return None, None
+    judged, problem = tried(lambda: verdicts(about.store, about.grid))
+    if judged is None or judged.is_empty():
+        return None, problem
+    return in_order(judged, [cell.cell for cell in about.cells]), None
+
+
+def _unjudged(about: Subject, found: pl.DataFrame) -> str:
+    """Why there are no verdicts, in a sentence; nothing where there are."""
+    if about.problem is not None:
+        return f"Nothing is judged. {about.problem}"
+    if about.measure is None:
+        return "This grid names no measure, so nothing is judged; its runs are shown."
+    if about.baseline is None:
+        return "This grid names no baseline, so its cells are shown and not compared."
+    if not totals(found)["ok"]:
+        return "No trial has finished well yet. Verdicts appear with the first results."
+    if len(about.cells) == 1:
+        return "This grid has one cell, so there is nothing to compare."
+    return ""

@@ -1,0 +1,258 @@
+"""The figures of a grid: which apply, their captions, their panels."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboards.data.formatting import NO_MARGIN, count, in_odds, point
+from dashboards.data.grid_context import Subject
+from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
+from dashboards.figures import curves as curves_figure
+from dashboards.figures import effects as effects_figure
+from dashboards.figures import forest, numbers, shift
+from dashboards.figures.canvas import is_cut
+from dashboards.html.blocks import Picture, cell_legend, drawn
+from dashboards.html.markup import tag, text
+from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words
+from store.analysis.verdicts import Measure
+
+LOSS: Final = "loss"
+
+
+def charts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> str:
+    """Every figure for which the grid has data, as HTML; where one cannot be computed, why."""
+    return "".join(drawn(title, pictures) for title, pictures in _parts(about, verdicts, key))
+
+
+def _parts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[Picture]]]:
+    cells = about.drawn
+    measure = about.measure
+    if measure is not None:
+        if verdicts is not None:
+            yield f"Difference from {about.baseline_name}", _forest(about, measure, verdicts, key)
+        at = shift.coordinates(about.store, about.grid, measure.name)
+        yield measure.name, _shifts(about, measure, at, cells, key)
+        yield f"Map of {measure.name}", _maps(about, measure, at, cells, key)
+        yield "Main effects", _effects(about, measure, key)
+    yield "Training loss", _curves(about, cells, key)
+    yield "Learned numbers", _numbers(about, cells, key)
+
+
+def chosen(about: Subject, cells: Sequence[str], measure: Measure | None = None, baseline: str | None = None) -> str:
+    """A sentence that says which cells are shown, where it is not all of them.
+
+    They were picked by `measure` beside `baseline`, by default the grid's own.
+    """
+    if len(cells) == len(about.cells):
+        return ""
+    by, base = measure or about.measure, baseline or about.baseline
+    others = len(cells) - (base in cells)
+    name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
+    with_baseline = f"{name} and " if base in cells else ""
+    return (
+        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
+        " so far; picked by their own result, they flatter themselves."
+        if by is not None
+        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
+    )
+
+
+def difference_of(scale: Scale) -> str:
+    """What a difference is of, behind that word."""
+    return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
+
+
+def named(frame: pl.DataFrame, about: Subject) -> pl.DataFrame:
+    """The frame with the names of its cells in place of their keys."""
+    labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
+    name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
+    return frame.select(name, pl.exclude("cell"))
+
+
+def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) -> Iterator[Picture]:
+    found = forest.differences(verdicts, measure)
+    if found["difference"].is_null().all():
+        return
+    rope = rope_words(measure.rope, measure.scale, about.unit)
+    most = verdicts.height > found.height
+    caption = (
+        f"{measured(measure, about.unit)} of each variant against {about.baseline_name}, {paired_words(found)}. "
+        f"Point: mean difference{difference_of(measure.scale)}. "
+        f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
+        + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
+        + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
+        + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
+    )
+    figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
+    yield Picture(
+        f"{key}-differences", f"Difference from {about.baseline_name}", caption, [(None, figure)], named(found, about)
+    )
+
+
+def _shifts(
+    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[Picture]:
+    for along in sorted(name for name, values in at.items() if len(values) > 2):
+        found = shift.error_by_shift(about.store, about.grid, measure, along, cells)
+        if found.is_empty() or found["x"].n_unique() < 2:
+            continue
+        fixed = {name: value for name, value in measure.point.items() if name != along}
+        figure = shift.draw_error_by_shift(found, about.look, measure, along, _axis(about, measure))
+        caption = (
+            f"Line: {average_words(measure.scale)} over seeds"
+            + (f", at {point(fixed)}" if fixed else "")
+            + f". Band: {interval_words(measure.scale)}, {n_words(found)}.{_cut(found, measure.scale)}"
+            f"{chosen(about, cells)}{_lost(found)}"
+        )
+        title = f"{measure.name} by {along}"
+        legend = cell_legend(_in(found), about.look)
+        yield Picture(f"{key}-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+        yield from _changes(about, measure, along, cells, key)
+
+
+def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
+    if found["value"].is_null().all():
+        return
+    equal = "Grey: what counts as equal." if measure.rope else NO_MARGIN
+    caption = (
+        f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
+        f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
+        f"{_cut(found, 'linear')} {equal} Away from the point at which the grid is judged this "
+        "is for looking, not for claims."
+    )
+    figure = shift.draw_change_by_shift(found, about.look, measure, along)
+    legend = cell_legend(_in(found), about.look)
+    title = f"Change from {about.baseline_name} by {along}"
+    yield Picture(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+
+
+def _change_of(scale: Scale) -> str:
+    return {"log": " of log ratios", "logit": " of log ratios of odds", "linear": " difference"}[scale]
+
+
+def _maps(
+    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[Picture]:
+    wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    if len(wide) < 2:
+        return
+    axes = (wide[0], wide[1])
+    found = shift.shift_map(about.store, about.grid, measure, axes, cells)
+    if found.is_empty():
+        return
+    log = measure.scale == "log"
+    base = found.filter(pl.col("cell") == about.baseline) if about.baseline in cells else found
+    spans = {"value": shift.ends(base, "value", log=log), "change": shift.ends(found, "change", log=log)}
+    panels: list[tuple[str | None, go.Figure]] = []
+    for (cell,), rows in found.group_by("cell", maintain_order=True):
+        column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
+        figure = shift.draw_shift_map(rows, measure, axes, spans[column], column)
+        panels.append((about.look.names[str(cell)], figure))
+    of = about.baseline_name or "a cell without a baseline"
+    caption = (
+        f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
+        f"paired by seed and averaged, {n_words(found)}. One colour scale for all "
+        f"maps of a kind.{chosen(about, cells)}"
+    )
+    ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
+    yield Picture(
+        f"{key}-map",
+        f"Over {axes[0]} and {axes[1]}",
+        caption,
+        panels,
+        named(found, about),
+        tag("div", ramps, class_="ramp"),
+    )
+
+
+def _ramp(about: Subject, measure: Measure, column: str, span: tuple[float, float]) -> str:
+    ends = shift.scale_ends(span, column, measure)
+    words = measure.name if column == "value" else f"against {about.baseline_name}"
+    return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
+
+
+def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
+    found = effects_figure.effects(about.store, about.grid, measure)
+    if found.is_empty():
+        return
+    notes = effects_figure.notes(about.store, about.grid, measure)
+    caption = effects_words(measure, about.unit, notes)
+    yield Picture(
+        f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
+    )
+
+
+def effects_words(measure: Measure, unit: str, notes: Sequence[str]) -> str:
+    """What points and bars of main effects are, and what the analysis notes."""
+    said = (
+        f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
+        f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
+        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
+        "number of levels; interactions count as noise."
+    )
+    return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
+
+
+def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    scale = about.measure.scale if about.measure is not None else "log"
+    found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
+    if found.frame.is_empty():
+        return
+    smooth = "Not smoothed."
+    if found.width > 1:
+        last = f" (the last {found.last})" if found.last != found.width else ""
+        smooth = f"Each point averages {count(found.width, 'step')}{last}, and stands at the first; no other smoothing."
+    caption = (
+        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {n_words(found.frame)}."
+        f"{_cut(found.frame, scale)} {smooth}{chosen(about, cells)}"
+    )
+    figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
+    legend = cell_legend(_in(found.frame), about.look)
+    yield Picture(f"{key}-curves", "Training loss", caption, [(None, figure)], named(found.frame, about), legend)
+
+
+def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+    found = numbers.numbers(about.store, about.grid, cells)
+    if found.is_empty():
+        return
+    panels: list[tuple[str | None, go.Figure]] = [
+        (name, numbers.draw_numbers(rows, about.look)) for name, rows in _by_name(found)
+    ]
+    caption = (
+        "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
+        f"Bar: {interval_words('linear')}, {n_words(found)}.{chosen(about, cells)}"
+    )
+    yield Picture(
+        f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
+    )
+
+
+def _by_name(found: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    names = sorted(set(found["name"].to_list()))
+    return [(name, found.filter(pl.col("name") == name)) for name in names]
+
+
+def _in(found: pl.DataFrame) -> list[str]:
+    return list(dict.fromkeys(found["cell"]))
+
+
+def _axis(about: Subject, measure: Measure) -> str:
+    return f"{measure.name}, {about.unit}" if about.unit else measure.name
+
+
+def n_words(found: pl.DataFrame) -> str:
+    """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
+    counts = sorted(set(found["n"].to_list()))
+    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+
+
+def _cut(found: pl.DataFrame, scale: Scale) -> str:
+    return " Bands that end at the edge of the figure go on beyond it." if is_cut(found, scale) else ""
+
+
+def _lost(found: pl.DataFrame) -> str:
+    lost = int(found["lost"].sum())
+    return f" {count(lost, 'value')} could not be shown on this scale." if lost else ""

@@ -1,0 +1,111 @@
+"""The progress of a grid in a sentence and a bar, and its failures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.data.formatting import BETWEEN, count
+from dashboards.data.grid_context import Subject
+from dashboards.figures.failures import draw_rates, rates
+from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
+from dashboards.html.blocks import Picture, color_legend, drawn
+from dashboards.html.markup import details, tag, text
+from dashboards.report.sections.charts import named
+
+
+def progress_words(done: dict[str, int]) -> str:
+    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
+    planned, ok = done["planned"], done["ok"]
+    if ok == planned:
+        return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
+    if ok == 0 and not done["failed"] and not done["running"]:
+        return f"None of {count(planned, 'trial')} has run yet."
+    parts = [f"{ok:,} of {count(planned, 'trial')} done"]
+    parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
+    open_ = done["running"] + done["pending"]
+    return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
+
+
+def overview(about: Subject, progress: pl.DataFrame) -> str:
+    """The sentence, the bar, and what the grid is."""
+    done = totals(progress)
+    shares = "".join(
+        f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
+        for state in STATUSES
+        if done[state]
+    )
+    sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
+    pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
+    more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
+    more = _without_number(about) + more
+    more += f" All are {about.common}." if about.common else ""
+    more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
+    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
+    more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
+    sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
+    return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
+
+
+def _without_number(about: Subject) -> str:
+    """A sentence about trials that are done, and count as failed all the same."""
+    found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
+    lost = found.filter(pl.col("state") == "not finite").height
+    if not lost or about.measure is None:
+        return ""
+    return f" Of those done {lost:,} ended with {about.measure.name} that is no finite number: counted as failed."
+
+
+def progress_picture(about: Subject, progress: pl.DataFrame, key: str) -> Picture | None:
+    """Bars by cell, unless everything is done and there is nothing to see."""
+    done = totals(progress)
+    if done["ok"] == done["planned"]:
+        return None
+    legend = color_legend({state: WORDS[state] for state in STATUSES if done[state]})
+    figure = draw_progress(progress, about.look)
+    caption = "Trials of each variant by state, when this report was written."
+    return Picture(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
+
+
+_WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
+_MOST_LABELS: Final = 6
+
+
+def failed(about: Subject, key: str) -> str:
+    """The section, or nothing where nothing failed."""
+    found = about.store.failures(about.grid)
+    if found.is_empty():
+        return ""
+    total = int(found["n"].sum())
+    words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
+    heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
+    kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
+    return tag("div", heading + kinds, class_="block failures") + drawn("Failure rates", _rates(about, key))
+
+
+def _kind(row: Mapping[str, Any], about: Subject) -> str:
+    reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
+    labels = _names(row["labels"], about)
+    more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+    where = ", ".join(labels[:_MOST_LABELS]) + more
+    first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
+    message = tag("p", text(row["message"]), class_="note") if row["message"] else ""
+    trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
+    example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
+    return tag("div", first + message + example + trace, class_="state alarm")
+
+
+def _names(labels: Sequence[str], about: Subject) -> list[str]:
+    """The names that the rest of the report uses, in its order."""
+    return [about.look.names[cell.cell] for cell in about.cells if cell.label in labels]
+
+
+def _rates(about: Subject, key: str) -> Iterator[Picture]:
+    if about.measure is None or about.baseline is None:
+        return
+    found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
+    if found.filter(pl.col("failed") > 0).is_empty():
+        return
+    caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
+    figure = draw_rates(found, about.look)
+    yield Picture(f"{key}-rates", "Failure rates", caption, [(None, figure)], named(found, about))

@@ -1,0 +1,152 @@
+"""The verdicts of a grid: one sentence, and a table that sorts and copies."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.data.formatting import NO_MARGIN, change, count, in_odds, listed, number, p_value, point, runs_words
+from dashboards.data.grid_context import Subject, averages
+from dashboards.data.seed_averages import average_words, rope_words
+from dashboards.html.blocks import cell_name, csv
+from dashboards.html.markup import Column, Entry, copy_button, details, sortable_table, tag, text
+from store.analysis.verdicts import Measure
+
+ICONS: Final = {
+    "better": ("▲", "better"),
+    "worse": ("▼", "worse"),
+    "tiny but real": ("△", "tiny"),
+    "equivalent": ("=", "equivalent"),
+    "undecided": ("?", "undecided"),
+    "no verdict": ("–", "none"),
+}
+"""Verdict -> its icon and its CSS class."""
+
+_RANK: Final = {"better": 0, "tiny but real": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
+
+
+def marked(verdict: str) -> str:
+    """A verdict as plain text with its icon."""
+    return f"{ICONS[verdict][0]} {verdict}"
+
+
+def summary(verdicts: pl.DataFrame, baseline: str) -> str:
+    """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
+    counts = dict(verdicts["verdict"].value_counts().iter_rows())
+    differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
+    total = sum(n for _, n in differing)
+    verb = "differs" if total == 1 else "differ"
+    first = f"{total} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
+    if not differing:
+        first = f"None of {count(verdicts.height, 'variant')} is shown to differ from {baseline}"
+    if verdicts.height == 1:
+        first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
+    if differing:
+        first += ": " + listed([f"{n} {name}" for name, n in differing])
+    rest = [(name, counts[name]) for name in ("equivalent", "undecided", "no verdict") if counts.get(name)]
+    tail = listed([_are(n, name) for name, n in rest])
+    return f"{first}. {tail[0].upper()}{tail[1:]}." if tail else f"{first}."
+
+
+def _are(n: int, name: str) -> str:
+    if name == "no verdict":
+        return f"{n} {'has' if n == 1 else 'have'} no verdict"
+    return f"{n} {'is' if n == 1 else 'are'} {name}"
+
+
+def measured(measure: Measure, unit: str) -> str:
+    """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
+    where = f" at {point(dict(measure.point))}" if measure.point else ""
+    return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
+
+
+def paired_words(verdicts: pl.DataFrame) -> str:
+    """How variants are compared with the baseline: 'paired by seed', and how many are not."""
+    unpaired = verdicts.filter(pl.col("method") == "Welch").height
+    if not unpaired:
+        return "paired by seed"
+    why = "unpaired (Welch), as fewer than three seeds are shared"
+    return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
+
+
+def pairs_words(row: Mapping[str, Any]) -> str:
+    """What stands in a column of pairs: '4 of 5' that are planned; 'unpaired: 5 runs against 4'."""
+    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
+
+
+def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
+    """The table, its caption and a button that copies all of its columns."""
+    average = average_words(measure.scale)
+    columns = [
+        Column("Variant"),
+        Column("Verdict"),
+        Column(measure.name, "number", f"{average} over the runs that are compared"),
+        Column(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
+        Column(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
+        Column("Holm p", "number minor", "adjusted over all comparisons of the table"),
+        Column("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
+        Column("Reason", "why"),
+    ]
+    rows = [_row(about, measure, row) for row in verdicts.iter_rows(named=True)]
+    pinned = _baseline(about, measure, len(columns))
+    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=pinned)
+    actions = tag("div", copy_button(csv(verdicts)), class_="actions")
+    heading = tag("h3", "Verdicts") + tag("p", text(_caption(about, measure, verdicts)), class_="caption")
+    return tag("div", heading + table + actions, class_="block verdicts")
+
+
+def _caption(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
+    rope = rope_words(measure.rope, measure.scale, about.unit)
+    equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
+    return (
+        f"Judged by {measured(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
+        f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
+        "is that of one comparison; the verdict is corrected for all of them."
+    )
+
+
+def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry]:
+    icon, kind = ICONS[row["verdict"]]
+    verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
+    interval = "–"
+    if row["low"] is not None:
+        interval = f"{change(row['low'], measure.scale)} to {change(row['high'], measure.scale)}"
+    return [
+        Entry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
+        Entry(verdict, _RANK[row["verdict"]]),
+        Entry(text(_value(row["value"], measure)), row["value"]),
+        Entry(text(change(row["difference"], measure.scale)), row["difference"]),
+        Entry(text(interval), row["low"]),
+        Entry(text(p_value(row["p_holm"])), row["p_holm"]),
+        Entry(pairs_words(row), row["pairs"]),
+        Entry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
+    ]
+
+
+def _value(value: float | None, measure: Measure) -> str:
+    """Small differences of a measure that is not on the log scale are in its last digits."""
+    return number(value, 3 if measure.scale == "log" else 4, padded=True)
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """The store's reason, and the effect size that the table has no room for."""
+    reason = str(row["reason"])
+    end = "" if reason.endswith(".") else "."
+    g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
+    of = "in {} of all pairs of runs" if row["method"] == "Welch" else "on {} of the seeds"
+    share = None if row["superiority"] is None else f"{row['superiority'] * 100:.0f} %"
+    beats = "" if share is None else f" Better {of.format(share)}."
+    return f"{reason[:1].upper()}{reason[1:]}{end}{g}{beats}"
+
+
+def _baseline(about: Subject, measure: Measure, width: int) -> list[list[Entry]]:
+    label = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
+    if about.baseline is None or label is None:
+        return []
+    found = averages(about.store, about.grid, measure).filter(pl.col("cell") == about.baseline)
+    value = found["value"][0] if found.height else None
+    runs = str(found["n"][0]) if found.height else "0"
+    name = cell_name(about.baseline, label, about.look)
+    row = [Entry(name), Entry("baseline"), Entry(text(_value(value, measure))), *[Entry("")] * (width - 3)]
+    row[6] = Entry(f"{runs} of {len(about.header['seeds'])}")
+    return [row]

@@ -1,0 +1,1 @@
+"""Colours, dashes and markers."""

@@ -1,0 +1,96 @@
+"""What values are called in tables."""
+
+import re
+from collections.abc import Sequence
+from functools import singledispatch
+
+from grid.errors import SpecError
+from grid.key import canonical_json
+
+_VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "values"})
+"""Fields that say nothing without the field before them."""
+
+_TAKEN = ("trial", "cell", "seed")
+
+_RESERVED = re.compile(
+    r"""all|analy[sz]e|and|any|array|as|asc|asymmetric|at|both|case|cast|check|collate|column|constraint|create|default|
+    deferrable|desc|describe|distinct|do|else|end|except|false|fetch|for|foreign|from|group|having|in|initially|
+    intersect|into|lambda|lateral|leading|limit|not|null|offset|on|only|or|order|pivot|placing|primary|qualify|
+    references|returning|select|show|some|summarize|symmetric|table|then|to|trailing|true|union|unique|unpivot|using|
+    variadic|when|where|window|with""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Words that DuckDB does not take as a column's name without quotes."""
+
+
+def require_name(name: str) -> str:
+    """`name` when it can be a column in SQL without quotes; raises `SpecError` otherwise."""
+    if name.lower() in _TAKEN:
+        raise SpecError(f"every grid has the columns {', '.join(_TAKEN)}; give the axis {name!r} another name=")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name):
+        raise SpecError(
+            f"an axis is named like a column in SQL (letters, digits, _; no reserved word); got {name!r}, give it name="
+        )
+    return name
+
+
+def require_slug(name: str) -> str:
+    """`name` when it can be part of a file's name and, with _ for -, of a view's; raises `SpecError` otherwise."""
+    if not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
+        raise SpecError(f"a grid's name is lower-case letters and digits joined by - or _; got {name!r}")
+    return name
+
+
+def axis_names(wanted: Sequence[tuple[str, str | None]]) -> list[str]:
+    """A name for each (path, given name): the given one, or the shortest tail of the path that tells them apart."""
+    lengths = [_telling(path) for path, _ in wanted]
+    while True:
+        names = [given or _tail(path, length) for (path, given), length in zip(wanted, lengths, strict=True)]
+        clashing = _clashing(names)
+        if not clashing:
+            return [require_name(name) for name in names]
+        longer = [at for at in clashing if wanted[at][1] is None and lengths[at] < len(wanted[at][0].split("."))]
+        if not longer:
+            told = " and ".join(repr(wanted[at][0]) for at in clashing[:2])
+            raise SpecError(f"two axes are called {names[clashing[0]]!r}: {told}; give one another name=")
+        for at in longer:
+            lengths[at] += 1
+
+
+def _telling(path: str) -> int:
+    parts = path.split(".")
+    length = 1
+    while length < len(parts) and (parts[-length] in _VAGUE or _RESERVED.fullmatch(_tail(path, length))):
+        length += 1
+    return length
+
+
+def _tail(path: str, length: int) -> str:
+    return "_".join(path.split(".")[-length:])
+
+
+def _clashing(names: list[str]) -> list[int]:
+    """Places of the first name that occurs twice; SQL does not see the case of letters."""
+    lowered = [name.lower() for name in names]
+    for name in lowered:
+        places = [at for at, other in enumerate(lowered) if other == name]
+        if len(places) > 1:
+            return places
+    return []
+
+
+@singledispatch
+def label_of(value: object) -> str:
+    """The name of a value in tables: a spec's label, a tuple's labels, a scalar as it is written in JSON."""
+    return "none" if value is None else canonical_json(value)
+
+
+@label_of.register
+def _(value: str) -> str:
+    return value
+
+
+@label_of.register(list)
+@label_of.register(tuple)
+def _(value: list[object] | tuple[object, ...]) -> str:
+    return ", ".join(map(label_of, value)) or "none"

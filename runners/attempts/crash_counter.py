@@ -1,0 +1,109 @@
+"""When to give up on a trial whose worker keeps dying: after several deaths without a step gained."""
+
+import socket
+from typing import final
+
+from grid.errors import EnvironmentProblem
+from runners.attempts.checkpoint import checkpointed_step
+from runners.attempts.claims import Taken, by_code, claim
+from runners.attempts.death_record import record_death
+from runners.attempts.manifest import Manifest
+from runners.attempts.micro_batches import written_micro_batches
+from runners.attempts.worker import Job, Outcome
+from runners.training.failure import killed, out_of_memory
+from runners.training.memory import oom_kills
+from store.files.layout import Layout
+from store.files.trial_status import pid_space, trial_state
+
+MOST_DEATHS = 3
+"""Deaths without progress after which a trial has failed."""
+
+
+@final
+class Deaths:
+    """Counts the deaths of workers, by what they were doing."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._layout = Layout(job.root)
+        self._manifest = Manifest(self._layout, job.submission)
+        self._at_start = 0
+        self._at_work: dict[int, tuple[int, int]] = {}
+        self._oom_kills = oom_kills()
+
+    def at_start(self, how: str) -> None:
+        """A worker died before it could take a row.
+
+        Raises:
+            EnvironmentProblem: that keeps happening.
+        """
+        self._at_start += 1
+        if self._at_start >= MOST_DEATHS:
+            raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
+
+    def loaded(self) -> None:
+        """A worker is ready to take rows: what kept others from it is over."""
+        self._at_start = 0
+
+    def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
+        """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again.
+
+        Where trials out of memory are halved, one killed for want of memory was one: whoever takes it next cuts it.
+        """
+        line = self._manifest.line(row)
+        trial = line["trial"]
+        for_memory = how == "SIGKILL" and self._killed_for_memory()
+        if for_memory and self._job.oom == "halve" and written_micro_batches(line["spec"]) is not None:
+            number = self._left_behind(trial, pid)
+            if number is not None:
+                self._at_work.pop(row, None)
+                record_death(self._layout, trial, number, self._step(trial), out_of_memory(1))
+                return None
+        step = self._step(trial)
+        furthest, times = self._at_work.get(row, (step, 0))
+        times = times + 1 if step <= furthest else 1
+        self._at_work[row] = (step, times)
+        if times < MOST_DEATHS:
+            return None
+        failure = out_of_memory(times) if for_memory else killed(times, how)
+        number = self._attempt(trial, pid)
+        if number is None:  # somebody else has it now, or has done it, or it had failed
+            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
+        record_death(self._layout, trial, number, step, failure)
+        return Outcome(row, "failed", number, failure)
+
+    def _killed_for_memory(self) -> bool:
+        """Whether the system has killed for memory since the last time this was asked."""
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return before is not None and self._oom_kills is not None and self._oom_kills > before
+
+    def out_of_memory(self) -> None:
+        """A trial was out of memory and its worker lives: what the system has killed until now was a rank of it."""
+        self._oom_kills = oom_kills()
+
+    def _step(self, trial: str) -> int:
+        """The furthest checkpoint by the code that runs now; those of other code are no step that it gained."""
+        state = trial_state(self._layout, trial)
+        sources = state.attempts[-1].start.get("sources") if state.attempts else None
+        return checkpointed_step(self._layout, trial, by_code(state, sources))
+
+    def _left_behind(self, trial: str, pid: int) -> int | None:
+        """The attempt that the dead worker left without an end."""
+        state = trial_state(self._layout, trial)
+        if state.status in ("ok", "running"):
+            return None
+        ours = {"pid": pid, "host": socket.gethostname(), "pid_space": pid_space()}
+        for found in reversed(state.attempts):
+            if found.end is None and all(found.start.get(name, said) == said for name, said in ours.items()):
+                return found.attempt
+        return None
+
+    def _attempt(self, trial: str, pid: int) -> int | None:
+        """The attempt that the dead worker left without an end; if it left none, one made for the record."""
+        left = self._left_behind(trial, pid)
+        if left is not None or trial_state(self._layout, trial).status in ("ok", "running"):
+            return left
+        unknown = dict.fromkeys(("worker", "path", "device", "threads"))
+        about = {"submission": self._job.submission, "code": self._job.code, **unknown}
+        mine = claim(self._layout, trial, about, retry=True)
+        return None if isinstance(mine, Taken) else mine.number

@@ -1,0 +1,225 @@
+"""A submission as a record: what was asked for, with which code and environment, and which jobs it became.
+
+It is written before any job exists, and once more when the jobs are known; a crash in between leaves jobs whose name is
+the submission's, so they can still be found.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+from pydantic import TypeAdapter, ValidationError
+
+from grid.errors import NotFoundError, StoreError
+from store.files.atomic import read_json, write_json
+from store.files.layout import FILE_SCHEMA, Layout
+from store.files.trial_status import local_process, pid_space, process_started
+
+if TYPE_CHECKING:
+    from runners.attempts.worker import Job
+
+
+@final
+@dataclass(frozen=True)
+class Array:
+    """One job array, or one job where arrays are off: the workers `first` to `first + tasks - 1` of a class."""
+
+    first: int
+    tasks: int
+    job: int | None = None
+    """None until sbatch has answered."""
+
+
+@final
+@dataclass(frozen=True)
+class ResourceClass:
+    """Rows of the manifest whose workers need the same resources: `rows[0]` up to and without `rows[1]`."""
+
+    name: str
+    rows: tuple[int, int]
+    resources: dict[str, Any]
+    """partition, time (minutes), gpus, gpu_type, cpus, mem (MiB), per_gpu, per_trial (GPUs of one trial)."""
+    workers: int
+    arrays: tuple[Array, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Submission:
+    """`submissions/<id>/submission.json`."""
+
+    submission: str
+    machine: str
+    """ "slurm", "local" or "inline"."""
+    written: float
+    """Seconds since the epoch."""
+    job: dict[str, Any]
+    """The fields of `runners.attempts.worker.Job` beside root and submission; files are in the snapshot, or absolute.
+
+    `specs` are the spec files as absolute paths.
+    """
+    slurm: dict[str, Any] | None = None
+    """The `Slurm` spec as data."""
+    snapshot: dict[str, Any] | None = None
+    environment: dict[str, Any] | None = None
+    budget: dict[str, Any] | None = None
+    """{"hours": float, "unit": "gpuh" | "cpuh"}."""
+    classes: tuple[ResourceClass, ...] = ()
+    scripts: dict[str, str] = field(default_factory=dict)
+    """What sbatch was given, for people: by class name, and where there are more `<class> from <first worker>`."""
+    released: bool = True
+    """Whether its jobs, which are queued held, were let go."""
+    host: str | None = None
+    """Where the process is that trains without a scheduler, or was that queued the jobs."""
+    pid: int | None = None
+    pid_started: int | None = None
+    """In clock ticks since that host was booted."""
+    pid_space: str | None = None
+    """As in `start.json`."""
+    ended: float | None = None
+    """When that run was over, in seconds since the epoch; None while it is on, or where it was killed."""
+    schema: int = FILE_SCHEMA
+
+    @property
+    def jobs(self) -> list[int]:
+        """The jobs that are known."""
+        return [array.job for found in self.classes for array in found.arrays if array.job is not None]
+
+    @property
+    def process(self) -> int | None:
+        """The process on this host that runs it, if it is there; None for what a scheduler runs."""
+        on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
+        return self.pid if on else None
+
+
+def job_name(submission: str) -> str:
+    """What the jobs of a submission are called."""
+    return f"ablate-{submission}"
+
+
+def write_submission_record(layout: Layout, found: Submission) -> None:
+    """Publish the record, or publish it anew.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    write_json(layout.submission_record(found.submission), asdict(found))
+
+
+def read_submission_record(layout: Layout, submission: str) -> Submission:
+    """The record of a submission.
+
+    Raises:
+        NotFoundError: it has none.
+        StoreError: it is torn or altered, or a newer version has written it.
+    """
+    path = layout.submission_record(submission)
+    data = read_json(path)
+    if data.get("schema") != FILE_SCHEMA:
+        raise StoreError(
+            f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
+            "it with the version that wrote it"
+        )
+    try:
+        found = _adapter().validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _no_record(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    more = sorted(set(data) - {known.name for known in fields(Submission)})
+    if more or "classes" not in data:
+        raise _no_record(path, f"it says {', '.join(more)}" if more else "it says nothing of classes")
+    if found.submission != submission:
+        raise _no_record(path, f"it is that of {found.submission}")
+    return found
+
+
+@cache
+def _adapter() -> "TypeAdapter[Submission]":
+    return TypeAdapter(Submission)
+
+
+def _no_record(path: Path, why: str) -> StoreError:
+    return StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
+
+
+class Unreadable(NamedTuple):
+    """A submission whose record is there and cannot be read: damaged, or of a newer version."""
+
+    submission: str
+    why: str
+
+    def in_words(self) -> str:
+        """A sentence."""
+        return f"what became of submission {self.submission} is not known: {self.why}"
+
+
+def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
+    """The records of a campaign's submissions, oldest first, each as it is or what is wrong with it.
+
+    Submissions from before there were records are passed over.
+    """
+    for submission in layout.submission_ids():
+        try:
+            yield read_submission_record(layout, submission)
+        except NotFoundError:
+            continue
+        except StoreError as error:
+            yield Unreadable(submission, str(error))
+
+
+def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`job` as the record has it; with a snapshot, `files` are those inside of it and `specs` those it was taken of."""
+    return {
+        "entry": asdict(job.entry),
+        "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
+        "specs": [str(file) for file in job.files],
+        "retry": job.retry,
+        "again": job.again,
+        "modules": dict(job.modules),
+        "heartbeat_s": job.heartbeat_s,
+        "oom": job.oom,
+    }
+
+
+def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) -> Submission:
+    """Write the record of a run on this machine: its code as a snapshot, and its environment.
+
+    To be called when the manifest is there and before the first trial.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
+    """
+    from runners.provenance.environment import record
+    from runners.provenance.snapshot import take
+    from runners.provenance.snapshot_modules import user_imports
+
+    snapshot = take(layout, job.files).data() if job.files else None
+    pid = os.getpid()
+    found = Submission(
+        job.submission,
+        machine,
+        time.time(),
+        job_data(job, snapshot),
+        snapshot=snapshot,
+        environment=record(user_imports()),
+        host=socket.gethostname(),
+        pid=pid,
+        pid_started=process_started(pid),
+        pid_space=pid_space(),
+    )
+    write_submission_record(layout, found)
+    return found
+
+
+def record_end(layout: Layout, found: Submission) -> None:
+    """Write down that a run on this machine is over, so that nobody waits for it or asks its process to stop.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    write_submission_record(layout, replace(found, ended=time.time()))

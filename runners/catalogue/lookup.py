@@ -1,0 +1,145 @@
+"""Finding what there is by name: named operators, stages, kinds, models; and what a spec file defines of them."""
+
+import inspect
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple, get_type_hints
+
+from grid.errors import NotFoundError, SpecError
+from grid.spec import Choice
+from grid.suggestions import did_you_mean
+from runners.catalogue.stage_words import source_of, summary
+from variants import Backbone
+from variants.laws.examples import family
+from variants.model import named_backbones
+from variants.operator import KINDS
+from variants.papers.named import PAPERS, Named, catalogue
+from variants.stages.positions.scheme import Positions
+
+
+class KindRow(NamedTuple):
+    """One choice of a stage."""
+
+    stage: str
+    kind: str
+    line: str
+    source: str
+
+
+class OwnRow(NamedTuple):
+    """What a spec file defines: a named operator, or a choice of a stage."""
+
+    of: str
+    """"operator", or the stage."""
+    name: str
+    line: str
+    source: str
+
+
+def find_named(name: str) -> Named:
+    """The named operator `name`, or the only one whose name or label on charts differs from it in case and signs only.
+
+    Raises:
+        NotFoundError: there is none, or there are several; the text names the nearest.
+    """
+    known = catalogue()
+    if name in known:
+        return known[name]
+    alike = [each for each in known.values() if _bare(name) in (_bare(each.name), _bare(each.make().label))]
+    if len(alike) == 1:
+        return alike[0]
+    if alike:
+        names = ", ".join(each.name for each in alike)
+        raise NotFoundError(f"{name!r} is the label of several operators: {names}; give one of these names")
+    stages = [stage for stage, family in families().items() if name in family.members()]
+    if stages:
+        raise NotFoundError(_is_a_kind(name, stages))
+    raise NotFoundError(
+        f"there is no operator {name!r}; `ablate operators` lists them all{did_you_mean(name, list(known))}"
+    )
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _is_a_kind(name: str, stages: list[str]) -> str:
+    if len(stages) == 1:
+        return f"{name!r} is a kind of {stages[0]}; `ablate operators {stages[0]} {name}` explains it"
+    among = f"{', '.join(stages[:-1])} and {stages[-1]}"
+    return f"{name!r} is a kind of {among}; name the stage too, such as `ablate operators {stages[0]} {name}`"
+
+
+def of_paper(paper: str | None) -> list[Named]:
+    """The catalogue, or what of it is from one paper; SpecError for a paper that is none of them."""
+    if paper is not None and paper not in PAPERS:
+        raise SpecError(f"a paper is one of {', '.join(PAPERS)}; got {paper!r}")
+    return [each for each in catalogue().values() if paper in (None, each.paper)]
+
+
+def families() -> dict[str, type[Choice]]:
+    """The family of every stage of an operator, and that of the backbone's positions."""
+    return {**{stage: family(stage) for stage in KINDS}, "positions": Positions}
+
+
+def stage_kinds(only: str | None = None) -> list[KindRow]:
+    """Every choice there is, in the order of the equation; or those of one stage."""
+    return [
+        KindRow(stage, kind, summary(member), source_of(member))
+        for stage, family in families().items()
+        if only in (None, stage)
+        for kind, member in family.members().items()
+    ]
+
+
+def defined_in(module: ModuleType) -> list[OwnRow]:
+    """The named operators and the choices that a spec file defines.
+
+    Raises:
+        SpecError: it defines neither.
+    """
+    named = [each for each in catalogue().values() if each.make.__module__ == module.__name__]
+    rows = [OwnRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
+    rows += [OwnRow(*row) for row in stage_kinds() if find_kind(row.stage, row.kind).__module__ == module.__name__]
+    if not rows:
+        raise SpecError(
+            f"{module.__file__} defines neither a named operator nor a choice of a stage; decorate a function with "
+            "@named('beyond'), or leave --spec out"
+        )
+    return rows
+
+
+def find_kind(stage: str, kind: str) -> type[Choice]:
+    """The member `kind` of the family of `stage`; NotFoundError names the nearest."""
+    known = families()
+    if stage not in known:
+        raise NotFoundError(
+            f"there is no stage {stage!r}; the stages are {', '.join(known)}{did_you_mean(stage, list(known))}"
+        )
+    members = known[stage].members()
+    if kind not in members:
+        raise NotFoundError(
+            f"stage {stage} has no kind {kind!r}; it has {', '.join(members)}{did_you_mean(kind, list(members))}"
+        )
+    return members[kind]
+
+
+def find_model(name: str) -> Backbone:
+    """The papers' model `name` of `variants.model.named_backbones`; NotFoundError names the nearest."""
+    known = presets()
+    if name not in known:
+        near = did_you_mean(name, list(known))
+        raise NotFoundError(f"there is no model {name!r}; there are {', '.join(known)}{near}")
+    return known[name]()
+
+
+def presets() -> dict[str, Callable[[], Backbone]]:
+    """The functions of `variants.model.named_backbones` that make a model with a paper's sizes."""
+    return {
+        name: make
+        for name, make in vars(named_backbones).items()
+        if inspect.isfunction(make)
+        and make.__module__ == named_backbones.__name__
+        and get_type_hints(make) == {"return": Backbone}
+    }

@@ -1,0 +1,310 @@
+"""One operator as the dashboard shows it: its words, its numbers with spans for sliders, its weights and its scores."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from grid.errors import AblateError, SpecError
+from grid.operator_view import (
+    ListedOperator,
+    OperatorArgument,
+    OperatorName,
+    OperatorNumber,
+    OperatorPart,
+    OperatorSetting,
+    OperatorView,
+    Profile,
+    ScoreCurve,
+)
+from grid.suggestions import did_you_mean
+from grid.validation import spec_error
+from runners.catalogue.explain import SOFTMAX as PLAIN
+from runners.catalogue.explain import Argument, arguments, different, how_to_write
+from runners.catalogue.lookup import find_named
+from runners.catalogue.operators_page import DRAWN, equation
+from runners.catalogue.stage_words import formula, number_rows, option_words, options, source_of
+from runners.catalogue.weight_profile import heads_needed, profiles
+from variants import Operator
+from variants.links import LINKS
+from variants.number import KeyVector, Matrix, Number
+from variants.papers.named import PAPERS, Limit, Named, catalogue
+
+MOST_LOGITS = 64
+LARGEST_LOGIT = 1e4
+_LARGEST_ARGUMENT = 4096
+"""Of what says how many channels or keys there are; beyond it the picture is the same, and memory is not."""
+_AFTER = ("readout", "head_norm", "output_gate")
+"""Stages that come after the weights."""
+_EXACT = 15
+"""Digits of weights that are kept."""
+_WIDEST_LIMIT = 1e3
+"""Beyond it a value has no place on a slider."""
+T = TypeVar("T")
+
+
+def named() -> list[ListedOperator]:
+    """All named operators, in the order of the papers."""
+    return [ListedOperator(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
+
+
+def _short(known: Named) -> str:
+    label = known.make().label
+    return label if label.lower() == known.name else f"{label} ({known.name})"
+
+
+def made(asked: OperatorName, given: Mapping[str, str]) -> Operator:
+    """The operator.
+
+    Raises:
+        NotFoundError: no operator has that name.
+        SpecError: the spec is none, or an argument is not one of the function's.
+    """
+    if not isinstance(asked, str):
+        if given:
+            raise SpecError(
+                f"an operator of a grid is a whole spec and takes no arguments; leave {next(iter(given))!r} out"
+            )
+        return _of_spec(asked)
+    known = find_named(asked)
+    if not given:
+        return known.make()
+    taken = {each.name: each for each in arguments(known)}
+    values = {name: _parsed(known, taken, name, text) for name, text in given.items()}
+    return _told(lambda: known.make(**values))
+
+
+def _of_spec(data: Mapping[str, Any]) -> Operator:
+    try:
+        return Operator.model_validate(dict(data))
+    except ValidationError as error:
+        raise SpecError(
+            f"{spec_error(error, 'operator')}; if a spec file of yours defines it, open the dashboard with "
+            "`ablate dash --spec FILE`"
+        ) from error
+
+
+def _parsed(known: Named, taken: Mapping[str, Argument], name: str, text: str) -> object:
+    if name not in taken:
+        raise SpecError(
+            f"{known.name} has no argument {name!r}; it has {', '.join(taken)}{did_you_mean(name, [*taken])}"
+        )
+    argument = taken[name]
+    if argument.values:
+        return next((value for value in (*argument.values, argument.default) if str(value) == text), text)
+    kind = type(argument.default)
+    if kind is bool or kind not in (int, float):
+        raise SpecError(f"{name} of {known.name} cannot be chosen here; write it in a spec file")
+    words = f"a whole number up to {_LARGEST_ARGUMENT:,}" if kind is int else "a number"
+    try:
+        value = kind(text)
+    except ValueError as error:
+        raise SpecError(f"{name} of {known.name} is {words}; got {text!r}") from error
+    if not abs(value) <= _LARGEST_ARGUMENT:
+        raise SpecError(f"{name} of {known.name} is {words}; got {text!r}")
+    return value
+
+
+def _told(make: Callable[[], T]) -> T:
+    """What `make` returns; what it finds wrong with its values as an error with one sentence."""
+    try:
+        return make()
+    except AblateError:
+        raise
+    except ValidationError as error:
+        raise spec_error(error, "operator") from error
+    except (ValueError, RuntimeError) as error:  # the latter of torch, where sizes do not fit
+        raise SpecError(f"it cannot be drawn so: {str(error).strip().splitlines()[0]}") from error
+
+
+def described(asked: OperatorName, given: Mapping[str, str]) -> OperatorView:
+    """What is known about an operator. Raises as `made`."""
+    operator = made(asked, given)
+    known = find_named(asked) if isinstance(asked, str) else None
+    parts = different(operator) or {name: getattr(operator, name) for name in PLAIN}
+    rows = [row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")]
+    traps = [
+        *(known.traps if known else ()),
+        *(trap for stage in parts.values() for trap in getattr(stage, "traps", ())),
+    ]
+    broken = [f"It does not keep the law {law}: {reason}." for law, reason in operator.breaks.items()]
+    return OperatorView(
+        label=operator.label,
+        line=known.line if known else "As it stands in a grid of this campaign.",
+        paper=PAPERS[known.paper] if known else "",
+        use=how_to_write(known) if known else "",
+        equation=equation(),
+        parts=tuple(
+            OperatorPart(stage, choice.label, formula(type(choice)), source_of(type(choice)))
+            for stage, choice in parts.items()
+        ),
+        numbers=tuple(
+            OperatorNumber(
+                row.number, row.spec.init, row.start, row.varies, row.range, row.what, span(row.number, row.spec)
+            )
+            for row in rows
+        ),
+        arguments=tuple(filter(None, map(_choice, arguments(known)))) if known else (),
+        options={name: option_words(value) for stage, of in parts.items() for name, value in options(of, f"{stage}.")},
+        settings=_settings(known, operator),
+        notes=tuple(dict.fromkeys((*traps, *broken))),
+        apart=_apart(operator),
+        unseen=_unseen(operator),
+    )
+
+
+def _choice(argument: Argument) -> OperatorArgument | None:
+    """An argument that can be chosen: of few values, or a number that is no number of the operator."""
+    if argument.values:
+        values = dict.fromkeys(map(str, (argument.default, *argument.values)))
+        return OperatorArgument(argument.name, str(argument.default), tuple(values))
+    is_count = isinstance(argument.default, int) and not isinstance(argument.default, bool)
+    return OperatorArgument(argument.name, str(argument.default), ()) if is_count else None
+
+
+def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting, ...]:
+    """Where the operator differs from softmax plainly, where its score is another, and where it is another operator."""
+    drawn = DRAWN.get(known.name) if known else None
+    shown = (
+        [OperatorSetting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))]
+        if drawn
+        else []
+    )
+    scores = [
+        OperatorSetting(
+            f"Score {each.to!r}, within a relative error of {each.within:g}: {_values(each.numbers)}", {}, {}
+        )
+        for each in operator.score.identities
+    ]
+    limits = [
+        OperatorSetting(
+            f"{limit.words}: {limit.to().label}, outputs within {limit.within:g}"
+            + ("" if limit.where == "anywhere" else f", for {limit.where}"),
+            limit.numbers if _can_be_set(limit, operator) else {},
+            {},
+        )
+        for limit in (known.limits if known else ())
+    ]
+    return (*shown, *limits, *scores)
+
+
+def _can_be_set(limit: Limit, operator: Operator) -> bool:
+    """Whether sliders alone reach a limit."""
+    own = operator.numbers()
+    if limit.where != "anywhere" or limit.fields:
+        return False
+    return all(span(name, own[name]) and abs(value) <= _WIDEST_LIMIT for name, value in limit.numbers.items())
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _values(numbers: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value:g}" for name, value in numbers.items())
+
+
+def _apart(operator: Operator) -> str:
+    """What has the weight that is neither a key's nor a learned key's."""
+    if not operator.normaliser.has_ground:
+        return ""
+    return "ground state" if operator.normaliser.label == "ground" else "sink"
+
+
+def _unseen(operator: Operator) -> str:
+    """What the weights of one row do not show."""
+    told = []
+    if operator.product.label != "dot":
+        told.append(
+            "Its product is not q . k: queries and keys are made so that q . k / sqrt(d) is the row, and it computes "
+            "its own weights from them"
+        )
+    changed = [stage for stage in _AFTER if stage in different(operator)]
+    if changed:
+        told.append(f"it also changes {' and '.join(changed).replace('_', ' ')}, which comes after the weights")
+    text = "; ".join(told)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def span(name: str, number: Number) -> tuple[float, float, float] | None:
+    """Least, greatest and step of a slider for a number; None for what does not act on weights or is a matrix."""
+    stage = name.partition(".")[0]
+    silent = stage in _AFTER or (stage == "extra" and not isinstance(number, KeyVector))
+    if silent or isinstance(number, Matrix):
+        return None
+    link = LINKS[number.link]
+    low = link.low if math.isfinite(link.low) else min(-5.0, number.init - 5)
+    farther = 4 * number.init if math.isfinite(link.low) else number.init + 5
+    high = link.high if math.isfinite(link.high) else max(5.0, farther)
+    step = 0.01 if high - low <= 2 else 0.05
+    low = low if link.holds(low, trained=False) else low + step
+    high = high if link.holds(high, trained=False) else high - step
+    return low, high, step
+
+
+def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
+    """Refuse numbers that the operator has not, or that leave their range."""
+    own = operator.numbers()
+    for name, value in numbers.items():
+        if name not in own:
+            known = f"it has {', '.join(own)}{did_you_mean(name, list(own))}" if own else "it has none"
+            raise SpecError(f"{operator.label} has no number {name!r}; {known}")
+        if span(name, own[name]) is None:
+            raise SpecError(f"{name} of {operator.label} is no single number that acts on the weights; leave it out")
+        link = LINKS[own[name].link]
+        if not link.holds(value, trained=False):  # a trained one approaches its border, where its limits are
+            raise SpecError(f"{name} of {operator.label} is in {link.words(trained=False)}; got {value:g}")
+
+
+def _check_row(logits: Sequence[float]) -> None:
+    if not 2 <= len(logits) <= MOST_LOGITS:
+        raise SpecError(f"a row has 2 to {MOST_LOGITS} logits; got {len(logits)}")
+    bad = [z for z in logits if not abs(z) <= LARGEST_LOGIT]
+    if bad:
+        raise SpecError(f"a logit is a number from {-LARGEST_LOGIT:g} to {LARGEST_LOGIT:g}; got {bad[0]:g}")
+
+
+def weights(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[Profile]:
+    """The weights of the last query over keys with these logits; numbers that are not given are where they start.
+
+    Raises:
+        SpecError: a number or the row makes no sense, or the operator cannot have so few keys.
+    """
+    _check_numbers(operator, numbers)
+    _check_row(logits)
+    found = _told(lambda: profiles(operator, numbers, len(logits) - 1, logits, digits=_EXACT))
+    if any(not math.isfinite(weight) for row in found for weight in row.keys):
+        raise SpecError(f"{operator.label} has no finite weights here; move its numbers back")
+    return found
+
+
+def scores(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[ScoreCurve]:
+    """The score at each of these logits, of every group of heads. Raises as `weights`."""
+    _check_numbers(operator, numbers)
+    heads = heads_needed(operator)
+    found = [operator.score.of_head(head, heads) for head in range(heads)]
+    curves: list[ScoreCurve] = []
+    at = 0
+    for (score, prefix), group in groupby(found, key=lambda each: each):
+        size = len(list(group))
+        own = {field: numbers.get(f"score.{prefix}{field}", number.init) for field, number in score.numbers().items()}
+        values = tuple(_finite(lambda z=z, own=own, score=score: score.oracle(z, **own)) for z in logits)  # type: ignore[misc]
+        curves.append(ScoreCurve(_counted(at, size, heads), values))
+        at += size
+    return curves
+
+
+def _counted(at: int, size: int, heads: int) -> str:
+    if size == heads:
+        return ""
+    return f"head {at + 1} of {heads}" if size == 1 else f"heads {at + 1} to {at + size} of {heads}"
+
+
+def _finite(ask: Callable[[], float]) -> float | None:
+    try:
+        value = float(ask())
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,169 @@
+"""Proving operators law by law: those of the package, or of a user's spec file with the choices it defines."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from grid import Grid
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from runners.output import LINE_EVERY_S, duration, say, write
+from runners.provenance.specfile import import_spec_file
+from runners.trial import Trial
+from variants.laws.battery import LAWS, Finding, find
+from variants.laws.examples import around, combined, distinct, examples, family
+from variants.operator import KINDS, Operator
+from variants.papers.named import catalogue
+from variants.stages.stage import Stage
+
+BROKEN = 4
+"""The exit code where an operator breaks a law without saying so."""
+
+
+def prove(spec: Path | None, name: str | None) -> int:
+    """Try every law on every operator of a spec file, or of the package; one line for each on stdout.
+
+    Once those of a spec file keep their laws, the file's choices are tried beside every other as the package's are.
+    `name` chooses one by its label. Returns 0, or 4 where a law is broken that the operator does not say it breaks.
+
+    Raises:
+        NotFoundError: no operator has that name.
+        SpecError: the file cannot be run, or has neither a grid nor a choice of its own.
+    """
+    operators, further = (list(examples()), []) if spec is None else operators_of(spec)
+    if name is not None:
+        operators, further = _called(name, operators + further), []
+    started = time.monotonic()
+    failed = _proved(operators)
+    tried = operators if failed else operators + further
+    failed += 0 if failed else _proved(further)
+    many = f"{len(tried)} operator{'s' if len(tried) > 1 else ''}"
+    told = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
+    more = len(operators + further) - len(tried)
+    left = f"; {more} combinations of its choices were not tried, mend these first" if more else ""
+    say(f"{many} in {duration(time.monotonic() - started)}: {told}{left}")
+    return BROKEN if failed else 0
+
+
+def _proved(operators: list[Operator]) -> int:
+    """Try and tell each; how many break a law."""
+    told_at, failed = time.monotonic(), 0
+    for done, operator in enumerate(operators):
+        if time.monotonic() - told_at >= LINE_EVERY_S:
+            told_at = time.monotonic()
+            say(f"{done}/{len(operators)} operators · at {operator.label}")
+        findings = list(_findings(operator))
+        write(line(operator, findings))
+        failed += not all(finding.proved for finding in findings)
+    return failed
+
+
+def _findings(operator: Operator) -> Iterator[Finding]:
+    """Of every law; where numbers are not finite the others would say so again, and are not tried."""
+    for law in LAWS:
+        finding = find(operator, law)
+        yield finding
+        if law.name == "finite" and not finding.proved and not finding.raised:
+            return
+
+
+def line(operator: Operator, findings: list[Finding]) -> str:
+    """What came of the laws, in one line; what is wrong stands last, indented, in lines of its own."""
+    stated = [finding for finding in findings if finding.stated]
+    kept = sum(finding.kept and finding.proved for finding in stated)
+    wrong = [finding for finding in findings if not finding.proved]
+    parts = [f"{operator.label}: keeps {kept} of {len(stated)} laws"]
+    left = len(LAWS) - len(findings)
+    parts += [f"{left} not tried"] if left else []
+    silent = [finding.law for finding in findings if not finding.stated]
+    parts += [f"nothing stated for {', '.join(silent)}"] if silent else []
+    parts += [f"breaks {each.law}, as it says: {each.declared}" for each in findings if each.proved and not each.kept]
+    if wrong:
+        parts.append(f"BREAKS {', '.join(each.law for each in wrong)}")
+    return "\n".join(["; ".join(parts), *_wrong(wrong)])
+
+
+def _wrong(findings: list[Finding]) -> Iterator[str]:
+    """A line per law; an error that is raised at one place is told once."""
+    at = Counter(finding.raised for finding in findings if finding.raised)
+    for finding in findings:
+        words = finding.words or f"it says that it breaks this law ({finding.declared}), and keeps it"
+        if not finding.raised:
+            yield f"  {finding.law}: {words}"
+        elif at[finding.raised]:
+            more = at.pop(finding.raised) - 1
+            yield f"  {finding.law}: {words}" + (f"; and {more} more law{'s' if more > 1 else ''}" if more else "")
+
+
+def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
+    """The operators of a spec file, each once: those in its grids, around its choices, and its named ones.
+
+    And those that have one of its choices beside another.
+    """
+    module = import_spec_file(spec)
+    own = tuple(choice for _, choice in _choices(module))
+    found = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
+    if not found:
+        raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
+    known = {operator.key for operator in found}
+    further = distinct(combined(own)) if own else []
+    return found, [operator for operator in further if operator.key not in known]
+
+
+def _in_grids(module: ModuleType) -> Iterator[Operator]:
+    """Of several operators with one label, each is called after the first cell that has it."""
+    grids = [value for name, value in vars(module).items() if isinstance(value, Grid) and not name.startswith("_")]
+    cells: dict[str, tuple[Operator, str]] = {}
+    for planned in (planned for grid in grids for planned in grid.cells()):
+        for operator in _inside(planned.trial):
+            cells.setdefault(operator.key, (operator, planned.label))
+    labels = Counter(operator.label for operator, _ in cells.values())
+    for operator, cell in cells.values():
+        yield operator.changed(name=f"{operator.label} ({cell})") if labels[operator.label] > 1 else operator
+
+
+def _inside(value: object) -> Iterator[Operator]:
+    """Every operator that a trial's layers have; of any other spec, every operator in it."""
+    if isinstance(value, Operator):
+        yield value
+    elif isinstance(value, Trial):
+        yield from value.operators()
+    elif isinstance(value, BaseModel):
+        for field in type(value).model_fields:
+            yield from _inside(getattr(value, field))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _inside(each)
+
+
+def _choices(module: ModuleType) -> Iterator[tuple[str, Stage]]:
+    """Of every stage, the choices that the file defines."""
+    for stage in KINDS:
+        for member in family(stage).members().values():
+            if member.__module__ == module.__name__:
+                yield stage, member.example()
+
+
+def _of_choices(module: ModuleType) -> Iterator[Operator]:
+    for stage, choice in _choices(module):
+        yield around(stage, choice).changed(name=f"{stage} {choice.label}")
+
+
+def _of_names(module: ModuleType) -> Iterator[Operator]:
+    for known in catalogue().values():
+        if known.make.__module__ == module.__name__:
+            yield known.make()
+
+
+def _called(name: str, operators: list[Operator]) -> list[Operator]:
+    found = [operator for operator in operators if operator.label == name]
+    if not found:
+        labels = [operator.label for operator in operators]
+        near = did_you_mean(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
+        raise NotFoundError(f"there is no operator {name!r} to prove{near}")
+    return found

@@ -1,0 +1,143 @@
+"""The words of a stage: its formula, its numbers and its other fields, read from the docstrings of the code."""
+
+import ast
+import inspect
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, TypeGuard
+
+from grid.spec import Choice, Spec
+from variants.links import LINKS
+from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
+from variants.stages.stage import Stage
+
+
+class NumberRow(NamedTuple):
+    """A number of an operator, in words."""
+
+    number: str
+    start: str
+    varies: str
+    range: str
+    what: str
+    spec: Number
+    """The number itself, for programs."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The columns of a table."""
+        return self[:5]
+
+
+def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
+    """The numbers of a stage, each with the docstring below its field."""
+    if not isinstance(choice, Stage):
+        return []
+    return [
+        NumberRow(f"{prefix}{name}", *told(number), _number_words(choice, name), number)
+        for name, number in choice.numbers().items()
+    ]
+
+
+def told(number: Number) -> tuple[str, str, str]:
+    """Where a number starts, what it varies along, and its range."""
+    return _start(number), _varies(number), _range(number)
+
+
+def _number_words(choice: Spec, name: str) -> str:
+    """The docstring below a number's field; "0.n" is field n of the first of the choice's parts."""
+    index, _, field = name.rpartition(".")
+    if not index:
+        return field_words(type(choice)).get(name, "")
+    parts: tuple[Spec, ...] = next(value for value in vars(choice).values() if _is_specs(value))
+    return _number_words(parts[int(index)], field)
+
+
+def options(choice: Spec, prefix: str = "") -> list[tuple[str, object]]:
+    """The fields of a stage that are not numbers, with their values."""
+    values = {name: getattr(choice, name) for name in type(choice).model_fields if name != "kind"}
+    return [(f"{prefix}{name}", value) for name, value in values.items() if not isinstance(value, Number)]
+
+
+def option_words(value: object) -> str:
+    """The value of a field as it is written; parts that are specs by their labels."""
+    return ", ".join(each.label for each in value) if _is_specs(value) else repr(value)
+
+
+def _is_specs(value: object) -> TypeGuard[tuple[Spec, ...]]:
+    return isinstance(value, tuple) and all(isinstance(each, Spec) for each in value)
+
+
+def formula(cls: type[Spec]) -> str:
+    """What the file of a choice says, where it is named after the choice; else what the class says."""
+    module, kind = inspect.getmodule(cls), cls.model_fields.get("kind")
+    names = (cls.__name__.lower(), kind.default if kind is not None else "")
+    own_file = module is not None and module.__doc__ and cls.__module__.rpartition(".")[2] in names
+    return inspect.cleandoc((module.__doc__ if own_file else cls.__doc__) or "")
+
+
+def summary(cls: type[Choice]) -> str:
+    """The first paragraph, as one line."""
+    return " ".join(formula(cls).partition("\n\n")[0].split())
+
+
+def source_of(cls: type[Spec]) -> str:
+    """Where the formula of a choice is from; empty where it does not say."""
+    return str(getattr(cls, "source", "") or "")
+
+
+@lru_cache(maxsize=256)
+def field_words(cls: type[Spec]) -> Mapping[str, str]:
+    """The docstrings below the fields of a spec class and of those it derives from, by field.
+
+    They are read from the source, so that importing a spec costs nothing for them.
+    """
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        if issubclass(each, Spec) and each.__module__ != Spec.__module__:
+            found |= _below_fields(each)
+    return found
+
+
+def _below_fields(cls: type) -> dict[str, str]:
+    module = inspect.getmodule(cls)
+    try:
+        tree = ast.parse(inspect.getsource(module) if module is not None else "")
+    except (OSError, TypeError):  # typed at a prompt
+        return {}
+    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__] or ([],)
+    return {
+        field.target.id: " ".join(ast.literal_eval(below.value).split())
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
+
+
+def _start(number: Number) -> str:
+    if isinstance(number, Matrix):
+        return f"drawn, s.d. {number.init:g}/sqrt(D)"
+    if isinstance(number, RunningMean):
+        return f"{number.init:g}, the mean of {number.of}"
+    if isinstance(number, ByDepth):
+        made = f", from vectors of s.d. {number.spread:g}" if isinstance(number, Contrast) and number.random else ""
+        return f"{number.init:g} in layer 0, towards {number.deep:g}{made}"
+    if isinstance(number, Vector):
+        first = " in the first channel" if number.along == "first" else ""
+        return f"{number.init:g}{first}" + (f", s.d. {number.spread:g}" if number.spread else "")
+    return f"{number.init:g}"
+
+
+def _varies(number: Number) -> str:
+    if isinstance(number, RunningMean):
+        return "per head, not trained"
+    varies = "constant" if not number.per else f"per {number.label}"
+    return varies if number.per else f"{varies}, {'trained' if number.trained else 'fixed'}"
+
+
+def _range(number: Number) -> str:
+    words = LINKS[number.link].words(trained=number.trained)
+    entries = "matrix" if isinstance(number, Matrix) else "vector" if isinstance(number, Vector) else ""
+    told = "any" if words == "(-inf, inf)" else f"{words} {number.link}"
+    return f"{entries}, {told}" if entries else told

@@ -1,0 +1,179 @@
+"""The command `ablate`: it chooses and acts; what an experiment is, the spec file says.
+
+The verbs are in `runners.cli`. Everything heavy is imported inside the command that needs it.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from cyclopts import App, Parameter
+from cyclopts.exceptions import CycloptsError
+
+from runners.cli.catalogue import operators, probes, prove, tasks
+from runners.cli.doctor import doctor, rebuild
+from runners.cli.effects import effects
+from runners.cli.evaluate import evaluate
+from runners.cli.exit import leave
+from runners.cli.export import export
+from runners.cli.monitor import cancel, failures, logs, watch
+from runners.cli.published import published
+from runners.cli.repro import repro
+from runners.cli.results import compare, status, table
+from runners.cli.retry import retry
+from runners.cli.run import plan, run
+from runners.cli.sql import sql
+from runners.cli.trade_offs import curves, pareto
+from runners.output import say, write
+
+HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
+
+Exit codes: 0 done; 1 internal error; 2 usage or an invalid spec; 3 not found; 4 some trials failed, or `prove` found a
+broken law; 5 the environment lacks something; 6 stored data cannot be read; 130 interrupted, the same command goes on.
+Results go to stdout, progress to stderr. --debug shows the traceback of an error.
+"""
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("ablate")
+
+
+app = App(
+    name="ablate",
+    help=HELP,
+    default_parameter=Parameter(
+        show_default=lambda value: None if value is None or value is False or value == () else str(value)
+    ),
+    version=_version,
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+
+for _command in (
+    plan,
+    run,
+    status,
+    table,
+    effects,
+    curves,
+    pareto,
+    sql,
+    export,
+    compare,
+    published,
+    rebuild,
+    doctor,
+    operators,
+    tasks,
+    probes,
+    prove,
+    evaluate,
+    repro,
+    logs,
+    cancel,
+    retry,
+    failures,
+    watch,
+):
+    app.command(_command)
+
+
+@app.command
+def report(*, campaign: Path | None = None, grid: str | None = None, out: Path | None = None) -> int:
+    """Write the campaign's report: one HTML file that works offline.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    out
+        The file to write; default report.html in the campaign.
+    """
+    from dashboards import write_report
+    from runners.cli.resolve import find_campaign
+    from runners.provenance.mixed_code import warn_of_mixtures
+    from store.store import Store
+
+    root = find_campaign(campaign)
+    path = write_report(root, out, grid)
+    with Store.open(root, refresh=False) as store:
+        warn_of_mixtures(store, store.grids() if grid is None else [grid], say)
+    say("ablate: the report is")
+    write(str(path.resolve()))
+    return 0
+
+
+@app.command
+def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path | None = None) -> int:
+    """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
+
+    Parameters
+    ----------
+    campaigns
+        Campaign directories; default the working directory if it is one, or all below campaigns/.
+    port
+        Where it listens; 0 takes a free port.
+    host
+        The address it listens at. Any other than this machine itself lets others read, and query, the campaigns.
+    spec
+        A spec file: its operators and choices are known on the page Operators.
+    """
+    from dashboards.app.serve import serve
+    from grid.errors import SpecError
+    from runners.catalogue.operator_maths import OperatorMaths
+    from runners.cli.resolve import find_campaigns
+
+    if not 0 <= port < 2**16:
+        raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
+    if spec is not None and not spec.is_file():
+        raise SpecError(f"there is no spec file {spec}; --spec takes a Python file that defines operators or choices")
+    roots = find_campaigns(campaigns)
+    maths = OperatorMaths(spec)
+    serve(roots, host=host, port=port, ready=_at_once, say=lambda text: say(f"ablate: {text}"), maths=maths)
+    return 0
+
+
+def _at_once(line: str) -> None:
+    """A result that somebody waits for while the command goes on."""
+    write(line)
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run the command line and leave with the documented exit code."""
+    leave(execute(sys.argv[1:]))
+
+
+def execute(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors are one sentence on stderr (JSON on stdout with --json)."""
+    debug = "--debug" in arguments
+    try:
+        result = app([each for each in arguments if each != "--debug"], exit_on_error=False, print_error=False)
+        return result if isinstance(result, int) else 0
+    except CycloptsError as error:
+        return _refuse(arguments, 2, f"{str(error).rstrip('.')}; `ablate --help` lists commands and options")
+    except KeyboardInterrupt:
+        return _refuse(arguments, 130, "interrupted; the same command goes on")
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away, as `head` does; Python would complain at exit
+        return 0
+    except Exception as error:
+        from grid.errors import AblateError
+
+        if debug:
+            raise
+        if isinstance(error, AblateError):
+            return _refuse(arguments, error.exit_code, str(error))
+        text = f"internal error, a bug in ablate: {type(error).__name__}: {error}; --debug shows where"
+        return _refuse(arguments, 1, text)
+
+
+def _refuse(arguments: list[str], code: int, text: str) -> int:
+    if "--json" in arguments:
+        write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False))
+    say(f"ablate: {text}")
+    return code

@@ -1,0 +1,160 @@
+"""Commands that explain operators, tasks, evaluations and probes, and prove operators."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runners.cli.options import Flag, Json
+from runners.output import write_json, write_table
+
+STAGES = "stages"
+"""What `ablate operators` takes to list the kinds of every stage."""
+
+
+def operators(
+    name: str | None = None,
+    kind: str | None = None,
+    /,
+    *,
+    spec: Path | None = None,
+    paper: str | None = None,
+    model: str | None = None,
+    as_json: Json = False,
+) -> int:
+    """List the named operators, or explain one: formula, numbers, limits, traps. `operators score ssa` explains a kind.
+
+    Parameters
+    ----------
+    name
+        A named operator; or a stage, which lists its kinds; or `stages`, which lists the kinds of all.
+    kind
+        One kind of that stage, to explain it.
+    spec
+        A spec file: its named operators and choices are known too, and without a name these alone are listed.
+    paper
+        List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
+    model
+        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
+    as_json
+        Print JSON.
+    """
+    _check_use(name, kind, paper, model)
+    from runners.catalogue.explain import MODEL, data, explain, explain_kind
+    from runners.catalogue.explain_text import write_explanation, write_kind
+    from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
+    from runners.provenance.specfile import import_spec_file
+
+    module = None if spec is None else import_spec_file(spec)
+    if name is None and paper is None and module is not None:
+        _listed(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
+    elif name is None:
+        rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
+        _listed(("operator", "paper", "line"), rows, as_json=as_json)
+    elif kind is None and name in (STAGES, *families()):
+        _check_no_model(name, model)
+        _listed(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
+    elif kind is not None:
+        part = explain_kind(name, kind)
+        write_json("operators", data(part)) if as_json else write_kind(part)
+    else:
+        found = explain(find_named(name), model or MODEL)
+        write_json("operators", data(found)) if as_json else write_explanation(found)
+    return 0
+
+
+def _check_use(name: str | None, kind: str | None, paper: str | None, model: str | None) -> None:
+    """Refuse what would say nothing."""
+    from grid.errors import SpecError
+
+    if name and paper:
+        raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
+    if model and (name is None or kind is not None):
+        raise SpecError("--model counts the parameters of one named operator; give its name")
+
+
+def _check_no_model(name: str, model: str | None) -> None:
+    from grid.errors import SpecError
+
+    if model:
+        what = "all stages" if name == STAGES else "a stage"
+        raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
+
+
+def _listed(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
+    if as_json:
+        write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        write_table(columns, rows)
+
+
+def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+    """List the tasks and evaluations, or explain one: what it asks, its fields, what it measures and needs.
+
+    Parameters
+    ----------
+    name
+        A task or an evaluation, such as needle.
+    spec
+        A spec file: its tasks and evaluations are known too, and without a name these alone are listed.
+    as_json
+        Print JSON.
+    """
+    return _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
+
+
+def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+    """List the probes, or explain one: what it looks for, its fields, the rows that it gives and what it costs.
+
+    Parameters
+    ----------
+    name
+        A probe, such as sink_share.
+    spec
+        A spec file: its probes are known too, and without a name these alone are listed.
+    as_json
+        Print JSON.
+    """
+    return _choices("probes", ("probe",), name, spec, as_json=as_json)
+
+
+def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> int:
+    from runners.catalogue.choice_text import data, write_choice
+    from runners.catalogue.explain_choice import explain_choice, kinds
+    from runners.provenance.specfile import import_spec_file
+
+    module = None if spec is None else import_spec_file(spec)
+    if name is None:
+        rows = kinds(*of, defined_in=module)
+        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("of", "name", "line"), rows)
+    else:
+        found = explain_choice(name, *of)
+        write_json(command, data(found)) if as_json else write_choice(found)
+    return 0
+
+
+def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Flag = False) -> int:
+    """Prove operators law by law: those of the package, or of a spec file with the choices defined in it.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids, choices or named operators; default the package's own operators.
+    operator
+        Only the one of this name.
+    laws
+        List the laws instead, a sentence each.
+    """
+    if laws:
+        return _list_laws(spec, operator)
+    from runners.catalogue.prove import prove as prove_operators
+
+    return prove_operators(spec, operator)
+
+
+def _list_laws(spec: Path | None, operator: str | None) -> int:
+    from grid.errors import SpecError
+    from variants.laws.battery import LAWS
+
+    if spec or operator:
+        raise SpecError("--laws lists the laws and takes neither a file nor --operator; leave them out")
+    write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
+    return 0

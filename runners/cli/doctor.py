@@ -1,0 +1,139 @@
+"""What this machine offers to the harness, and what it lacks."""
+
+import os
+import platform
+import re
+import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import NamedTuple
+
+from runners.cli.options import Json
+from runners.cli.resolve import CAMPAIGNS
+from runners.output import say, write, write_json, write_table
+
+NEEDED_BYTES = 1 << 30
+
+
+class Check(NamedTuple):
+    """One thing looked at; `needed` says whether nothing works without it."""
+
+    what: str
+    found: str
+    ok: bool = True
+    needed: bool = True
+
+
+def examine(campaign: Path | None = None) -> list[Check]:
+    """Every check, in the order a newcomer would ask."""
+    return [
+        Check("Python", platform.python_version()),
+        *_packages(),
+        _devices(),
+        Check("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
+        _disk(campaign or CAMPAIGNS),
+        _program("browser for image export", "chromium", "google-chrome", "chromium-browser"),
+        _program("SLURM", "sbatch"),
+    ]
+
+
+def _packages() -> list[Check]:
+    """What the installed distribution declares, against what is there."""
+    try:
+        declared = requires("ablate") or []
+    except PackageNotFoundError:
+        return [Check("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
+    return [check for requirement in declared if (check := _package(requirement)) is not None]
+
+
+def _package(requirement: str) -> Check | None:
+    """One requirement; None if it is not one of this machine. Without `packaging`, presence is all that is checked."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return _present(re.split(r"[^\w.-]", requirement)[0], requirement)
+    wanted = Requirement(requirement)
+    if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+        return None
+    found = _present(wanted.name, requirement)
+    if found.ok and not wanted.specifier.contains(found.found, prereleases=True):
+        told = f"{found.found}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
+        return Check(wanted.name, told, ok=False)
+    return found
+
+
+def _present(name: str, requirement: str) -> Check:
+    try:
+        return Check(name, version(name))
+    except PackageNotFoundError:
+        return Check(name, f"missing; pip install '{requirement}'", ok=False)
+
+
+def _devices() -> Check:
+    try:
+        import torch
+    except Exception as error:  # noqa: BLE001  # a broken installation raises anything; the table says what
+        said = str(error).partition("\n")[0]
+        return Check("import torch", f"fails with {type(error).__name__}: {said}; reinstall torch", ok=False)
+    if not torch.cuda.is_available():
+        return Check("accelerator", "none; trials run on the CPU", ok=False, needed=False)
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Check("accelerator", ", ".join(names), needed=False)
+
+
+def _disk(directory: Path) -> Check:
+    places = (directory.resolve(), *directory.resolve().parents)
+    existing = next(path for path in places if os.access(path, os.F_OK))  # never raises, as `exists` does
+    if not existing.is_dir():
+        return Check("campaign directory", f"{existing} is a file; choose a directory with --campaign", ok=False)
+    free = shutil.disk_usage(existing).free
+    if not os.access(existing, os.W_OK):
+        return Check("campaign directory", f"{existing} is not writable; choose another with --campaign", ok=False)
+    enough = free >= NEEDED_BYTES
+    return Check("campaign directory", f"{existing}: writable, {free / (1 << 30):.1f} GiB free", ok=enough)
+
+
+def _program(what: str, *names: str) -> Check:
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    return Check(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
+
+
+def rebuild(*, campaign: Path | None = None) -> int:
+    """Make the store anew from the campaign's files.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    from runners.cli.resolve import find_campaign
+    from store.ingest.rebuild import rebuild as rebuild_store
+    from store.store import Store
+
+    root = find_campaign(campaign)
+    found = rebuild_store(root)
+    with Store.open(root, refresh=False) as store:
+        write(f"{store.content_hash()}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
+        for row in (*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)):
+            say(f"ablate: not served: {row['file']}: {row['reason']}")
+    return 0
+
+
+def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Check what this machine offers: Python, torch, devices, cores, disk, browser, scheduler.
+
+    Parameters
+    ----------
+    campaign
+        A directory that must be writable; default campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.cli.doctor import examine
+
+    found = examine(campaign)
+    if as_json:
+        write_json("doctor", [check._asdict() for check in found])
+    else:
+        write_table(["", "what", "found"], [("ok" if check.ok else "!!", check.what, check.found) for check in found])
+    return 0 if all(check.ok or not check.needed for check in found) else 5

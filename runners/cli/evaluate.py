@@ -1,0 +1,232 @@
+"""The command that judges finished trials by more than their specs say."""
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
+
+from runners.cli.options import Flag, Json
+from runners.output import counted, say, write_json, write_table
+from runners.slow_notice import awaited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runners.evaluations import Evaluation, LmEval
+    from runners.posthoc.evaluate import Result, Status
+    from runners.posthoc.trained_model import Kept
+    from store.store import Store
+
+_MOST_SHOWN = 40
+
+
+@final
+@dataclass(frozen=True)
+class By:
+    """What trials are judged by.
+
+    Parameters
+    ----------
+    by
+        A Python file with evaluations = (MultipleChoice(...), ...) at its top.
+    lm_eval
+        Tasks of lm-evaluation-harness, by name.
+    include
+        The folder with the YAML files of these tasks and their data; default lm-evaluation-harness's own tasks, as far
+        as their data are on this machine.
+    """
+
+    by: Annotated[Path | None, Parameter(name="--with")] = None
+    lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
+    include: Path | None = None
+
+    def evaluations(self) -> "tuple[Evaluation, ...]":
+        """All of them.
+
+        Raises:
+            SpecError: nothing is named, or what is named has no meaning.
+        """
+        from grid.errors import SpecError
+        from runners.posthoc.evaluate import evaluations_of
+
+        if self.include is not None and not self.lm_eval:
+            raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
+        if self.by is None and not self.lm_eval:
+            raise SpecError("judge by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
+        found = () if self.by is None else evaluations_of(self.by)
+        if self.lm_eval:
+            found = (*found, self._harness())
+        return tuple({each.key: each for each in found}.values())
+
+    def _harness(self) -> "LmEval":
+        from pydantic import ValidationError
+
+        from grid import spec_error
+        from runners.evaluations import LmEval
+        from runners.evaluations.lm_eval_files import require_tasks
+
+        try:
+            harness = LmEval(tasks=self.lm_eval, include=None if self.include is None else str(self.include))
+        except ValidationError as error:
+            raise spec_error(error, "LmEval") from error
+        if self.include is not None:  # reading the harness's own takes seconds, and waits for the first trial
+            require_tasks(self.lm_eval, self.include)
+        return harness
+
+
+NOTHING = By()
+
+
+@final
+@dataclass(frozen=True)
+class How:
+    """How trials are judged.
+
+    Parameters
+    ----------
+    again
+        Make evaluations once more that were made before; what they find replaces what was found.
+    other_code
+        Also where the code has changed since and the model is no longer the same function.
+    device
+        Default where the trial asks to be trained.
+    """
+
+    again: Flag = False
+    other_code: Flag = False
+    device: Literal["auto", "cpu", "cuda"] | None = None
+
+
+AS_TRAINED = How()
+
+
+def evaluate(
+    *query: str,
+    by: Annotated[By, Parameter(name="*")] = NOTHING,
+    how: Annotated[How, Parameter(name="*")] = AS_TRAINED,
+    spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
+    campaign: Path | None = None,
+    as_json: Json = False,
+) -> int:
+    """Judge finished trials that kept their weights by further evaluations; the rows land beside those of the training.
+
+    Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
+        too. Conditions on different fields must all hold; of several on one field, either.
+    spec
+        A spec file that defines classes of the trials; default those that were submitted.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from grid.errors import SpecError
+    from runners.cli.resolve import find_campaign, find_several
+    from runners.posthoc.evaluate import Wanted, load_classes
+    from runners.posthoc.evaluate import evaluate as judge
+    from runners.provenance.specfile import import_spec_file
+    from store.store import Store
+
+    if not query:
+        raise SpecError("which trials? name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
+    with ExitStack() as stack:
+        with awaited("reading the campaign"):
+            store = stack.enter_context(Store.open(find_campaign(campaign)))
+            trials = find_several(store, query)
+        for file in spec:
+            import_spec_file(file)
+        wanted = Wanted(by.evaluations(), how.again, how.device, how.other_code)
+        kept, results = _with_weights(store, trials)
+        load_classes(store.layout, kept, [*spec, *([by.by] if by.by else [])], _tell)
+        try:
+            results += judge(store, kept, wanted, _tell)
+        finally:
+            _land(store)
+        labels = _labels(store)
+    return _concluded(results, labels, len(trials), as_json=as_json)
+
+
+def _tell(text: str) -> None:
+    say(f"ablate: {text}")
+
+
+def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
+    """The trials whose weights are there; why the others cannot be judged."""
+    from grid.errors import NotFoundError
+    from runners.posthoc.evaluate import Result
+    from runners.posthoc.trained_model import find_kept
+
+    found, without = [], []
+    for key in trials:
+        try:
+            found.append(find_kept(store.layout, key))
+        except NotFoundError as error:
+            without.append(Result(key, "-", "-", "failed", message=str(error), problem=error))
+    return found, without
+
+
+def _land(store: "Store") -> None:
+    """What was recorded is on disk; whoever reads next finds it in the store, also where this fails."""
+    from grid.errors import AblateError
+    from runners.execution.background_ingest import land
+
+    try:
+        land(store.layout.root, wait=True)
+    except AblateError as error:
+        _tell(f"results are on disk but not in the store yet: {error}")
+
+
+def _labels(store: "Store") -> dict[str, tuple[str, int]]:
+    rows = store.sql("SELECT trial, any_value(label), any_value(seed) FROM grid_trial GROUP BY trial").rows()
+    return {str(trial): (str(label), int(seed)) for trial, label, seed in rows}
+
+
+def _concluded(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
+    """Show what came of it; the exit code. What goes wrong with the only trial is raised as it was."""
+    failed = [each for each in results if each.status == "failed"]
+    if trials == 1 and len(results) == 1 and failed and failed[0].problem is not None:
+        raise failed[0].problem
+    if as_json:
+        write_json("evaluate", [_data(each) for each in results])
+    else:
+        _show(results, labels)
+    for each in results:
+        if each.message is not None:
+            _tell(f"trial {each.trial[:8]}: {each.message if each.kind == '-' else f'{each.kind}: {each.message}'}")
+    counts = Counter(each.status for each in results)
+    words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
+    told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
+    _tell(f"{counted(len(results), 'evaluation')} of {counted(trials, 'trial')}: {told}")
+    return 4 if failed else 0
+
+
+def _data(found: "Result") -> dict[str, object]:
+    return {
+        "trial": found.trial,
+        "kind": None if found.kind == "-" else found.kind,
+        "evaluation": None if found.evaluation == "-" else found.evaluation,
+        "status": found.status,
+        "message": found.message,
+        "measured": [each._asdict() for each in found.measured],
+    }
+
+
+def _show(results: "Sequence[Result]", labels: dict[str, tuple[str, int]]) -> None:
+    rows = []
+    for found in results:
+        label, seed = labels.get(found.trial, ("-", None))
+        for each in found.measured:
+            point = ", ".join(f"{axis}={value:g}" for axis, value in each.point.items())
+            rows.append((found.trial[:8], label, seed, each.name, point, each.value, each.se_items, each.items))
+    if rows:
+        headings = ["trial", "cell", "seed", "name", "at", "value", "se over items", "items"]
+        write_table(headings, rows[:_MOST_SHOWN])
+    if len(rows) > _MOST_SHOWN:
+        _tell(f"{_MOST_SHOWN} of {len(rows)} values are shown; the table evaluation has all")

@@ -1,0 +1,154 @@
+"""The command `export`: tables for papers and for other programs."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
+
+from grid.errors import NotFoundError, SpecError
+from runners.output import say, write
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_ON_A_PAGE = {
+    "label": "cell",
+    "pairs": "pairs",
+    "value": "value",
+    "percent": "difference %",
+    "p_holm": "p (Holm)",
+    "verdict": "verdict",
+}
+"""Columns of the verdicts that a page has room for; files for programs have all."""
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    """What the table of cells shows on a page (.tex, .md).
+
+    Parameters
+    ----------
+    measure
+        A measurement, at all its points; repeat it for more. accuracy:higher says which way is good. Default the
+        grid's measure at its own point.
+    at
+        Only points with this coordinate, such as sigma_x=1; repeat it for more.
+    spread
+        What follows the plus-minus: half the interval of the mean over seeds, or their standard deviation.
+    """
+
+    measure: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    at: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    spread: Literal["interval", "sd"] = "interval"
+
+    def point(self) -> dict[str, float]:
+        """The coordinates that were asked for. Raises SpecError for what is none."""
+        found = {}
+        for word in self.at:
+            name, _, value = word.partition("=")
+            try:
+                found[name] = float(value)
+            except ValueError as error:
+                raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
+        return found
+
+
+Pages = Annotated[Page, Parameter(name="*")]
+"""Flattened."""
+
+PLAIN = Page()
+
+
+def export(
+    what: str,
+    /,
+    *,
+    to: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
+    campaign: Path | None = None,
+    grid: str | None = None,
+    page: Pages = PLAIN,
+) -> int:
+    """Write a table as CSV, Parquet, LaTeX or Markdown; docs/export.md says what is in each.
+
+    Parameters
+    ----------
+    what
+        verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query.
+    to
+        The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
+    kind
+        The format, where the name does not say it.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    page
+        What a page shows.
+    """
+    from runners.cli.cancellable import cancellable
+    from runners.cli.resolve import find_campaign
+    from store.export.formats import format_of
+    from store.store import Store
+
+    if to == "-" and kind is None:
+        raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
+    if not Path(to).name:
+        raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
+    asked = kind or format_of(Path(to))
+    if page != PLAIN and not (what == "cells" and asked in ("tex", "md")):
+        raise SpecError(
+            "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
+        )
+    with Store.open(find_campaign(campaign)) as store:
+        for warning in store.warnings():
+            say(f"ablate: {warning}")
+        data = cancellable(store, lambda: _written(store, what, asked, grid, page))
+    _put(to, data)
+    return 0
+
+
+def _put(to: str, data: bytes) -> None:
+    from store.files.atomic import write_atomic
+
+    if to == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    write_atomic(Path(to), data)
+    say("ablate: the table is")
+    write(str(Path(to).resolve()))
+
+
+def _written(store: "Store", what: str, kind: str, grid: str | None, page: Page) -> bytes:
+    from runners.cli.resolve import choose_grid
+    from store.export.cells import cells
+    from store.export.cells_text import latex_cells, markdown_cells
+    from store.export.formats import encoded
+    from store.export.tables import TABLES, rows
+
+    if what not in TABLES:
+        return encoded(store.sql(_query(store, what)), kind)
+    name = choose_grid(store, grid)
+    if what == "cells" and kind in ("tex", "md"):
+        table = cells(store, name, page.measure, page.point(), page.spread)
+        return (latex_cells if kind == "tex" else markdown_cells)(table).encode()
+    found = rows(store, name, what)
+    if what == "verdicts" and kind in ("tex", "md"):
+        found = found.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
+    return encoded(found, kind)
+
+
+def _query(store: "Store", what: str) -> str:
+    from grid.suggestions import did_you_mean
+    from store.export.tables import TABLES
+    from store.files.saved_texts import QUERIES, is_name
+
+    saved = QUERIES.every(store.layout)
+    if not is_name(what) or what not in saved:
+        known = [*TABLES, *saved]
+        raise NotFoundError(f"there is no table {what!r}; there are {known}{did_you_mean(what, known)}")
+    return saved[what]

@@ -1,0 +1,200 @@
+"""Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from runners.cli.options import Flag, Json
+from runners.output import say, write, write_json
+
+if TYPE_CHECKING:
+    from store.files.layout import Layout
+    from store.files.trial_status import AttemptState
+
+Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
+
+
+def logs(
+    *query: str,
+    follow: Follow = False,
+    attempt: int | None = None,
+    worker: Flag = False,
+    campaign: Path | None = None,
+) -> int:
+    """Show the log of a trial: of its latest attempt, of all as they come, or of the worker that ran it.
+
+    Parameters
+    ----------
+    query
+        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
+    follow
+        Go on as it grows, from attempt to attempt, until the trial has ended.
+    attempt
+        One of its attempts; default the latest.
+    worker
+        The output of the cluster's task that ran the attempt instead.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    import sys
+
+    from grid.errors import SpecError
+    from runners.cli.resolve import find_campaign, find_one
+    from runners.monitoring.logs import Tail, find_attempt, in_words, outputs_of_class, worker_output
+    from store.store import Store
+
+    if follow and worker:
+        raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
+    with Store.open(find_campaign(campaign)) as store:
+        layout, trial = store.layout, find_one(store, query)
+    if follow:
+        _follow(layout, trial, attempt)
+        return 0
+    if worker and attempt is None and not layout.attempts(trial):
+        say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
+        for path in outputs_of_class(layout, trial):
+            say(f"ablate: {path}")
+            sys.stdout.writelines(Tail(path).more())
+            sys.stdout.flush()
+        return 0
+    found = find_attempt(layout, trial, attempt)
+    path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
+    say(f"ablate: {in_words(found)}")
+    if not sum(map(sys.stdout.write, Tail(path).more())):
+        say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
+    return 0
+
+
+def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
+    import sys
+
+    from runners.monitoring.logs import Tail, follow, in_words
+
+    for announced, text in follow(layout, trial, attempt):
+        if announced is not None:
+            say(f"ablate: {in_words(announced)}")
+            if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
+                say(f"ablate: {_quiet(trial, announced)}")
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _quiet(trial: str, found: "AttemptState") -> str:
+    """What a log that is followed and empty means, and where more is to be seen."""
+    worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, " if found.start.get("place") else ""
+    return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
+
+
+def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Call off what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
+        too. Conditions on different fields must all hold; of several on one field, either.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.cli.resolve import find_campaign
+    from runners.monitoring.cancel import Cancelling
+    from runners.monitoring.trial_query import select
+    from runners.monitoring.trial_states import whereabouts
+    from runners.slurm.scheduler import Slurm
+    from store.store import Store
+
+    scheduler = Slurm()
+    with Store.open(find_campaign(campaign)) as store:
+        where = whereabouts(store, scheduler)
+        cancelling = Cancelling(store.layout, where, scheduler.cancel)
+        if query:
+            cancelling.trials(select(store, query))
+        else:
+            cancelling.everything()
+    if as_json:
+        write_json("cancel", {"done": cancelling.done}, [*where.notes, *cancelling.problems])
+    else:
+        for line in cancelling.done:
+            write(line)
+        if not cancelling.done and not cancelling.problems:
+            write(f"nothing {'of that ' if query else ''}is queued or running")
+        for note in (*where.notes, *cancelling.problems):
+            say(f"ablate: {note}")
+        if cancelling.done:
+            say("ablate: nothing is lost: `ablate run` goes on with these trials where they were saved")
+    return 5 if cancelling.problems else 0
+
+
+def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
+    """What failed, by kind: how many trials, where, since when, and what to do about it.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    as_json
+        Print JSON.
+    """
+    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.monitoring.failure_groups import failures as triaged
+    from runners.monitoring.failure_text import write_clusters, write_refusals
+    from runners.monitoring.worker_rejections import refusals
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = triaged(store, None if grid is None else choose_grid(store, grid))
+        refused = refusals(store.layout)
+    if as_json:
+        data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
+        write_json("failures", data)
+        return 0
+    write_clusters(found)
+    write_refusals(refused)
+    if not found and not refused:
+        write("nothing failed")
+    return 0
+
+
+def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = False) -> int:
+    """Watch a campaign live: cells, workers, running trials and their pace, failures, hours used, time left.
+
+    It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
+    the last trial. Without a terminal it prints a line per change.
+
+    Parameters
+    ----------
+    every
+        Seconds between looks at the files; the scheduler is asked once a minute.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print a JSON object per look.
+    """
+    import sys
+
+    from rich.console import Console
+
+    from grid.errors import SpecError
+    from runners.cli.resolve import find_campaign
+    from runners.monitoring.watch import views
+    from runners.monitoring.watch_text import show
+    from runners.slurm.scheduler import Slurm
+
+    if not every > 0:
+        raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
+    found = views(find_campaign(campaign), Slurm(), every)
+    try:
+        if as_json:
+            for view in found:
+                write_json("watch", view.data())
+                sys.stdout.flush()
+        else:
+            show(found, Console())
+    except KeyboardInterrupt:
+        say("ablate: the grid goes on without being watched")
+    return 0

@@ -1,0 +1,212 @@
+"""What a run would do, before it does: counts, what rules left out, parameters, how long it takes, what it can show."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from grid import Grid, Planned
+from runners.monitoring.trial_states import State
+from runners.planning.estimate import Estimate, Means, estimate
+from runners.planning.grid_cells import walk
+from runners.planning.power import Resolution, resolutions
+from runners.planning.preflight import Opening
+from runners.planning.survey import Survey, Surveyed, survey
+from runners.slurm.spec import Slurm
+from runners.slurm.submit.resource_classes import Demands
+from runners.slurm.submit.workload import planned
+from store.files.layout import Layout
+from store.files.trial_status import Status
+
+_STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
+
+
+class Pruned(NamedTuple):
+    """How many cells a rule left out."""
+
+    reason: str
+    cells: int
+
+
+class GridPlan(NamedTuple):
+    """One grid of a plan."""
+
+    name: str
+    cells: int
+    trials: int
+    pruned: tuple[Pruned, ...]
+
+
+class OperatorPlan(NamedTuple):
+    """One operator of a plan; where models with it differ in their parameters, one of these counts."""
+
+    grid: str
+    operator: str
+    """Its label; where operators of the grid share one, the label of its cell or else the beginning of its key too."""
+    key: str
+    trials: int
+    parameters: int | None
+    """All of the model; None where nobody said how to count them."""
+    operator_parameters: int | None
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What a run of some grids in a campaign would do; trials that grids share are counted once."""
+
+    root: Path
+    grids: tuple[GridPlan, ...]
+    operators: tuple[OperatorPlan, ...]
+    trials: tuple[Surveyed, ...]
+    ok: int
+    other_code: int
+    """Of those that are ok, the ones that other code finished."""
+    failed: int
+    running: int
+    queued: int
+    lost: int
+    unknown: int
+    pending: int
+    """Nobody has these and nobody will take them, as in the states before."""
+    to_do: int
+    estimate: Estimate
+    refused: tuple[str, ...]
+    """Of which cells or operators trials would fail before their first step, and why."""
+    resolutions: tuple[Resolution, ...]
+
+
+@final
+@dataclass(frozen=True)
+class PlanOptions:
+    """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long its training takes."""
+
+    workers: int = 1
+    slurm: Slurm | None = None
+    """What would be asked of a cluster; None: the trials run on this machine, `workers` at once."""
+    retry: bool = False
+    again: bool = False
+    states: Mapping[str, State] = field(default_factory=dict)
+    """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
+    parameters: Callable[[Any], tuple[int, int]] | None = None
+    noise_from: Layout | None = None
+    """A campaign whose noise counts where this one has none."""
+    seconds: Callable[[Any], float | None] | None = None
+    """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell.
+
+    What it raises is told with the plan.
+    """
+
+
+def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
+    """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
+
+    Raises:
+        SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or the
+            request to a cluster has no meaning for these trials.
+    """
+    options = options or PlanOptions()
+    layout = Layout(Path(root).resolve())
+    demands = Demands(options.slurm) if options.slurm is not None else None
+    counted, opening = _Counted(options.parameters), Opening(layout, retry=options.retry)
+
+    looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
+
+    def look(grid: str, planned: Planned) -> None:
+        for each in looks:
+            each(grid, planned)
+
+    cells = walk(grids, look)
+    found = survey(layout, grids, cells, retry=options.retry, again=options.again)
+    if options.slurm is not None and demands is not None:
+        means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
+    else:
+        means = Means(options.workers, seconds=options.seconds)
+    times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))
+    by_name = {plan.name: plan for plan in plans}
+    told = resolutions(layout, grids, options.noise_from)
+    states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
+    return Plan(
+        root=layout.root,
+        grids=plans,
+        operators=tuple(_operators(found, counted.cells)),
+        trials=found.trials,
+        ok=states["done"],
+        other_code=found.other_code,
+        failed=states["failed"],
+        running=states["running"],
+        queued=states["queued"],
+        lost=states["lost"],
+        unknown=states["unknown"],
+        pending=states["pending"],
+        to_do=len(found.to_do),
+        estimate=times,
+        refused=tuple(_refused(times, opening)) if options.seconds is not None else (),
+        resolutions=tuple(_timed(each, by_name[each.grid], times, len(found.to_do)) for each in told),
+    )
+
+
+def _timed(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -> Resolution:
+    """With the hours of a further seed as estimated, where no finished trial has said them."""
+    if found.hours is not None or times.hours is None or not to_do:
+        return found
+    return found._replace(hours=times.hours.median / to_do * grid.cells, unit=times.unit)
+
+
+def _grid_plan(grid: Grid) -> GridPlan:
+    header = grid.header()
+    rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
+    return GridPlan(grid.name, header["cells"], header["trials"], rules)
+
+
+def _refused(times: Estimate, opening: Opening) -> Iterator[str]:
+    """What was found by trying operators, and what by opening what the others read."""
+    yield from times.refused
+    for each in opening.refusals():
+        if not any(each.why in told for told in times.refused):
+            yield f"{each.label}: {each.why}"
+
+
+_Sizes = tuple[int | None, int | None]
+
+
+@final
+class _Counted:
+    """The parameters of each cell's model, all and the operator's, by grid and cell."""
+
+    def __init__(self, parameters: Callable[[Any], tuple[int, int]] | None) -> None:
+        self._parameters = parameters
+        self.cells: dict[tuple[str, str], _Sizes] = {}
+
+    def look(self, grid: str, planned: Planned) -> None:
+        """Count those of a cell."""
+        self.cells[grid, planned.cell] = self._parameters(planned.trial) if self._parameters else (None, None)
+
+
+def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:
+    """One after the other as they are first met, the smallest models first."""
+    counts: dict[tuple[str, str], Counter[_Sizes]] = {}
+    for trial in found.trials:
+        counts.setdefault((trial.grid, trial.operator_key), Counter())[sizes[trial.grid, trial.cell]] += 1
+    names = _names(found)
+    for (grid, key), models in counts.items():
+        for size, trials in sorted(models.items()):
+            yield OperatorPlan(grid, names[grid, key], key, trials, *size)
+
+
+def _names(found: Survey) -> dict[tuple[str, str], str]:
+    """What tells the operators apart, by grid and key."""
+    labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
+    shared = Counter((place[0], label) for place, label in labels.items())
+    cells: dict[tuple[str, str], set[str]] = {place: set() for place in labels}
+    for trial in found.trials:
+        cells[trial.grid, trial.operator_key].add(trial.label)
+    return {
+        place: label if shared[place[0], label] == 1 else _told_apart(label, place[1], cells[place])
+        for place, label in labels.items()
+    }
+
+
+def _told_apart(label: str, key: str, cells: set[str]) -> str:
+    return next(iter(cells)) if len(cells) == 1 else f"{label} [{key[:6]}]"

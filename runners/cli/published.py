@@ -1,0 +1,118 @@
+"""The command `published`: what the papers' tables say, alone or beside a grid's own results."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, final
+
+from cyclopts import Parameter
+
+from grid.errors import SpecError
+from runners.cli.options import Csv, Flag, Json
+from runners.output import say, write_frame, write_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """Which published cells.
+
+    Parameters
+    ----------
+    paper
+        A paper, such as 003; default all.
+    table
+        One of its tables, such as T1.
+    metric
+        A measurement, such as mse, or part of the paper's words for what it measured.
+    """
+
+    paper: str | None = None
+    table: str | None = None
+    metric: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Beside:
+    """What they are put beside.
+
+    Parameters
+    ----------
+    compare
+        Put what the papers claim of an operator beside what a grid of yours found.
+    grid
+        With --compare: the grid, when the campaign has several.
+    campaign
+        With --compare: the campaign directory; default the only one below campaigns/.
+    everything
+        With --compare: also the claims that cannot be compared, each with the reason.
+    """
+
+    compare: Flag = False
+    grid: str | None = None
+    campaign: Path | None = None
+    everything: Annotated[bool, Parameter(name="--all", negative="")] = False
+
+
+def published(
+    asked: Annotated[Asked, Parameter(name="*")] = Asked(),
+    *,
+    beside: Annotated[Beside, Parameter(name="*")] = Beside(),
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
+    """What the papers published: their tables, the cells of one, or what your own results say of their claims.
+
+    Parameters
+    ----------
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    if as_json and as_csv:
+        raise SpecError("a result has one format; got --json and --csv: leave one out")
+    if beside.compare:
+        _compare(asked, beside, as_json=as_json, as_csv=as_csv)
+        return 0
+    if beside != Beside():
+        raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
+    from runners.catalogue.published_cells import flat, write_cells, write_tables
+    from store.published.filter import chosen
+
+    cells = chosen(asked.paper, asked.table, asked.metric)
+    if as_json:
+        write_json("published", [asdict(each) for each in cells])
+    elif as_csv:
+        write_frame("published", flat(cells), as_json=False, as_csv=True)
+    elif asked == Asked():
+        write_tables(cells)
+    else:
+        write_cells(cells)
+    return 0
+
+
+def _compare(asked: Asked, beside: Beside, *, as_json: bool, as_csv: bool) -> None:
+    from runners.catalogue.published_claims import write_claims
+
+    found = _compared(asked, beside)
+    if as_json or as_csv:
+        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
+    else:
+        write_claims(found, everything=beside.everything)
+
+
+def _compared(asked: Asked, beside: Beside) -> "pl.DataFrame":
+    from runners.cli.resolve import choose_grid, find_campaign
+    from store.published.comparison import compare_published
+    from store.store import Store
+
+    with Store.open(find_campaign(beside.campaign)) as store:
+        if store.stale is not None:
+            say(f"ablate: the newest results may be missing: {store.stale}")
+        return compare_published(
+            store, choose_grid(store, beside.grid), paper=asked.paper, table=asked.table, metric=asked.metric
+        )

@@ -1,0 +1,118 @@
+"""The command that runs a finished trial again."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from runners.output import say, write, write_table
+from runners.slow_notice import awaited
+
+if TYPE_CHECKING:
+    from runners.execution.progress import Progress as Shown
+    from runners.execution.repro import Reproduction
+    from runners.execution.run_tally import Tally
+    from store.files.trial_status import Progress
+
+_MOST_SHOWN = 10
+
+
+def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, keep: Path | None = None) -> int:
+    """Run a finished trial again with the code it was submitted with, and compare every value of its result.
+
+    On the CPU the results are equal bit for bit. The exit code is 4 where they are not.
+
+    Parameters
+    ----------
+    query
+        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    spec
+        The spec file that defines its classes, where its submission kept no snapshot.
+    keep
+        A new directory for the restored code and the campaign of the repetition; default one that is removed.
+    """
+    from tempfile import TemporaryDirectory
+
+    from grid.errors import SpecError
+    from runners.cli.resolve import find_campaign, find_one
+    from runners.execution.repro import reproduce
+    from store.files.atomic import make_directory
+    from store.store import Store
+
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise SpecError(f"{keep} is not empty; name a new directory with --keep")
+    with ExitStack() as stack:
+        with awaited("reading the campaign"):
+            store = stack.enter_context(Store.open(find_campaign(campaign)))
+            trial = find_one(store, query)
+        temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
+        place = Path(temporary) if keep is None else make_directory(keep.resolve())
+        found = reproduce(store, trial, place, spec, _Audience())
+    return _concluded(found)
+
+
+def _tell(text: str) -> None:
+    say(f"ablate: {text}")
+
+
+@final
+class _Audience:
+    """A person, who is shown training as a run shows it."""
+
+    def told(self, text: str) -> None:
+        """A line."""
+        _tell(text)
+
+    @contextmanager
+    def training(self, line: Mapping[str, Any]) -> "Iterator[_Watcher]":
+        """The display of a run of one trial."""
+        from runners.execution.progress import Progress
+        from runners.execution.run_tally import Member, tally
+
+        cell = (str(line["grid"]), str(line["label"]))
+        counts = tally([cell], [Member(cell, int(line["seed"]))])
+        counts.started(0, 0)
+        with Progress(counts) as shown:
+            yield _Watcher(counts, shown)
+
+
+@final
+class _Watcher:
+    """Keeps the display of the one trial up to date."""
+
+    def __init__(self, counts: "Tally", shown: "Shown") -> None:
+        self._counts = counts
+        self._shown = shown
+
+    def looked(self, found: "Progress | None") -> None:
+        """Where it is; off a terminal a line now and then."""
+        if found is not None:
+            self._counts.stepped(0, found.step, found.steps, math.nan if found.loss is None else found.loss)
+        self._shown.tick()
+
+    def ended(self, status: str | None) -> None:
+        """No longer at work."""
+        from runners.attempts.worker import Outcome
+
+        self._counts.came_back(Outcome(0, "ok" if status == "ok" else "failed" if status == "failed" else "stopped"))
+
+
+def _concluded(found: "Reproduction") -> int:
+    """Say what came of it; the exit code."""
+    if found.failure is not None:
+        _tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
+        return 4
+    if not found.different:
+        write(f"equal: {found.equal} values")
+        return 0
+    shown = [
+        (str(each.where), repr(each.recorded), repr(each.again), each.size) for each in found.different[:_MOST_SHOWN]
+    ]
+    write_table(["value", "recorded", "again", "difference"], shown)
+    count = len(found.different)
+    most = f"; the largest {_MOST_SHOWN} are shown" if count > _MOST_SHOWN else ""
+    _tell(f"{count} of {count + found.equal} values differ{most}")
+    return 4

@@ -1,0 +1,150 @@
+"""Which campaign, grid and trial a command means, when the user did not write it all out."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from store.files.layout import Layout
+
+if TYPE_CHECKING:
+    from grid import Grid
+    from store.store import Store
+
+CAMPAIGNS = Path("campaigns")
+"""Where `run` puts a campaign when no other directory is named."""
+
+_NAMED = 8
+"""Most trials that are named where one was meant."""
+
+
+def campaign_for(spec: Path, campaign: Path | None) -> Path:
+    """The campaign directory a spec file runs into: the one named, or campaigns/<name of the file>."""
+    return campaign if campaign is not None else CAMPAIGNS / spec.stem
+
+
+def find_campaign(campaign: Path | None) -> Path:
+    """The campaign to read: the one named, the working directory, or the only one below campaigns/."""
+    if campaign is not None:
+        if not Layout(campaign).exists():
+            raise NotFoundError(
+                f"there is no campaign in {campaign}; `ablate run SPEC --campaign {campaign}` makes one"
+            )
+        return campaign
+    if Layout(Path()).exists():
+        return Path()
+    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(f"there is no campaign below {CAMPAIGNS}/; run a spec first, or name one with --campaign")
+    raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
+
+
+def find_campaigns(named: Sequence[Path]) -> list[Path]:
+    """The campaigns to show: those named, the working directory, or all below campaigns/."""
+    if named:
+        return [find_campaign(campaign) for campaign in named]
+    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+    return [Path()] if Layout(Path()).exists() else found or [find_campaign(None)]
+
+
+def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> "list[Grid]":
+    """The grid called `wanted`; without a name the only one, or all of them unless `one` is asked for."""
+    if wanted is not None:
+        if wanted not in grids:
+            raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{did_you_mean(wanted, list(grids))}")
+        return [grids[wanted]]
+    if one and len(grids) > 1:
+        raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
+    return list(grids.values())
+
+
+def choose_grid(store: "Store", wanted: str | None) -> str:
+    """The grid called `wanted` in the store, or its only one."""
+    names = store.grids()
+    if wanted is not None:
+        store.grid(wanted)
+        return wanted
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
+    raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
+
+
+def find_one(store: "Store", words: Sequence[str]) -> str:
+    """The full key of the one trial that `words` mean: the beginning of its key, or a query.
+
+    Raises:
+        SpecError: there are no words, or one has no meaning.
+        NotFoundError: they mean no trial, or several, which are named.
+    """
+    from runners.monitoring.trial_query import select
+
+    if not words:
+        raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
+    try:
+        found = select(store, words)
+    except NotFoundError:
+        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
+            raise
+        return kept[0]  # of a trial that no grid plans any more
+    if len(found) == 1:
+        return found[0]
+    rows = store.sql(
+        "SELECT trial, any_value(label), any_value(seed) FROM grid_trial WHERE list_contains($keys, trial) "
+        "GROUP BY trial ORDER BY any_value(position)",
+        {"keys": found[:_NAMED]},
+    ).rows()
+    named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in rows)
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
+
+
+def find_several(store: "Store", words: Sequence[str]) -> list[str]:
+    """The full keys of the trials that `words` mean, in the order of the plan.
+
+    Raises:
+        SpecError: a word has no meaning.
+        NotFoundError: they mean no trial.
+    """
+    from runners.monitoring.trial_query import select
+
+    try:
+        return select(store, words)
+    except NotFoundError:
+        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
+            raise
+        return kept  # of a trial that no grid plans any more
+
+
+def find_trial(store: "Store", key: str) -> str:
+    """The full key of the one trial whose key begins with `key`."""
+    found = _keys(store, key)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(
+            f"no trial's key begins with {key!r}; `ablate sql 'select trial, label from grid_trial'` lists them"
+        )
+    raise NotFoundError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
+
+
+def _keys(store: "Store", beginning: str) -> list[str]:
+    """Some of the keys that begin so; all if there is one."""
+    found = store.sql(
+        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": beginning.lower()}
+    )
+    return [str(key) for key in found["trial"]]
+
+
+def worker_count(workers: int | None) -> int:
+    """How many workers were asked for; by default one per core this process may use."""
+    if workers is None:
+        return len(os.sched_getaffinity(0))
+    if workers < 1:
+        raise SpecError(f"a run needs at least one worker; got --workers {workers}")
+    return workers

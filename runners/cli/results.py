@@ -1,0 +1,144 @@
+"""Commands that answer from the store of a campaign."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runners.cli.measure_text import average_of, measured
+from runners.cli.options import Csv, Json
+from runners.output import say, write, write_frame, write_json, write_table
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+
+def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
+    """How far a campaign is, cell by cell, who is at work, and what failed. Files are asked first, then the scheduler.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids; default all.
+    as_json
+        Print JSON.
+    """
+    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.monitoring.status_text import read_status, write_status
+    from runners.monitoring.trial_states import whereabouts
+    from runners.slurm.scheduler import Slurm
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign), thorough=False) as store:
+        names = store.grids() if grid is None else [choose_grid(store, grid)]
+        found = read_status(store, whereabouts(store, Slurm(), ended=as_json), names, grid)
+    if as_json:
+        write_json("status", found.data(), found.warnings)
+    else:
+        write_status(found)
+    return 0
+
+
+def table(
+    *,
+    campaign: Path | None = None,
+    grid: str | None = None,
+    why: str | None = None,
+    best_over: Sequence[str] = (),
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
+    """The verdict table: every cell against the grid's baseline, paired by seed.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    why
+        A cell, by its label or key: all that its verdict rests on, instead of the table.
+    best_over
+        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
+        chosen on half of the seeds and compared on the other half.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from grid.errors import SpecError
+    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.provenance.mixed_code import warn_of_mixtures
+    from store.analysis.tuned_verdicts import selected_verdicts
+    from store.analysis.verdicts import verdicts
+    from store.store import Store
+
+    if why is not None and (best_over or as_csv):
+        raise SpecError(
+            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
+        )
+    with Store.open(find_campaign(campaign)) as store:
+        name = choose_grid(store, grid)
+        if why is not None:
+            return _write_why(store, name, why, as_json=as_json)
+        header = store.grid(name)
+        found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
+        warn_of_mixtures(store, [name], say)
+    if not as_json and not as_csv:
+        write(f"{measured(header)}, {header['measure']['better']} is better")
+    shown = _SHOWN | {"value": average_of(header["measure"])}
+    write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
+    return 0
+
+
+_SHOWN = {
+    "label": "cell",
+    "pairs": "pairs",
+    "value": "mean",
+    "percent": "difference %",
+    "low_percent": "low",
+    "high_percent": "high",
+    "p_holm": "p (Holm)",
+    "verdict": "verdict",
+    "reason": "because",
+}
+
+
+def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
+    from store.analysis.explain_verdict import why, why_text
+
+    found = why(store, grid, cell)
+    if as_json:
+        write_json("why", found)
+    else:
+        write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
+    return 0
+
+
+def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
+    """What differs between two trials: in their specs, then in their results.
+
+    Parameters
+    ----------
+    first
+        A trial's key, or the beginning of one.
+    second
+        Another.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    as_json
+        Print JSON.
+    """
+    from runners.cli.resolve import find_campaign, find_trial
+    from runners.monitoring.trial_comparison import compare_trials
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        found = compare_trials(store, find_trial(store, first), find_trial(store, second))
+    if as_json:
+        write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})
+        return 0
+    write("\n".join(found.spec) or "the specs are equal")
+    write_table(found.results.columns, found.results.rows())
+    return 0

@@ -1,0 +1,157 @@
+"""`ablate retry`: trials that failed or were lost, once more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
+
+from runners.cli.options import NO_CLUSTER, Cluster, Clusters, Flag
+from runners.output import counted, say, write
+
+if TYPE_CHECKING:
+    from runners.monitoring.retry import Again, Before
+    from runners.monitoring.trial_states import State
+    from runners.slurm.spec import Slurm
+    from store.store import Store
+
+
+@final
+@dataclass(frozen=True)
+class Which:
+    """Which trials are trained once more.
+
+    Parameters
+    ----------
+    failed
+        Those that failed; with a query, of these.
+    lost
+        Those that were begun and that nobody will take; with a query, of these.
+    """
+
+    failed: Flag = False
+    lost: Flag = False
+
+    def states(self) -> "list[State]":
+        """In these states; none: in whichever nobody has them."""
+        found: list[State] = []
+        if self.failed:
+            found.append("failed")
+        if self.lost:
+            found.append("lost")
+        return found
+
+
+ANY = Which()
+
+
+def retry(
+    *query: str,
+    which: Annotated[Which, Parameter(name="*")] = ANY,
+    spec: Path | None = None,
+    on: Literal["local", "inline", "slurm"] | None = None,
+    workers: int | None = None,
+    campaign: Path | None = None,
+    cluster: Clusters = NO_CLUSTER,
+) -> int:
+    """Train trials once more that failed or were lost, on the machine that had them. Without words it says what failed.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA reason=out_of_memory.
+    spec
+        The spec file; default the one that was submitted.
+    on
+        local, inline or slurm; default where they were the last time.
+    workers
+        Worker processes, or array tasks; default as `ablate run` chooses.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    """
+    from runners.cli.resolve import find_campaign
+    from runners.provenance.specfile import cluster_of
+    from store.store import Store
+
+    root = find_campaign(campaign)
+    with Store.open(root) as store:
+        if not query and not which.states():
+            return _ask_back(store)
+        found = _chosen(store, query, which, spec)
+    if found is None:
+        write(
+            " and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in which.states())
+        )
+        return 0
+    again, had = found
+    machine = on or had.machine
+    if machine == "slurm":
+        return _queue(root, again, had.slurm() or cluster_of(again.spec), workers, cluster)
+    cluster.refuse(machine)
+    halve = had.halves if cluster.oom is None else cluster.oom == "halve"
+    return _here(root, again, machine, workers, halve=halve)
+
+
+def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
+    """What to train once more, and how it was trained; None if there is nothing of the kind."""
+    from runners.monitoring.retry import Again, before, choose, grids_of
+    from runners.monitoring.trial_query import select
+    from runners.monitoring.trial_states import whereabouts
+    from runners.provenance.specfile import load_spec_file
+    from runners.slurm.scheduler import Slurm as Scheduler
+
+    where = whereabouts(store, Scheduler())
+    for note in where.notes:
+        say(f"ablate: {note}")
+    chosen = choose(where, select(store, query) if query else None, which.states())
+    if chosen.in_words():
+        say(f"ablate: of these trials {chosen.in_words()}")
+    if not chosen.keys:
+        return None
+    had = before(store.layout, chosen.keys)
+    path = had.spec(spec)
+    return Again(path, grids_of(store, chosen.keys, load_spec_file(path), path), chosen.keys), had
+
+
+def _ask_back(store: "Store") -> int:
+    """What failed and what each kind would need; which of it to train again is for a person to say."""
+    from runners.monitoring.failure_groups import failures
+    from runners.monitoring.failure_text import write_clusters
+
+    found = failures(store)
+    write_clusters(found)
+    trials, ways = counted(sum(each.n for each in found), "trial"), counted(len(found), "way")
+    kinds = f"{trials} failed, in {ways}" if found else "nothing failed"
+    say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
+    return 2
+
+
+def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
+    from grid.errors import SpecError
+    from runners.cli.resolve import worker_count
+    from runners.cli.run import concluded
+    from runners.execution import Inline, Local
+    from runners.execution.run import RunOptions, run_campaign
+
+    if machine == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
+    options = RunOptions(retry=True, only=again.keys, files=(again.spec.resolve(),), oom="halve" if halve else "fail")
+    on = Inline() if machine == "inline" else Local(worker_count(workers))
+    return concluded(run_campaign(root, again.grids, on, options), root)
+
+
+def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
+    from runners.cli.run_on_slurm import looked_at, show_or_queue
+    from runners.planning.budget import budget_hours
+    from runners.slurm.submit.submit import SubmitOptions
+
+    options = SubmitOptions(
+        retry=True,
+        only=again.keys,
+        files=(again.spec.resolve(),),
+        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
+        flags=frozenset(cluster.given()),
+    )
+    drafter = looked_at(root, again.grids, cluster.request(kept, workers), options)
+    return show_or_queue(drafter, root, cluster)

@@ -1,0 +1,247 @@
+"""Commands that plan and run trials."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from cyclopts import Parameter
+
+from runners.cli.options import LOCAL, NO_CLUSTER, ONCE, Cluster, Clusters, Json, Repeat, Repeats, Where, Wheres
+from runners.output import counted, say, write, write_json
+from runners.slow_notice import awaited
+
+if TYPE_CHECKING:
+    from grid import Grid
+    from runners.cli.plan import PlanOptions
+    from runners.execution.run import RunResult
+    from runners.monitoring.trial_states import State
+
+
+@final
+@dataclass(frozen=True)
+class PlannedFor:
+    """Where time is estimated for, and by which noise seeds are counted.
+
+    Parameters
+    ----------
+    on
+        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked for them.
+    workers
+        How many of them; default one per core, on slurm as many as have work for half of their time limit.
+    noise_from
+        Another campaign, to know the noise of seeds by, where this one has no finished trials that tell it.
+    """
+
+    on: Literal["local", "slurm"] = "local"
+    workers: int | None = None
+    cluster: Clusters = NO_CLUSTER
+    noise_from: Path | None = None
+
+    def check(self) -> None:
+        """Refuse flags that say nothing to a plan.
+
+        Raises:
+            SpecError: one was given.
+        """
+        from grid.errors import SpecError
+
+        if self.on != "slurm":
+            self.cluster.refuse(self.on)
+        for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
+            if flag in self.cluster.given():
+                raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
+
+
+HERE = PlannedFor()
+
+
+def plan(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
+    repeat: Repeats = ONCE,
+    as_json: Json = False,
+) -> int:
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
+
+    Ends with 2 where trials would fail before their first step, and says why.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        One of its grids; default all.
+    campaign
+        Where it would run; default campaigns/FILE.
+    as_json
+        Print JSON.
+    """
+    from grid.errors import SpecError
+    from runners.cli.plan import plan_campaign
+    from runners.cli.plan_text import plan_data, plan_lines
+    from runners.cli.resolve import campaign_for, choose_grids, find_campaign
+    from runners.provenance.specfile import load_spec_file
+    from store.files.layout import Layout
+
+    where.check()
+    grids = choose_grids(load_spec_file(spec), grid, one=False)
+    root = campaign_for(spec, campaign)
+    other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
+    options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
+    found = plan_campaign(root, grids, options)
+    if as_json:
+        write_json("plan", plan_data(found))
+    else:
+        write("\n".join(plan_lines(found)))
+    return SpecError.exit_code if found.refused else 0
+
+
+def _states(root: Path) -> "dict[str, State]":
+    """Where the trials of a campaign are, as `ablate status` says; empty where there is no campaign yet."""
+    from runners.monitoring.trial_states import whereabouts
+    from runners.slurm.scheduler import Slurm
+    from store.files.layout import Layout
+    from store.store import Store
+
+    if not Layout(root).exists():
+        return {}
+    with awaited("looking where trials are"), Store.open(root) as store:
+        found = whereabouts(store, Slurm())
+    for note in found.notes:
+        say(f"ablate: {note}")
+    return {key: each.state for key, each in found.trials.items()}
+
+
+def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
+    from runners.cli.plan import PlanOptions
+    from runners.cli.resolve import worker_count
+    from runners.planning.step_timing import seconds_of
+    from runners.provenance.specfile import cluster_of
+    from runners.training.loop import train
+    from runners.trial import parameters
+
+    if where.on == "slurm":
+        slurm = where.cluster.request(cluster_of(spec), where.workers)
+        return PlanOptions(slurm=slurm, retry=repeat.retry, again=repeat.again, parameters=parameters)
+    return PlanOptions(
+        workers=worker_count(where.workers),
+        retry=repeat.retry,
+        again=repeat.again,
+        parameters=parameters,
+        seconds=lambda trial: seconds_of(trial, train),
+    )
+
+
+def run(
+    spec: Path,
+    /,
+    *,
+    grid: str | None = None,
+    campaign: Path | None = None,
+    where: Wheres = LOCAL,
+    repeat: Repeats = ONCE,
+    cluster: Clusters = NO_CLUSTER,
+) -> int:
+    """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
+
+    Parameters
+    ----------
+    spec
+        A Python file that defines grids.
+    grid
+        Which of its grids, when it has several.
+    campaign
+        Directory of the results; default campaigns/FILE.
+    """
+    from runners.cli.resolve import campaign_for, choose_grids, worker_count
+    from runners.provenance.specfile import load_spec_file
+
+    _check(where, cluster)
+    root = campaign_for(spec, campaign)
+    grids = choose_grids(load_spec_file(spec), grid, one=True)
+    if where.on == "slurm":
+        from runners.cli.run_on_slurm import run_on_slurm
+
+        return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
+    from runners.execution import Inline, Local, Machine
+    from runners.execution.run import RunOptions, run_campaign
+
+    machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
+    give_back(root, grids, repeat)
+    options = RunOptions(
+        retry=repeat.retry,
+        again=repeat.again,
+        files=(spec.resolve(),),
+        oom="halve" if cluster.oom == "halve" else "fail",
+    )
+    return concluded(run_campaign(root, grids, machine, options), root)
+
+
+def _check(where: Where, cluster: Cluster) -> None:
+    """Refuse flags that say nothing to the machine."""
+    from grid.errors import SpecError
+
+    if where.on != "slurm":
+        cluster.refuse(where.on)
+    if where.on == "inline" and where.workers is not None:
+        raise SpecError(
+            "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
+        )
+
+
+def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
+    """With --again, trials whose results cannot be read are trained anew."""
+    from runners.attempts.unreadable_results import give_back_unreadable
+
+    given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
+    if given_back:
+        verbs = ("has", "is") if given_back == 1 else ("have", "are")
+        trials = counted(given_back, "finished trial")
+        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
+
+
+EDITED = "the code or the spec file changed while the run went on; run the same command again"
+
+
+def concluded(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
+    """Say what became of a run, and why some trials `stopped` that nobody `called_off`; its exit code."""
+    for problem in result.problems:
+        say(f"ablate: {problem}")
+    say(f"{_in_words(result)}; results in {root}")
+    if result.interrupted:
+        return 130
+    left = result.stopped - called_off
+    if left:
+        say(f"ablate: {stopped}")
+    return 4 if result.failed or result.skipped_failed or left else 0
+
+
+def _in_words(result: "RunResult") -> str:
+    """How many trials came to what."""
+
+    def of(number: int, one: str, more: str) -> str:
+        return f"{number} {one if number == 1 else more}" if number else ""
+
+    goes_on = "not finished, the same command goes on with"
+    counts = (
+        of(result.ok, "trained", "trained"),
+        of(result.failed, "failed", "failed"),
+        of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
+        of(result.skipped, "was done before", "were done before"),
+        of(
+            result.skipped_other_code,
+            "of these ran other code (--again trains it again)",
+            "of these ran other code (--again trains them again)",
+        ),
+        of(
+            result.skipped_failed,
+            "failed before and was not tried again (--retry does)",
+            "failed before and were not tried again (--retry does)",
+        ),
+    )
+    return "; ".join(filter(None, counts)) or "nothing was trained"

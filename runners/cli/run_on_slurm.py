@@ -1,0 +1,191 @@
+"""`ablate run --on slurm`: trials are queued, and if asked followed to their end."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grid.errors import EnvironmentProblem, SpecError
+from runners.cli.options import Cluster, Repeat
+from runners.output import counted, duration, say, write
+from runners.slow_notice import awaited
+
+if TYPE_CHECKING:
+    from grid import Grid
+    from runners.slurm.spec import Slurm
+    from runners.slurm.submit.submit import Draft, Drafter, Queued, SubmitOptions
+    from runners.slurm.worker_resources import Resources
+
+LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
+
+
+def run_on_slurm(
+    spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: Cluster
+) -> int:
+    """Queue the missing trials of `grids`; the exit code."""
+    from runners.cli.run import give_back
+    from runners.planning.budget import budget_hours
+    from runners.provenance.specfile import cluster_of
+    from runners.slurm.submit.submit import SubmitOptions
+
+    options = SubmitOptions(
+        retry=repeat.retry,
+        again=repeat.again,
+        files=(spec.resolve(),),
+        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
+        flags=frozenset(cluster.given()),
+    )
+    if not cluster.dry_run:
+        give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on
+    drafter = looked_at(root, grids, cluster.request(cluster_of(spec), workers), options)
+    return show_or_queue(drafter, root, cluster)
+
+
+def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions") -> "Drafter":
+    """The grids and the request, with what the cluster says of itself.
+
+    Raises:
+        SpecError, EnvironmentProblem: it was refused; the sentence says that nothing was queued.
+    """
+    from runners.slurm.scheduler import Slurm as Scheduler
+    from runners.slurm.submit.submit import Drafter
+
+    with _nothing_queued(), awaited("asking the cluster what it allows"):
+        return Drafter(root, grids, slurm, Scheduler(), options)
+
+
+@contextmanager
+def _nothing_queued() -> Iterator[None]:
+    """A refusal says that nothing was queued, unless it says itself what may be."""
+    try:
+        yield
+    except (SpecError, EnvironmentProblem) as error:
+        if "may be queued" in str(error):
+            raise
+        raise type(error)(f"{error}; nothing was queued") from error
+
+
+def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster) -> int:
+    """Show what would be queued, or queue it and follow it if asked; the exit code."""
+    from runners.slurm.submit.submit import submit
+
+    if cluster.dry_run:
+        from runners.slurm.submit.workload import forecast_lines
+
+        with _nothing_queued(), awaited("asking the cluster whether it takes the workers"):
+            draft = drafter.draft()
+        forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
+        write("\n".join([*dry_run_lines(draft), *forecast]))
+        return 0
+    with _nothing_queued(), awaited("asking the cluster whether it takes the workers, and queueing them"):
+        queued = submit(drafter, lambda text: say(f"ablate: {text}"))
+    for note in queued.draft.notes:
+        say(f"ablate: {note}")
+    say(queued_line(queued, root))
+    return _follow(drafter, queued, root) if cluster.wait else 0
+
+
+def dry_run_lines(draft: "Draft") -> Iterator[str]:
+    """What would be queued, for people: counts, classes, remarks, scripts."""
+    if not draft.groups:
+        yield _all_queued(draft) or "nothing is left to queue"
+        return
+    from runners.slurm.submit.already_queued import told
+
+    already = told(draft.elsewhere, draft.wanted)
+    if already:
+        yield already
+    yield (
+        f"{counted(draft.trials, 'trial')} in {counted(len(draft.classes), 'class', 'classes')}, "
+        f"{counted(draft.workers, 'worker')} in {counted(len(draft.scripts), 'call', 'calls')} of sbatch; "
+        "nothing is written"
+    )
+    for found, group in zip(draft.classes, draft.groups, strict=True):
+        counts = f"{counted(len(group.trials), 'trial')} on {counted(found.workers, 'worker')}"
+        yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
+    yield from (f"  {note}" for note in draft.notes)
+    shown: set[str] = set()
+    for script in draft.scripts:
+        name = script.name.partition(" from ")[0]
+        if name in shown:
+            yield f"# {script.name}: as above, with workers counted from there"
+            continue
+        shown.add(name)
+        yield f"# {script.name}"
+        yield script.text
+
+
+def worker_words(given: "Resources") -> str:
+    """What a worker is given: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
+    kind = f"{given.gpu_type} " if given.gpu_type else ""
+    auto = given.per_gpu == "auto"
+    side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
+    parts = [counted(given.gpus, f"{kind}GPU")] if given.gpus else []
+    if given.per_trial > 1:
+        parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
+    elif given.per_gpu != 1:
+        parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
+    parts.append(counted(given.cpus, "core"))
+    if given.mem is not None:
+        parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
+    parts.append(f"for {duration(given.time * 60)}")
+    if given.partition is not None:
+        parts.append(f"on {given.partition}")
+    return ", ".join(parts)
+
+
+def queued_line(queued: "Queued", root: Path) -> str:
+    """What was queued and where to look, in one line."""
+    from runners.slurm.submit.already_queued import told
+
+    draft = queued.draft
+    if queued.record is None:
+        were = "was" if queued.done == 1 else "were"
+        nothing = f"nothing is left to train ({queued.done} {were} done before)"
+        return f"{_all_queued(draft) or nothing}; results in {root}"
+    already = told(draft.elsewhere, draft.wanted)
+    jobs = ", ".join(map(str, queued.record.jobs))
+    plural = "s" if len(queued.record.jobs) > 1 else ""
+    before = f"; {already}" if already else ""
+    return (
+        f"queued {counted(draft.trials, 'trial')} on {counted(draft.workers, 'worker')} (job{plural} {jobs}) as "
+        f"submission {draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; "
+        f"results in {root}"
+    )
+
+
+def _all_queued(draft: "Draft") -> str | None:
+    """That all missing trials are queued, and how to have other workers for them; None where none is missing."""
+    if not draft.wanted:
+        return None
+    submissions = sorted(draft.elsewhere.submissions)
+    name = f"submission{'s' if len(submissions) > 1 else ''} {', '.join(submissions)}"
+    count = len(draft.wanted)
+    if count > 1:
+        said = f"nothing to do: all {count} missing trials are queued in {name}"
+    else:
+        said = f"nothing to do: the one missing trial is queued in {name}"
+    return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
+
+
+def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
+    from runners.cli.run import concluded
+    from runners.execution.background_ingest import Landing
+    from runners.monitoring.early_stops import called_off
+    from runners.slurm.follow import Following
+
+    submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
+    survey = drafter.survey.narrowed(drafter.options.only)
+    following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
+    try:
+        with Landing(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
+            following.until_over()
+            landing.once(wait=True)
+    except KeyboardInterrupt:
+        say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
+        return 130
+    name = queued.record.submission if queued.record else None
+    off = following.called_off()
+    if off:
+        say(f"ablate: {called_off(off)}")
+    return concluded(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

@@ -1,0 +1,170 @@
+"""What results cost: learning curves at equal cost, and which cells another one beats in everything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+
+from cyclopts import Parameter
+
+from runners.cli.measure_text import measured
+from runners.cli.options import Csv, Json
+from runners.output import counted, say, write, write_frame
+
+if TYPE_CHECKING:
+    from store.analysis.pareto import Way
+    from store.analysis.verdicts import Measure
+
+Against = Annotated[tuple[str, ...], Parameter(negative="")]
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """At which cost curves are compared.
+
+    Parameters
+    ----------
+    by
+        What is made equal.
+    budget
+        Compare after so much, between the first and the last recorded cost; default what every run reached that did
+        not break off.
+    level
+        Also compare the cost to reach this value.
+    """
+
+    by: Literal["steps", "tokens", "seconds"] = "tokens"
+    budget: float | None = None
+    level: float | None = None
+
+
+Costs = Annotated[Cost, Parameter(name="*")]
+"""Flattened."""
+
+ALL = Cost()
+
+
+def curves(
+    metric: str = "loss",
+    /,
+    *,
+    at: Costs = ALL,
+    campaign: Path | None = None,
+    grid: str | None = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
+    """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
+
+    Parameters
+    ----------
+    metric
+        A training metric.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.provenance.mixed_code import warn_of_mixtures
+    from store.analysis.learning_curves import compare_learning, rule_of
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        name = choose_grid(store, grid)
+        found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
+        rule = rule_of(store, name, metric)
+        warn_of_mixtures(store, [name], say)
+    if not as_json and not as_csv:
+        write(f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it")
+        write(
+            f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
+            f"{counted(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
+        )
+    shown = _CURVES | {"low": f"{100 * (1 - rule.alpha):g} % from"}
+    write_frame("curves", found, as_json=as_json, as_csv=as_csv, shown=shown)
+    return 0
+
+
+_CURVES = {
+    "label": "cell",
+    "question": "question",
+    "at": "at",
+    "pairs": "pairs",
+    "value": "value",
+    "baseline_value": "baseline",
+    "percent": "difference %",
+    "difference": "difference",
+    "low": "from",
+    "high": "to",
+    "p_holm": "p (Holm)",
+    "ahead": "ahead",
+    "behind": "behind",
+    "note": "note",
+}
+
+
+def pareto(
+    *,
+    against: Against = ("train_s",),
+    campaign: Path | None = None,
+    grid: str | None = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
+    """Which cells are shown to be worse than another in the measure and in cost, which are not, and which are untold.
+
+    Parameters
+    ----------
+    against
+        train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
+        for more. The title says which way each is better; what nothing is known of is taken as better when lower.
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+    import polars as pl
+
+    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.provenance.mixed_code import warn_of_mixtures
+    from store.analysis.pareto import pareto as pareto_of
+    from store.analysis.pareto import rule
+    from store.analysis.verdicts import measure_of
+    from store.store import Store
+
+    with Store.open(find_campaign(campaign)) as store:
+        name = choose_grid(store, grid)
+        found = pareto_of(store, name, against)
+        header, rules = store.grid(name), measure_of(store, name, None)
+        ways = {each: rule(store, name, each) for each in against if each != rules.name}
+        warn_of_mixtures(store, [name], say)
+    headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
+    shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
+    if not as_json and not as_csv:
+        _write_pareto_title(header, rules, ways)
+        found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
+    write_frame("pareto", found, as_json=as_json, as_csv=as_csv, shown=shown)
+    return 0
+
+
+def _write_pareto_title(header: Mapping[str, Any], rules: "Measure", ways: Mapping[str, "Way"]) -> None:
+    others = [
+        f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
+        for name, way in ways.items()
+    ]
+    write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
+    cells = header["cells"]
+    write(
+        f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
+        f"(dominated), over {counted(cells, 'cell')} (on the front)"
+    )

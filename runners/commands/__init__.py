@@ -1,1 +1,0 @@
-"""What the command `ablate` can do, one function per verb; `runners.cli` gathers them."""

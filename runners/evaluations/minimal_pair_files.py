@@ -1,0 +1,98 @@
+"""Minimal pairs in files of the Zorro format: a sentence per line, two lines after one another are a pair.
+
+One file is one paradigm, named after the file.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from grid.errors import SpecError
+from runners.evaluations.item_files import slug
+from runners.tasks.file_cache import per_file
+from runners.tasks.text.corpus import content_hash
+
+
+class Pairs(NamedTuple):
+    """What one file says."""
+
+    content_hash: str
+    pairs: tuple[tuple[str, str], ...]
+    """The odd line and the even one after it."""
+
+
+def paradigms(source: Path) -> dict[str, Path]:
+    """Files by the names of their paradigms, sorted: a .txt file, or those of a folder (not of folders inside it).
+
+    A name is the file's in lower case with `_` for whatever is no letter and no digit.
+
+    Raises:
+        SpecError: there is no such file, one has a name without letters, or two have one name.
+    """
+    if source.is_dir():
+        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".txt" and path.is_file())
+        if not paths:
+            raise SpecError(f"a folder of minimal pairs holds .txt files; {source} has none")
+    elif not source.exists():
+        raise SpecError(f"there are no minimal pairs {source}; give a .txt file or a folder of these")
+    elif source.suffix.lower() != ".txt":
+        raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
+    else:
+        paths = [source]
+    found: dict[str, Path] = {}
+    for path in paths:
+        name = slug(path.stem, str(path))
+        if name in found:
+            raise SpecError(
+                f"paradigms are told apart by their files' names; {found[name]} and {path} are both {name!r}; "
+                "rename one"
+            )
+        found[name] = path
+    return dict(sorted(found.items()))
+
+
+@per_file(entries=256)
+def read(path: Path) -> Pairs:
+    """The pairs of a file; cheap after the first time in a process.
+
+    Raises:
+        SpecError: it is not UTF-8, or its lines are no pairs.
+        EnvironmentProblem: it cannot be read.
+    """
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"minimal pairs are UTF-8; {path} is not, at byte {error.start}; convert it") from error
+    lines = [line.strip() for line in text.strip().split("\n")] if text.strip() else []
+    if not lines or len(lines) % 2:
+        raise SpecError(f"minimal pairs are two lines each; {path} has {len(lines)} lines; complete or remove the last")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            raise SpecError(f"each line of minimal pairs is a sentence; {path}, line {number} is empty; remove it")
+    pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
+    for number, (odd, even) in enumerate(pairs, start=1):
+        if odd.lower() == even.lower():
+            raise SpecError(
+                f"the sentences of a pair differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
+                "remove it"
+            )
+    return Pairs(content_hash(data), pairs)
+
+
+def hash_of(files: Iterable[Pairs]) -> str:
+    """blake2b-128 of several files, in order."""
+    return content_hash(*(each.content_hash for each in files))
+
+
+def chosen(source: Path, names: Iterable[str]) -> Mapping[str, Pairs]:
+    """The pairs of each paradigm.
+
+    Raises:
+        SpecError: as `paradigms` and `read`, or there is no such paradigm.
+    """
+    there = paradigms(source)
+    for name in names:
+        if name not in there:
+            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(there)}")
+    return {name: read(there[name]) for name in names}

@@ -1,0 +1,69 @@
+"""Landing results while trials train: now and then, ingest the campaign's files and publish a snapshot.
+
+The database is a cache of the files. So whatever goes wrong here is told once and never stops a run.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+_SHARE = 10
+"""A landing that took t seconds is followed by at least this many times t without one."""
+
+
+def land(root: Path, *, wait: bool) -> None:
+    """Bring the store of the campaign up to date and publish it.
+
+    Either `wait` for another ingester and look at every trial; or leave it to them, and look at what has changed.
+
+    Raises:
+        AblateError: the store cannot be written or read.
+    """
+    from store.ingest.ingest import ingest  # here: the engine is not loaded for a run whose store is kept elsewhere
+
+    ingest(root, wait=wait, threads=1, thorough=wait)
+
+
+@final
+class Landing:
+    """Lands every `every_s` seconds in a thread while entered; `told` hears each new problem."""
+
+    def __init__(self, root: Path, every_s: float, told: Callable[[str], None]) -> None:
+        self._root = root
+        self._every_s = every_s
+        self._told = told
+        self._problems: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)
+
+    def __enter__(self) -> "Landing":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, each thing once."""
+        return tuple(self._problems)
+
+    def once(self, *, wait: bool) -> None:
+        """Land now; a problem is told and kept."""
+        try:
+            land(self._root, wait=wait)
+        except Exception as error:  # noqa: BLE001  # told below: a run does not depend on its store
+            text = f"results are on disk but not in the store yet: {error}"
+            if text not in self._problems:
+                self._problems.append(text)
+                self._told(text)
+
+    def _loop(self) -> None:
+        pause = self._every_s
+        while not self._stop.wait(pause):
+            began = time.monotonic()
+            self.once(wait=False)
+            pause = max(self._every_s, _SHARE * (time.monotonic() - began))

@@ -1,0 +1,135 @@
+"""A process with the heavy imports done, which forks a worker in milliseconds when asked.
+
+Started as a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread,
+lives as long as the process that started it, and its workers live as long as it does.
+
+Over its socket, one JSON object per line:
+
+    to it      {"fork": number}             with the worker's end of a pipe attached
+    from it    {"ready": true}              once everything is imported; or {"failed": text}
+               {"forked": number, "pid": pid}
+               {"exited": pid, "status": wait status}
+"""
+
+import array
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn, final
+
+from runners.child_lifetime import GROUP_SIGNALS, die_with
+
+_MOST_BYTES = 4096
+
+
+def main() -> None:
+    """Entry of the fresh interpreter; arguments: the socket's descriptor, the starter's pid, the modules to import."""
+    descriptor, starter, preload = sys.argv[-3:]
+    serve(socket.socket(fileno=int(descriptor)), int(starter), json.loads(preload))
+
+
+def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
+    """Import `preload`, then fork workers for `starter` until it closes `control`."""
+    die_with(starter)
+    for name in GROUP_SIGNALS:  # they reach the whole group; the starter decides what they mean
+        signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
+    try:
+        for module in preload:
+            import_module(module)
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].array([])  # at its first array it loads pandas, where that is installed
+    except Exception as error:  # noqa: BLE001  # told to the starter, who raises it
+        _say(control, {"failed": f"{type(error).__name__}: {error}"})
+        return
+    gc.collect()
+    gc.freeze()  # what is imported is never garbage; workers neither scan nor copy it
+    _say(control, {"ready": True})
+    _Server(control).loop()
+
+
+@final
+class _Server:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._wake, self._waker = socket.socketpair()
+        self._wake.settimeout(0)
+        self._waker.settimeout(0)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler must exist for the wake-up to be written
+
+    def loop(self) -> None:
+        """Serve until the starter hangs up."""
+        while True:
+            ready, _, _ = select.select([self._control, self._wake], [], [])
+            if self._wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake.recv(4096)
+                self._reap()
+            if self._control in ready and not self._answer():
+                return
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            _say(self._control, {"exited": pid, "status": status})
+
+    def _answer(self) -> bool:
+        data, descriptors = _receive(self._control)
+        if not data:
+            return False
+        number = json.loads(data)["fork"]
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(descriptors[0], server)
+        os.close(descriptors[0])
+        _say(self._control, {"forked": number, "pid": pid})
+        return True
+
+    def _become_worker(self, descriptor: int, server: int) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with(server)
+            for end in (self._control, self._wake, self._waker):
+                end.close()
+            from runners.execution.worker_loop import work
+
+            code = work(Connection(descriptor))
+        except BaseException:  # noqa: BLE001  # shown here, because the process ends before anybody else could
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # the rest of the server's stack is not the worker's
+
+
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    """One request and its descriptor; the starter sends the next only after the answer, so requests never merge."""
+    descriptors = array.array("i")
+    data, ancillary, _, _ = control.recvmsg(_MOST_BYTES, socket.CMSG_LEN(descriptors.itemsize))
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+def _say(control: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the starter is gone, and so is this process in a moment
+        control.sendall(json.dumps(message).encode() + b"\n")

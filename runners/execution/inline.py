@@ -1,0 +1,40 @@
+"""The machine that is this process: for small grids, debuggers and tests."""
+
+from typing import final
+
+from runners.attempts.worker import Job, Unfit, Worker
+from runners.execution.machine import Machine, Overseer, Rows
+
+
+@final
+class Inline(Machine):
+    """Trains one trial after another in this process."""
+
+    @property
+    def workers(self) -> int:
+        """One."""
+        return 1
+
+    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+        """Train `rows` here; the number of threads is each trial's own."""
+        number = overseer.worker_number()
+        worker = Worker(job, number, _Here(number, overseer), own_process=False)
+        while not overseer.stop_requested() and (row := rows.take()) is not None:
+            outcome = worker.run(row)
+            overseer.ended(outcome)
+            if outcome.spent:
+                raise Unfit("CUDA refuses this process from now on; run the same command again to go on in a new one")
+
+
+@final
+class _Here:
+    """Passes what a worker in this process says straight on."""
+
+    def __init__(self, number: int, overseer: Overseer) -> None:
+        self._number = number
+        self._overseer = overseer
+        self.stop_requested = overseer.stop_requested
+        self.stepped = overseer.stepped
+
+    def started(self, row: int, attempt: int, step: int) -> None:
+        self._overseer.started(row, self._number, attempt, step)

@@ -1,0 +1,61 @@
+"""The machine that is this computer: several warm worker processes with one thread each.
+
+Rows are handed out as workers become free. A worker that dies is replaced, and its row goes first again: it goes on
+from its last checkpoint, until it has died several times without getting further.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import final
+
+from grid.errors import SpecError
+from runners.attempts.worker import Job
+from runners.execution.fork_client import Forks, Start, start_interpreter
+from runners.execution.machine import Machine, Overseer, Rows
+from runners.execution.pool import Pool
+from runners.output import counted
+
+
+@final
+class Local(Machine):
+    """`workers` processes on this computer; `start` starts the process that forks them.
+
+    `devices`, one for each worker, is the CUDA_VISIBLE_DEVICES of that worker and of those that replace it; None leaves
+    it as it is. Workers on one device share its memory evenly.
+    """
+
+    def __init__(
+        self, workers: int, *, devices: Sequence[str | None] | None = None, start: Start = start_interpreter
+    ) -> None:
+        if workers < 1:
+            raise SpecError(f"a run needs at least one worker; got {workers}")
+        self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
+        if len(self._slots) != workers:
+            raise SpecError(
+                f"every worker has a device: {counted(workers, 'worker')}, {counted(len(self._slots), 'device')}"
+            )
+        self._start = start
+        self._pool: Pool | None = None
+
+    @property
+    def workers(self) -> int:
+        """The number of processes."""
+        return len(self._slots)
+
+    def grow(self, devices: Sequence[str | None]) -> None:
+        """One more worker for each of `devices`; while a run is on, from the thread that it reports to."""
+        self._slots.extend(devices)
+
+    def recall(self, rows: Collection[int]) -> None:
+        """Ask the workers that train any of `rows` to save and leave; others take their place."""
+        if self._pool is not None:
+            self._pool.recall(rows)
+
+    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+        """Train `rows` in worker processes."""
+        forks = Forks(job.entry.preload, self._start)
+        try:
+            self._pool = Pool(job, rows, overseer, forks, self._slots)
+            self._pool.run()
+        finally:
+            self._pool = None
+            forks.close()

@@ -1,0 +1,39 @@
+"""Runs without a scheduler that are on, by their records; they may not have begun a trial yet."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from runners.attempts.submission_record import Submission, submission_records
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, heartbeat_age, local_process
+
+
+def runs_here(layout: Layout) -> list[Submission]:
+    """The runs of this campaign whose process is on this host, oldest first; who reads the crews is told of records
+    that cannot be read."""
+    found = submission_records(layout)
+    return [record for record in found if isinstance(record, Submission) and record.process is not None]
+
+
+class Away(NamedTuple):
+    """A run on another host that has not said that it is over."""
+
+    record: Submission
+    sign: float
+    """The last of it: its record, or a heartbeat; in seconds since the epoch."""
+
+
+def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Away]:
+    """Such runs, oldest first; `states` are those of the trials that have begun and not ended, by key."""
+    open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
+    runs = []
+    for record in submission_records(layout):
+        if not isinstance(record, Submission) or record.machine == "slurm" or record.ended is not None:
+            continue
+        if local_process(vars(record)) is None:
+            ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
+            ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
+            beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
+            runs.append(Away(record, max((record.written, *beats))))
+    return runs

@@ -1,0 +1,217 @@
+"""The workers of this computer while a run is on: who sits where, does what, and what becomes of their rows."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from multiprocessing.connection import wait
+from typing import Any, final
+
+from grid.errors import AblateError
+from runners.attempts.attempt import CampaignUnwritable
+from runners.attempts.crash_counter import Deaths
+from runners.attempts.worker import Job, Outcome
+from runners.execution.fork_client import Exit, Forked, Forks, ServerDied
+from runners.execution.machine import Overseer, Rows
+
+_LOOK_EVERY_S = 0.2
+"""How soon a stop request, a row that has become free, or a new slot is noticed."""
+
+
+@final
+class _Member:
+    """A worker process as the pool sees it."""
+
+    def __init__(self, forked: Forked, slot: int) -> None:
+        self.number = forked.number
+        self.pid = forked.pid
+        self.pipe = forked.pipe
+        self.slot = slot
+        self.row: int | None = None
+        self.began = False
+        self.ready = False
+        self.leaving = False
+        self.open = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a row."""
+        return self.ready and self.row is None and self.open and not self.leaving
+
+
+@final
+class Pool:
+    """A worker for every one of `slots`, the CUDA_VISIBLE_DEVICES of each; more may be appended while it runs."""
+
+    def __init__(self, job: Job, rows: Rows, overseer: Overseer, forks: Forks, slots: Sequence[str | None]) -> None:
+        self._job = job
+        self._rows = rows
+        self._overseer = overseer
+        self._forks = forks
+        self._slots = slots
+        self._members: dict[int, _Member] = {}
+        self._stopping = False
+        self._problem: AblateError | None = None
+        self._deaths = Deaths(job)
+
+    def run(self) -> None:
+        """Work until no row is left and every worker has gone.
+
+        Where one cannot go on, the others save and leave before that is raised.
+        """
+        self._attempt(self._fill)
+        while self._members:
+            for ready in self._speakers():
+                if ready is self._forks.news:
+                    for ended in self._forks.exits():
+                        self._buried(ended)
+                else:
+                    self._hear(next(found for found in self._members.values() if found.pipe is ready))
+            if self._overseer.stop_requested() and not self._stopping:
+                self._stop()
+            if not self._stopping:
+                self._attempt(self._employ)
+            if not self._stopping:
+                self._attempt(self._fill)
+        if self._problem is not None:
+            raise self._problem
+
+    def _attempt(self, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except ServerDied:  # and all workers with it
+            raise
+        except AblateError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: AblateError) -> None:
+        self._problem = self._problem or error
+        if not self._stopping:
+            self._stop()
+
+    def recall(self, rows: Collection[int]) -> None:
+        """Ask the workers that train any of `rows` to save and leave."""
+        for member in self._members.values():
+            if member.row in rows and member.open and not member.leaving:
+                self._dismiss(member)
+
+    def _speakers(self) -> Sequence[object]:
+        """The server's socket or workers' pipes that have something to say; none after a while."""
+        if self._forks.told:  # read while a worker was forked: the socket would not show it
+            return [self._forks.news]
+        pipes = [member.pipe for member in self._members.values() if member.open]
+        return wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S)
+
+    def _fill(self) -> None:
+        """Put a worker in every free slot for which there is a row that no worker waits for."""
+        for slot in list(self._free_slots()):
+            loading = sum(not found.ready or found.idle for found in self._members.values())
+            if self._rows.left() <= loading:
+                return
+            member = _Member(self._forks.fork(self._overseer.worker_number()), slot)
+            self._members[member.pid] = member
+            self._send(member, ("load", self._job, member.number, self._slots[slot]))
+
+    def _free_slots(self) -> Iterator[int]:
+        taken = {member.slot for member in self._members.values()}
+        return (slot for slot in range(len(self._slots)) if slot not in taken)
+
+    def _employ(self) -> None:
+        """Hand a row to everybody who waits for one, or send them home when none will come."""
+        for member in [found for found in self._members.values() if found.idle]:
+            row = self._rows.take()
+            if row is None:
+                break
+            member.row, member.began = row, False
+            self._send(member, ("row", row, self._share(member.slot)))
+        if self._rows.left() == 0:
+            for member in [found for found in self._members.values() if found.idle]:
+                self._dismiss(member)
+
+    def _share(self, slot: int) -> float:
+        """The part of its device's memory that is a worker's own."""
+        return 1.0 if self._slots[slot] is None else 1.0 / list(self._slots).count(self._slots[slot])
+
+    def _send(self, member: _Member, message: tuple[Any, ...]) -> None:
+        try:
+            member.pipe.send(message)
+        except OSError:
+            self._close(member)  # it has just died; the server will say how
+
+    def _dismiss(self, member: _Member) -> None:
+        member.leaving = True
+        self._send(member, ("stop",))
+
+    def _close(self, member: _Member) -> None:
+        member.pipe.close()
+        member.open = False
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for member in self._members.values():
+            if member.open:
+                self._dismiss(member)
+
+    def _hear(self, member: _Member) -> None:
+        try:
+            kind, *content = member.pipe.recv()
+        except (EOFError, OSError):  # cut off between messages, or in one
+            self._close(member)
+            return
+        self._attempt(lambda: self._understand(member, kind, content))
+
+    def _understand(self, member: _Member, kind: str, content: Sequence[Any]) -> None:
+        if kind == "stepped":
+            self._overseer.stepped(*content)
+        elif kind == "started":
+            row, attempt, step = content
+            if member.began:  # it was cut, in the same process
+                self._deaths.out_of_memory()
+            member.began = True
+            self._overseer.started(row, member.number, attempt, step)
+        elif kind == "note":
+            self._overseer.note(f"worker {member.number}: {content[0]}")
+        elif kind == "refused":
+            self._give_up(content[0])
+        elif kind == "unwritable":
+            self._give_up(CampaignUnwritable(content[0]))
+        elif kind == "ended":
+            self._came_back(member, content[0])
+        elif kind == "leaves":
+            member.leaving = True
+        else:
+            member.ready = True
+            self._deaths.loaded()
+
+    def _came_back(self, member: _Member, outcome: Outcome) -> None:
+        member.row = None
+        if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+            self._deaths.out_of_memory()
+        self._overseer.ended(outcome)
+        if outcome.status == "stopped" and not self._stopping:
+            self._dismiss(member)  # somebody asked this one worker to leave; the row is for the others
+            self._rows.give_back(outcome.row)
+
+    def _buried(self, ended: Exit) -> None:
+        """The server has reaped a worker: what it was doing is nobody's now."""
+        member = self._members[ended.pid]
+        if member.open:
+            self._last_words(member)
+        del self._members[ended.pid]
+        if member.row is not None and not self._stopping:
+            row = member.row
+            self._attempt(lambda: self._died(member, row, ended))
+        elif not member.ready and not self._stopping:
+            self._attempt(lambda: self._deaths.at_start(ended.how))
+
+    def _last_words(self, member: _Member) -> None:
+        """Messages sent before the end are still in the pipe."""
+        while member.open and member.pipe.poll(0):
+            self._hear(member)
+        if member.open:
+            self._close(member)
+
+    def _died(self, member: _Member, row: int, ended: Exit) -> None:
+        failed = self._deaths.at_work(row, member.pid, ended.how)
+        if failed is not None:
+            self._overseer.ended(failed)
+            return
+        self._overseer.note(f"worker {member.number} died ({ended.how}); its trial goes on from its last checkpoint")
+        self._rows.give_back(row)

@@ -1,0 +1,115 @@
+"""Live progress of a run on stderr: a display that redraws itself on a terminal, a line now and then elsewhere."""
+
+import time
+from typing import final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from runners.execution.run_tally import Running, Tally
+from runners.output import LINE_EVERY_S, counted, duration
+
+_SAME_EVERY_S = 60.0
+"""Between two lines that say the same."""
+
+
+@final
+class Progress:
+    """Shows a tally while entered; `shown=False` says nothing but the notes."""
+
+    def __init__(self, tally: Tally, *, console: Console | None = None, shown: bool = True) -> None:
+        self._tally = tally
+        self._console = console or Console(stderr=True)
+        self._shown = shown
+        self._next_line = time.monotonic() + LINE_EVERY_S
+        self._last: tuple[str, float] | None = None
+        self.waits_for = ""
+        """What those wait for who would go on with it; nothing where that is not known."""
+        self._live: Live | None = None
+
+    def __enter__(self) -> "Progress":
+        if self._shown and self._console.is_terminal:
+            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif self._shown:
+            line = progress_line(self._tally, self.waits_for)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def tick(self) -> None:
+        """Say where the run is, if nobody sees the live display and the last line is old enough."""
+        if self._shown and self._live is None and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_EVERY_S
+            line = progress_line(self._tally, self.waits_for)
+            if self._last is not None and line == self._last[0] and time.monotonic() < self._last[1] + _SAME_EVERY_S:
+                return
+            self._last = line, time.monotonic()
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Say something a person should know; it stays above the display."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        shown = render(self._tally)
+        return Group(shown, Text(self.waits_for, style="dim")) if self.waits_for else shown
+
+
+def progress_line(tally: Tally, waits_for: str = "") -> str:
+    """The whole state in one line, with what those wait for who would go on with it."""
+    failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
+    parts = [
+        f"{tally.ended}/{counted(len(tally.members), 'trial')}",
+        f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
+        *([waits_for] if waits_for else []),
+        f"{duration(tally.seconds_left())} left",
+    ]
+    at_work = "; ".join(_words(found) for found in list(tally.running.values()))
+    return " · ".join([*parts, at_work] if at_work else parts)
+
+
+def _words(found: Running) -> str:
+    loss = "" if found.loss is None else f" loss {found.loss:.4g}"
+    return f"{found.label} seed {found.seed} {found.fraction:.0%}{loss}"
+
+
+def render(tally: Tally) -> RenderableType:
+    """The display: one bar for the run, one for every trial at work."""
+    total = max(1, len(tally.members))
+    head = Table.grid(padding=(0, 1))
+    head.add_row(
+        Text("trials", style="bold"),
+        ProgressBar(total=total, completed=tally.ended, width=32),
+        Text(f"{tally.ended}/{len(tally.members)}"),
+        Text(f"{duration(tally.seconds_left())} left", style="cyan"),
+    )
+    cells = Text.assemble(
+        ("cells  ", "bold"),
+        (f"{tally.cells_done} done", "green"),
+        " · ",
+        (f"{tally.cells_running} running", "cyan"),
+        " · ",
+        (f"{tally.cells_failed} with failures", "red" if tally.cells_failed else "dim"),
+        f" · of {len(tally.planned)}",
+    )
+    return Group(head, cells, _at_work(list(tally.running.values())))
+
+
+def _at_work(running: list[Running]) -> Table:
+    rows = Table.grid(padding=(0, 1))
+    for found in running:
+        rows.add_row(
+            Text(found.label, overflow="ellipsis", no_wrap=True),
+            Text(f"seed {found.seed}", style="dim"),
+            ProgressBar(total=1.0, completed=found.fraction, width=20),
+            Text(f"step {found.step}/{found.steps}" if found.steps else "starting", style="dim"),
+            Text("" if found.loss is None else f"loss {found.loss:.4g}"),
+        )
+    return rows

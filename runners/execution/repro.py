@@ -1,0 +1,333 @@
+"""Running a finished trial again with the code, the spec and the seed it had, to see whether the result is the same.
+
+The code is the snapshot of the attempt's submission where it has one, else what is installed now. Training happens in
+another process, whose import path is that of the restored tree, and in a campaign of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from runners.attempts.manifest import submission_id, write_submission
+from runners.attempts.submission_record import Submission, read_submission_record
+from runners.attempts.worker import Entry
+from runners.execution.repro_values import Difference, differences, values_of
+from runners.output import counted, duration
+from runners.provenance.environment import THREADS, Differences
+from runners.provenance.environment import differences as environment_differences
+from runners.provenance.environment import record as environment_record
+from runners.provenance.snapshot import Snapshot
+from runners.provenance.snapshot_extract import extract
+from runners.slow_notice import awaited
+from store.files.atomic import parse_object
+from store.files.layout import Layout
+from store.files.trial_status import AttemptState, Progress, TrialState, progress_of, trial_state
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+LOOK_EVERY_S = 0.5
+"""How often the training that is repeated is looked at."""
+
+
+class Watcher(Protocol):
+    """Whoever watches training."""
+
+    def looked(self, found: Progress | None) -> None:
+        """How far it is, often; None before it has said so."""
+
+    def ended(self, status: str | None) -> None:
+        """It has ended so: ok, failed, stopped; None where nothing says how."""
+
+
+class Audience(Protocol):
+    """Whoever is told how a repetition gets on."""
+
+    def told(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def training(self, line: Mapping[str, Any]) -> AbstractContextManager[Watcher]:
+        """Training of this line of a manifest is on."""
+
+
+class Reproduction(NamedTuple):
+    """What came of it."""
+
+    equal: int
+    """Values that are the same bits."""
+    different: list[Difference]
+    """The others, largest difference first."""
+    failure: str | None = None
+    """Why there is nothing to compare: it failed this time."""
+
+
+@final
+@dataclass(frozen=True)
+class Recorded:
+    """A finished trial as its campaign has it."""
+
+    layout: Layout
+    key: str
+    attempt: int
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+    record: Submission | None
+    """None: the submission kept none."""
+    made_by: tuple[AttemptState, ...]
+    """The attempts that computed the result, the latest first: each went on from the one after it."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it was resumed on another device, or with another number of micro-batches."""
+        return len({(each.start.get("device"), each.start.get("accumulate")) for each in self.made_by}) > 1
+
+    @property
+    def took(self) -> str:
+        """How long its training took, in words."""
+        ends = [each.end for each in self.made_by if each.end is not None]
+        spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
+        cut_off = len(self.made_by) - len(ends)
+        if len(self.made_by) == 1:
+            return f"the attempt that made its result took {spent}"
+        without = f", without {counted(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
+        return f"the {counted(len(ends), 'attempt')} that made its result took {spent} in all{without}"
+
+    @property
+    def submission(self) -> str:
+        """The submission that trained it."""
+        return str(self.start["submission"])
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The tree it was submitted with."""
+        found = self.record.snapshot if self.record else None
+        return None if found is None else Snapshot.of(found)
+
+    def line(self) -> dict[str, Any]:
+        """Its line of the manifest, on the device and in the micro-batches that it ran on at last.
+
+        Raises:
+            NotFoundError: the manifest is gone or has no such line.
+        """
+        path = self.layout.manifest(self.submission)
+        begins = f'{{"trial":"{self.key}"'.encode()
+        try:
+            with path.open("rb") as file:
+                found = next((line for line in file if line.startswith(begins)), None)
+        except FileNotFoundError:
+            found = None
+        if found is None:
+            raise NotFoundError(f"{path} has no line of the trial {self.key}; put the file back")
+        line = parse_object(found, str(path))
+        execution = line["spec"].get("execution") or {}
+        ran = {
+            name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
+        }
+        if "accumulate" in ran and "micro_batch" in execution:
+            ran["micro_batch"] = None  # the count it ran with is what holds
+        execution.update(ran)
+        return line
+
+
+def recorded(layout: Layout, key: str) -> Recorded:
+    """What the campaign says of the trial `key`; the latest attempt that is ok counts.
+
+    Raises:
+        NotFoundError: it has no result.
+        StoreError: the record of its submission is damaged.
+    """
+    state = trial_state(layout, key)
+    done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]
+    if not done or done[-1].end is None:
+        raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.status}; run it first")
+    start = done[-1].start
+    try:
+        record = read_submission_record(layout, str(start["submission"]))
+    except NotFoundError:
+        record = None
+    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, tuple(_made_by(state, done[-1])))
+
+
+def _made_by(state: TrialState, last: AttemptState) -> Iterator[AttemptState]:
+    earlier = {each.attempt: each for each in state.attempts}
+    following: AttemptState | None = earlier.pop(last.attempt)
+    while following is not None:
+        yield following
+        following = earlier.pop((following.start.get("resumed_from") or {}).get("attempt", 0), None)
+
+
+def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience: Audience) -> Reproduction:
+    """Run the trial `key` of `store` again in the directory `place` and compare every value that counts.
+
+    `spec` is the file its classes are from, where neither a snapshot nor a record says so.
+
+    Raises:
+        NotFoundError: the trial has no result, or the files that say how it was run are gone.
+        SpecError: its spec has another key with the code that is here.
+        StoreError: a snapshot or the manifest was altered.
+        EnvironmentProblem: the trial cannot be started.
+    """
+    told = audience.told
+    found = recorded(store.layout, key)
+    with awaited("restoring the code, and comparing the environment"):
+        request = _prepare(found, place, spec, told)
+        differ = list(_environment(found))
+    for sentence in differ:
+        told(sentence)
+    if found.mixed:
+        told("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
+    told(f"training it again; {found.took}")
+    layout = Layout(Path(request["root"]))
+    with audience.training(found.line()) as watcher:
+        _run(request, _variables(found, request), lambda: watcher.looked(_progress(layout, key)))
+        last = trial_state(layout, key).ended
+        watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
+    with awaited("comparing the values"):
+        result = _compared(store, found, layout, told)
+    if result.failure is not None and not request["files"]:
+        told("if it needs a spec file, name the spec file that defines its classes with --spec")
+    return result
+
+
+def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[str], None]) -> dict[str, Any]:
+    """Restore code and manifest below `place`; what `runners.rerun` is asked for."""
+    layout = Layout(place / "campaign")
+    submission = submission_id()
+    write_submission(layout, submission, [found.line()])
+    job = found.record.job if found.record else {}
+    entry = {**vars(Entry()), **(job.get("entry") or {})}
+    snapshot, tree = found.snapshot, None
+    if snapshot is not None and spec is not None:
+        raise SpecError(f"--spec is for trials without a snapshot; that of {found.submission} has the spec file in it")
+    if snapshot is not None:
+        tree = extract(found.layout.snapshot_tar(snapshot.tar), place / "tree")
+        files = snapshot.files(tree)
+        told(f"the code is the snapshot that {found.submission} was submitted with{_commit(snapshot)}")
+    else:
+        files = (spec.resolve(),) if spec else tuple(Path(file) for file in job.get("files") or ())
+        told(f"{found.submission} kept no snapshot, so the code is what is installed now")
+    return {
+        "root": str(layout.root),
+        "submission": submission,
+        "trial": entry["trial"],
+        "train": entry["train"],
+        "files": [str(file) for file in files],
+        "tree": None if tree is None else str(tree),
+        "paths": [] if tree is None or snapshot is None else [str(tree / path) for path in snapshot.paths],
+    }
+
+
+def _commit(snapshot: Snapshot) -> str:
+    if snapshot.head is None:
+        return ""
+    changed, new = len(snapshot.changed), len(snapshot.untracked)
+    dirty = f", {changed} file{'s' if changed != 1 else ''} changed, {new} untracked" if snapshot.dirty else ""
+    return f" (commit {snapshot.head[:12]}{dirty})"
+
+
+def _environment(found: Recorded) -> Iterator[str]:
+    """How this machine differs from the one the trial was submitted on, or at least from its Python and torch."""
+    here = environment_record()
+    before = found.record.environment if found.record else None
+    if before is not None:
+        differ = environment_differences(before, here)
+    else:
+        versions = found.start.get("versions") or {}
+        packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
+        then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
+        differ = environment_differences(then, here)
+    yield from _ordered(differ)
+
+
+def _ordered(differ: Differences) -> Iterator[str]:
+    yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
+    yield from differ.remarks
+
+
+def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
+    """Of the process: its import path, and as many threads as the attempt had."""
+    before = os.environ.get("PYTHONPATH")
+    paths = (
+        [*request["paths"], *([before] if before else [])] if request["tree"] else [each for each in sys.path if each]
+    )
+    threads = str(found.start.get("threads") or 1)
+    return {
+        **os.environ,
+        **{name: threads for name in THREADS if name.endswith("_NUM_THREADS")},
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _progress(layout: Layout, key: str) -> Progress | None:
+    attempts = layout.attempts(key)
+    return progress_of(layout, key, attempts[-1]) if attempts else None
+
+
+def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
+    """Train it in a process of its own; `look` is called now and then until that has ended."""
+    command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
+    with subprocess.Popen(
+        command,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            errors = _errors(process, look)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        said = errors.strip().rpartition("\n")[2] or f"exit status {process.returncode}"
+        raise EnvironmentProblem(f"the trial cannot be run again: {said}")
+
+
+def _errors(process: "subprocess.Popen[str]", look: Callable[[], None]) -> str:
+    while True:
+        look()
+        try:
+            return process.communicate(timeout=LOOK_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
+    from store.store import Store
+
+    state = trial_state(layout, found.key)
+    if state.ended is None or state.ended.end is None:
+        raise StoreError(f"{layout.trial(found.key)} has no record of how the trial ended; run the command again")
+    start, end = state.ended.start, state.ended.end
+    for sentence in _changed_code(found, start):
+        told(sentence)
+    if end["status"] == "stopped":
+        raise SpecError(
+            f"the code that is here gives the trial {found.key} another key, so it is another trial: the fields of its "
+            "specs have changed since"
+        )
+    if end["status"] == "failed":
+        return Reproduction(0, [], f"{end['reason']}: {' '.join(str(end['message']).split())}")
+    with Store.open(layout.root) as again:
+        before, now = values_of(store, found.key), values_of(again, found.key)
+    different = differences(before, now)
+    return Reproduction(len(before.keys() | now.keys()) - len(different), different)
+
+
+def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
+    before, now = found.start.get("sources"), start.get("sources")
+    if before is None:
+        yield "the attempt did not record its code, so nothing says whether it is the same"
+    elif now is not None and before != now:
+        changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+        yield f"the code is not what the trial ran: {', '.join(changed)} changed since"

@@ -1,0 +1,286 @@
+"""Running a campaign: what is missing is trained, once, and lands in the store while it does."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, final
+
+from grid import Grid
+from grid.errors import EnvironmentProblem
+from runners.attempts.disk_space import require_room
+from runners.attempts.leases import Leases
+from runners.attempts.manifest import submission_id, write_submission
+from runners.attempts.submission_record import record_end, record_run
+from runners.attempts.worker import Entry, Job, Outcome
+from runners.execution import Inline, Local, Machine, Queue
+from runners.execution.background_ingest import Landing
+from runners.execution.interrupts import Interrupts
+from runners.execution.progress import Progress
+from runners.execution.run_tally import Member, Tally, tally
+from runners.output import counted
+from runners.planning.grid_cells import walk
+from runners.planning.preflight import Opening
+from runners.planning.survey import Survey, publish
+from runners.provenance.code import ran_other_code
+from store.files.atomic import make_directory
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
+
+_LOOK_EVERY_S = 0.5
+"""How often the state of a trial that another run works on is looked up."""
+
+
+@final
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run; none of it changes a measured number."""
+
+    retry: bool = False
+    """Try trials again that failed before."""
+    again: bool = False
+    """Train trials again that other code finished: new attempts, from the beginning. The latest that is ok counts."""
+    only: frozenset[str] | None = None
+    """Keys of the trials to train, of those that are to be trained; None: all."""
+    oom: Literal["fail", "halve"] = "fail"
+    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
+    files: tuple[Path, ...] = ()
+    """The spec files the grids came from, for workers in other processes."""
+    entry: Entry = field(default_factory=Entry)
+    land_every_s: float | None = 3.0
+    """Seconds between snapshots while running; None leaves the store alone, at the end too."""
+    progress: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class RunResult:
+    """Trials of the grids by what became of them; each trial is counted once."""
+
+    ok: int
+    """Trained to the end, by this run or by another at the same time."""
+    failed: int
+    """Failed in this run."""
+    stopped: int
+    """Not finished, because the run was interrupted; the same run goes on with them."""
+    skipped: int
+    """Were ok before."""
+    skipped_failed: int
+    """Failed before and were not tried again."""
+    skipped_other_code: int
+    """Of the skipped, those that other code finished."""
+    interrupted: bool
+    """Whether a signal is why some are not finished."""
+    submission: str | None
+    """The submission's name; None where there was nothing to do."""
+    problems: tuple[str, ...] = ()
+    """What went wrong beside the trials: the store could not be brought up to date, for one."""
+
+
+def run_campaign(
+    root: Path | str, grids: Iterable[Grid], machine: Machine | None = None, options: RunOptions | None = None
+) -> RunResult:
+    """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
+
+    Grids and manifest are written before any work begins. A trial that several grids share is trained once; one that
+    another run is working on is left to it and waited for. Ctrl-C and SIGTERM stop at the next step boundary.
+
+    Raises:
+        SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
+            that have not been tried, or are tried again, would fail on what they read.
+        EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
+    """
+    options = options or RunOptions()
+    layout = Layout(Path(root).resolve())
+    wanted = list(grids)
+    opening = Opening(layout, retry=options.retry)
+    cells = walk(wanted, opening.look)
+    if options.only is None:  # chosen from what has been tried
+        opening.require()
+    make_directory(layout.root)
+    require_room(layout.root)
+    survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
+    return _Run(layout, survey.narrowed(options.only), machine or Inline(), options).result()
+
+
+@final
+class _Run:
+    """One submission; the overseer of its machine."""
+
+    def __init__(self, layout: Layout, survey: Survey, machine: Machine, options: RunOptions) -> None:
+        self._layout = layout
+        self._survey = survey
+        self._machine = machine
+        self._options = options
+        self._to_do = survey.to_do
+        self._tally = _begin(survey)
+        self._progress = Progress(self._tally, shown=options.progress and bool(self._to_do))
+        self._interrupts = Interrupts(self._say_stopping)
+        self._leases = Leases()
+        self._outcomes: dict[int, Outcome] = {}
+        self._held: list[int] = []
+        self._returned: set[int] = set()
+        self._workers = 0
+
+    def result(self) -> RunResult:
+        """Run, and say what became of each trial."""
+        submission = self._submit() if self._to_do else None
+        problems: tuple[str, ...] = ()
+        killed = False
+        with ExitStack() as stack:
+            stack.enter_context(self._interrupts)
+            landing = self._landing(stack)
+            try:
+                if submission is not None:
+                    with self._progress:
+                        self._work(submission)
+            except KeyboardInterrupt:
+                killed = True
+            if landing is not None and not killed:
+                landing.once(wait=True)
+                problems = landing.problems
+        return self._count(submission, problems)
+
+    def _landing(self, stack: ExitStack) -> Landing | None:
+        if self._options.land_every_s is None:
+            return None
+        return stack.enter_context(Landing(self._layout.root, self._options.land_every_s, self.note))
+
+    def _submit(self) -> str:
+        submission = submission_id()
+        write_submission(self._layout, submission, self._survey.lines(self._to_do))
+        return submission
+
+    def _work(self, submission: str) -> None:
+        options = self._options
+        job = Job(
+            self._layout.root,
+            submission,
+            options.entry,
+            files=tuple(Path(file).resolve() for file in options.files),
+            retry=options.retry,
+            again=options.again,
+            modules=self._survey.cells.codes.modules,
+            oom=options.oom,
+        )
+        record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
+        rows: Sequence[int] = range(len(self._to_do))
+        try:
+            while rows and not self.stop_requested():
+                self._machine.run(job, Queue(rows), self)
+                rows = self._wait_for_others()
+        finally:
+            with suppress(EnvironmentProblem):  # the end of this process says the same
+                record_end(self._layout, record)
+
+    def _wait_for_others(self) -> list[int]:
+        """Rows that another run had and gave up; returns when there are some, or none is left with another run."""
+        if self._held and not self.stop_requested():
+            self.note(f"waiting for {counted(len(self._held), 'trial')} that another run is working on")
+        while self._held and not self.stop_requested():
+            free = list(self._given_up())
+            if free:
+                return free
+            time.sleep(_LOOK_EVERY_S)
+        return []
+
+    def _given_up(self) -> Iterator[int]:
+        held, self._held = self._held, []
+        for row in held:
+            state = trial_state(self._layout, self._to_do[row].key, self._leases.alive)
+            if self._to_do[row].other_code and ran_other_code(state, self._sources(row)):
+                yield from self._not_again(row, running=state.live is not None)
+            elif state.status == "pending":
+                yield row
+            elif state.status == "running":
+                self._held.append(row)
+            else:
+                self.ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
+
+    def _not_again(self, row: int, *, running: bool) -> Iterator[int]:
+        """A row still has the result of other code. It is given one more chance: its worker may die every time."""
+        if running:
+            self._held.append(row)
+        elif row in self._returned:
+            self.ended(Outcome(row, "was_failed"))
+        else:
+            self._returned.add(row)
+            yield row
+
+    def _sources(self, row: int) -> Mapping[str, str]:
+        found = self._to_do[row]
+        return self._survey.cells.about[found.grid, found.cell].sources
+
+    def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
+        found = [outcome.status for outcome in self._outcomes.values()]
+        ok = sum(status in ("ok", "was_ok") for status in found)
+        failed = sum(status in ("failed", "was_failed") for status in found)
+        stopped = len(self._to_do) - ok - failed
+        left = [trial for trial in self._survey.trials if not self._survey.wants(trial)]
+        return RunResult(
+            ok=ok,
+            failed=failed,
+            stopped=stopped,
+            skipped=sum(trial.status == "ok" for trial in left),
+            skipped_failed=sum(trial.status == "failed" for trial in left),
+            skipped_other_code=sum(trial.other_code for trial in left),
+            interrupted=self._interrupts.requested and stopped > 0,
+            submission=submission,
+            problems=problems,
+        )
+
+    # What the machine tells, and asks:
+
+    def stop_requested(self) -> bool:
+        """Whether a signal asked for the end."""
+        self._progress.tick()
+        return self._interrupts.requested
+
+    def worker_number(self) -> int:
+        """Numbers count from 0 and are never given twice."""
+        self._workers += 1
+        return self._workers - 1
+
+    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+        """A worker claimed a row."""
+        del worker, attempt
+        self._tally.started(row, step)
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """A trial got on."""
+        self._tally.stepped(row, step, steps, loss)
+
+    def ended(self, outcome: Outcome) -> None:
+        """A row came back."""
+        self._tally.came_back(outcome)
+        if outcome.status == "held":
+            self._held.append(outcome.row)
+            return
+        self._outcomes[outcome.row] = outcome
+        if outcome.failure is not None:
+            self.note(f"{self._name(outcome.row)} failed: {outcome.failure.reason}: {outcome.failure.message}")
+
+    def note(self, text: str) -> None:
+        """Pass a remark to the display."""
+        self._progress.note(text)
+
+    def _name(self, row: int) -> str:
+        found = self._to_do[row]
+        return f"{found.label}, seed {found.seed} ({found.key[:8]})"
+
+    def _say_stopping(self) -> None:
+        self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")
+
+
+def _begin(survey: Survey) -> Tally:
+    members = [Member((found.grid, found.label), found.seed) for found in survey.to_do]
+    begun = tally(((found.grid, found.label) for found in survey.trials), members)
+    for found in survey.trials:
+        if survey.wants(found):
+            continue
+        if found.status == "ok":
+            begun.ok[(found.grid, found.label)] += 1
+        elif found.status == "failed":
+            begun.failed[(found.grid, found.label)] += 1
+    return begun

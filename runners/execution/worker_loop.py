@@ -1,0 +1,159 @@
+"""The life of a worker process: load, then train the rows it is handed until told to stop or the pipe closes.
+
+Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
+("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
+("unwritable", text), ("note", text), and ("leaves",) before an outcome that is its last. `device` is its
+CUDA_VISIBLE_DEVICES or None, `share` the part of the device's memory it may use.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn, final
+
+from grid.errors import AblateError, SpecError
+from runners.attempts.attempt import CampaignUnwritable
+from runners.attempts.worker import Job, Unfit, Worker
+from store.files.atomic import be_patient
+
+TELL_EVERY_S = 0.2
+"""Progress is told this often at most."""
+
+TENSORS_OF_DEVICE = 0.9
+"""Of a device that several workers share; the rest is what CUDA itself takes for each of them."""
+
+PATIENCE_S = 600.0
+"""How long a worker waits for a file system that is away, since what it has trained would be lost."""
+
+_EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
+
+
+def work(pipe: "Connection[Any, Any]") -> int:
+    """Serve one starter over `pipe`; the exit status of the process."""
+    control = _Control(pipe)
+    for name in (signal.SIGINT, signal.SIGUSR2):  # Ctrl-C and the end of the time are the starter's to interpret
+        signal.signal(name, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, control.terminated)
+    message = control.next()
+    if message is None:
+        return 0
+    _, job, number, device = message
+    be_patient(PATIENCE_S, lambda text: control.say("note", text))
+    try:
+        worker = _loaded(job, number, device, control)
+        control.say("ready")
+        while (message := control.next()) is not None:
+            _, row, share = message
+            _limit_memory(share)
+            outcome = worker.run(row)
+            if outcome.status == "stopped" and not outcome.spent and not control.asked:
+                raise SpecError(_EDITED)
+            if outcome.spent:
+                control.say("leaves")
+            control.say("ended", outcome)
+            if outcome.spent:
+                break
+    except CampaignUnwritable as error:
+        control.say("unwritable", str(error))
+        return 1
+    except AblateError as error:
+        control.say("refused", error)
+        return 1
+    return 0
+
+
+def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+    """The worker, which sees its device and no other from the first look on."""
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+        if job.place is not None:
+            job = replace(job, place={**job.place, "devices": device})
+        _require_devices(device, (job.place or {}).get("node") or "this machine")
+    return Worker(job, number, control, own_process=True)
+
+
+def _require_devices(devices: str, node: str) -> None:
+    """Refuse to train on the processor what was sent to GPUs; torch without CUDA has said that before."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.version.cuda is None:
+        return
+    asked = len(devices.split(","))
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if seen < asked:
+        gpus = "1 GPU was" if asked == 1 else f"{asked} GPUs were"
+        raise Unfit(f"{gpus} asked for and torch sees {seen or 'none'} on {node}")
+
+
+def _limit_memory(share: float) -> None:
+    """Keep this process from taking the memory of its neighbours on the device."""
+    torch = sys.modules.get("torch")
+    if share < 1 and torch is not None and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(TENSORS_OF_DEVICE * share)
+
+
+@final
+class _Control:
+    """The starter as a worker hears it; it is looked at between steps, so nothing interrupts a step."""
+
+    def __init__(self, pipe: "Connection[Any, Any]") -> None:
+        self._pipe = pipe
+        self._stop = False
+        self._told = 0.0
+        self._poll = select.poll()  # registered once: it is asked at every step
+        self._poll.register(pipe.fileno(), select.POLLIN)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was told to leave."""
+        return self._stop
+
+    def terminated(self, *_: object) -> None:
+        """SIGTERM: finish the step, save, and leave."""
+        self._stop = True
+
+    def next(self) -> tuple[Any, ...] | None:
+        """The next request; None when it is time to leave."""
+        while not self._stop:
+            if self._poll.poll(500):  # returns now and then, so that a SIGTERM between trials is noticed
+                message: tuple[Any, ...] = self._receive()
+                if message[0] != "stop":
+                    return message
+                self._stop = True
+        return None
+
+    def stop_requested(self) -> bool:
+        if not self._stop and self._poll.poll(0):
+            self._stop = self._receive()[0] == "stop"
+        return self._stop
+
+    def say(self, *message: object) -> None:
+        """Tell the starter."""
+        try:
+            self._pipe.send(message)
+        except OSError:
+            _orphaned()
+
+    def _receive(self) -> tuple[Any, ...]:
+        try:
+            message: tuple[Any, ...] = self._pipe.recv()
+        except (EOFError, OSError):  # the latter if it had not read everything
+            _orphaned()
+        return message
+
+    def started(self, row: int, attempt: int, step: int) -> None:
+        self.say("started", row, attempt, step)
+
+    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        now = time.monotonic()
+        if now - self._told >= TELL_EVERY_S:
+            self._told = now
+            self.say("stepped", row, step, steps, loss)
+
+
+def _orphaned() -> NoReturn:
+    """Leave now, since the starter was killed: no error of a trial, and the next run goes on from its checkpoint."""
+    os._exit(1)

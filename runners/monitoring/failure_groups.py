@@ -1,0 +1,256 @@
+"""Failures by kind: how many trials, where, since when, and what to do about it by rule."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from grid.errors import NotFoundError, StoreError
+from store.files.atomic import read_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from store.files.layout import Layout
+    from store.store import Store
+
+TRACE_LINES = 12
+"""Of a traceback, so many of its last lines are shown."""
+
+_QUERY = """
+    WITH counted AS (
+        SELECT a.*, coalesce(t.spec->>'$.kind' = 'logged', false) AS logged FROM attempt a JOIN trial t USING (trial)
+        WHERE t.status = 'failed' AND a.status IS NOT NULL
+          AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+        QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
+    ),
+    named AS (
+        SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators
+        FROM grid_trial SEMI JOIN counted USING (trial) WHERE $grid IS NULL OR grid = $grid GROUP BY trial
+    )
+    SELECT fingerprint, min(reason) AS reason, count(*) AS n,
+           list({trial: trial, attempt: attempt, host: host, submission: submission, life: worker // 1000}) AS attempts,
+           list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
+           list_sort(list_distinct(flatten(list(coalesce(operators, []))))) AS operators,
+           min(ended) AS first, max(ended) AS last, arg_min(trial, (ended, trial)) AS example,
+           arg_min(message, (ended, trial)) AS message, arg_min(traceback, (ended, trial)) AS traceback,
+           bool_or(logged) AS logged
+    FROM counted LEFT JOIN named USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
+"""
+
+
+class Cluster(NamedTuple):
+    """Failures of one kind."""
+
+    fingerprint: str
+    reason: str
+    """diverged, out_of_memory, error or killed."""
+    n: int
+    """Trials whose failure that counts is of this kind."""
+    hosts: dict[str, int]
+    """How many of them failed on each host, most first; of a cluster, nodes as its scheduler calls them."""
+    labels: list[str]
+    operators: list[str]
+    first: float
+    """When the first failed, in seconds since the epoch."""
+    last: float
+    example: str
+    """Key of the trial that failed first."""
+    message: str
+    trace: list[str]
+    """The last lines of its traceback; none where it has none."""
+    action: str
+    """What to do, in one sentence."""
+    scheduled: bool = False
+    """Whether a scheduler ran any of them."""
+    logged: bool = False
+    """Whether programs that are not this one ran any of them, and logged it."""
+
+
+def kinds(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
+    """`Store.failures` where `n` are failed now and a column `again` counts those queued again, by the keys `again`."""
+    import polars as pl
+
+    found = store.failures(grid)
+    queued = store.sql(_AGAIN, {"grid": grid, "again": sorted(again)})
+    joined = found.join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
+    joined = joined.with_columns(pl.col("again").fill_null(0))
+    return joined.with_columns(n=pl.col("n") - pl.col("again")).sort("n", "again", descending=True, maintain_order=True)
+
+
+_AGAIN = """
+    WITH ended AS (
+        SELECT trial, fingerprint FROM attempt
+        WHERE status IS NOT NULL AND trial IN (SELECT unnest(CAST($again AS VARCHAR[])))
+          AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+        QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
+    )
+    SELECT fingerprint, count(*) AS again FROM ended JOIN trial t USING (trial)
+    WHERE t.status = 'failed' GROUP BY fingerprint
+"""
+
+
+def failures(store: "Store", grid: str | None = None) -> list[Cluster]:
+    """The failed trials by kind, commonest first; of one grid or of all."""
+    rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
+    if not rows:
+        return []
+    places = _Places(store.layout)
+    good = {places.of(each).name for each in store.sql(_FINISHED).rows(named=True)}
+    return [_cluster(row, places, good) for row in rows]
+
+
+_FINISHED = """
+    SELECT min(trial) AS trial, arg_min(attempt, trial) AS attempt, host, submission, worker // 1000 AS life
+    FROM attempt WHERE status = 'ok' AND host IS NOT NULL GROUP BY ALL
+"""
+
+
+class _Place(NamedTuple):
+    """Where an attempt ran."""
+
+    name: str
+    scheduled: bool
+
+
+@final
+class _Places:
+    """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
+
+    def __init__(self, layout: "Layout") -> None:
+        self._layout = layout
+        self._known: dict[tuple[object, ...], _Place] = {}
+
+    def of(self, attempt: Mapping[str, Any]) -> _Place:
+        """`attempt` has trial, attempt, host, submission and the life of the worker task, by numbers of workers."""
+        task = attempt["host"], attempt["submission"], attempt["life"]
+        if task not in self._known:
+            self._known[task] = self._read(attempt)
+        return self._known[task]
+
+    def _read(self, attempt: Mapping[str, Any]) -> _Place:
+        try:
+            place = read_json(self._layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}
+        except (NotFoundError, StoreError):  # the store has what it once said
+            place = {}
+        return _Place(str(place.get("node") or attempt["host"] or "?"), bool(place.get("node")))
+
+
+def _cluster(row: Mapping[str, Any], places: _Places, good_hosts: set[str]) -> Cluster:
+    ran = [places.of(attempt) for attempt in row["attempts"]]
+    counted = Counter(place.name for place in ran)
+    hosts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
+    message = str(row["message"] or "")
+    found = Cluster(
+        fingerprint=str(row["fingerprint"] or ""),
+        reason=str(row["reason"] or "error"),
+        n=_whole(row["n"]),
+        hosts=hosts,
+        labels=_texts(row["labels"]),
+        operators=_texts(row["operators"]),
+        first=_seconds(row["first"]),
+        last=_seconds(row["last"]),
+        example=str(row["example"]),
+        message=message,
+        trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
+        action="",
+        scheduled=any(place.scheduled for place in ran),
+        logged=bool(row["logged"]),
+    )
+    return found._replace(action=action(found, good_hosts))
+
+
+def action(found: Cluster, good_hosts: set[str]) -> str:
+    """What to do about a kind of failure; `good_hosts` are those on which trials have finished."""
+    return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
+
+
+_DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be downloaded", re.IGNORECASE)
+_DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
+
+
+def _retry(found: Cluster, options: str = "") -> str:
+    return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
+
+
+def _diverged(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "diverged":
+        return None
+    return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+
+
+def _logged(found: Cluster, _good_hosts: set[str]) -> str | None:
+    """Nothing here can start them."""
+    if not found.logged:
+        return None
+    return f"`ablate logs {found.example[:8]}` shows it; mend it, then start your program that logged it again"
+
+
+def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
+    """All on one node, while others finish trials."""
+    (host, *others) = found.hosts or ("?",)
+    if not found.scheduled or found.n < 2 or others or host == "?" or not good_hosts - {host}:
+        return None
+    without = _retry(found, f"--exclude {host}")
+    return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
+
+
+def _out_of_memory(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "out_of_memory":
+        return None
+    bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
+    return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
+
+
+def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if found.reason != "killed":
+        return None
+    most_often = "something ended its processes, most often too little memory"
+    if not found.scheduled:
+        return f"{most_often}: {_retry(found, '--workers 1')} trains one at a time, --oom halve in smaller pieces"
+    return f"{most_often}: {_retry(found, '--oom bigger')} asks for twice as much, --mem and --time for what you say"
+
+
+def _data(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if not _DATA.search(_last_words(found)):
+        return None
+    where = ", ".join(found.hosts)
+    return f"a file is missing on {where}: put it there under the same path, then {_retry(found)}"
+
+
+def _disk(found: Cluster, _good_hosts: set[str]) -> str | None:
+    if not _DISK.search(_last_words(found)):
+        return None
+    return f"the disk takes no more on {', '.join(found.hosts)}: free some space, then {_retry(found)}"
+
+
+def _error(found: Cluster, _good_hosts: set[str]) -> str:
+    return f"an error of the code: `ablate logs {found.example[:8]}` shows it; mend it, then {_retry(found)}"
+
+
+def _last_words(found: Cluster) -> str:
+    return "\n".join((found.message, *found.trace[-1:]))
+
+
+_RULES: tuple[Callable[[Cluster, set[str]], str | None], ...] = (
+    _diverged,
+    _logged,
+    _one_host,
+    _out_of_memory,
+    _killed,
+    _data,
+    _disk,
+    _error,
+)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int) else 0
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,274 @@
+"""What `ablate status` says: how far each cell is, who is at work, what failed, and what a reader must know."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runners.monitoring.failure_groups import kinds
+from runners.monitoring.failure_text import kind_line
+from runners.monitoring.trial_states import AtWork, State, Whereabouts
+from runners.output import age, counted, duration, say, write, write_table
+from runners.slurm.submissions import AT_WORK, Crew, Worker
+from runners.slurm.worker_records import GAVE_UP
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from store.store import Store
+
+OF_STATE: dict[str, State] = {
+    "ok": "done",
+    "failed": "failed",
+    "running": "running",
+    "queued": "queued",
+    "pending": "pending",
+    "lost": "lost",
+    "unknown": "unknown",
+}
+"""The state that each column of a cell counts."""
+
+_ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")
+_YOUNG_S = 60.0
+_MOST_CELLS = 200
+_MOST_ROWS = 20
+_MOST_REASONS = 3
+
+
+class Status(NamedTuple):
+    """The state of some grids of a campaign."""
+
+    grids: "dict[str, pl.DataFrame]"
+    """One row per cell: planned, a column per state, unreadable."""
+    failures: "pl.DataFrame"
+    """As `Store.failures`, of which `n` are failed now and `again` queued again."""
+    bad_shards: "pl.DataFrame"
+    where: Whereabouts
+    warnings: list[str]
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        where = self.where
+        return {
+            "grids": {name: frame.rows(named=True) for name, frame in self.grids.items()},
+            "failures": self.failures.rows(named=True),
+            "bad_shards": self.bad_shards.rows(named=True),
+            "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
+            "running": [found._asdict() for found in where.at_work],
+            "workers": [worker._asdict() for crew in where.crews for worker in crew.workers],
+            "submissions": [submission_data(crew) for crew in where.crews],
+            "endings": list(where.endings),
+            "when": where.when,
+        }
+
+
+def submission_data(crew: Crew) -> dict[str, Any]:
+    """A submission to a cluster as plain data."""
+    record = crew.record
+    return {
+        "submission": record.submission,
+        "written": record.written,
+        "cancelled": crew.cancelled.all,
+        "cancelled_trials": sorted(crew.cancelled.trials),
+        "hours": crew.hours,
+        "unit": crew.unit,
+        "budget": record.budget,
+        "classes": {found.name: crew.standing(found.name) for found in record.classes},
+    }
+
+
+def read_status(store: "Store", where: Whereabouts, grids: Sequence[str], grid: str | None) -> Status:
+    """The state of `grids`; failures of `grid` only, where one was asked for."""
+    found = {name: cells(store, name, where) for name in grids}
+    warnings = [*store.warnings(), *where.notes]
+    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
+
+
+def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
+    """One row per cell of `grid`: label, planned, and how many of its trials are in each state.
+
+    The store counts those that have ended, `where` all others and those that are tried again.
+    """
+    import polars as pl
+
+    frame = store.progress(grid)
+    trials = store.sql(
+        """
+        SELECT g.cell, trial, t.status = 'failed' AS failed FROM grid_trial g JOIN trial t USING (trial)
+        WHERE g.grid = $grid
+          AND (t.status NOT IN ('ok', 'failed') OR trial IN (SELECT unnest(CAST($again AS VARCHAR[]))))
+        """,
+        {"grid": grid, "again": sorted(where.again)},
+    )
+    columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
+    states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
+    now = ((pl.col("state") == state).sum().cast(pl.Int64).alias(f"{name}_now") for name, state in OF_STATE.items())
+    counts = trials.join(states, on="trial").group_by("cell").agg(*now, pl.col("failed").sum().alias("again"))
+    ended = {"ok": pl.col("ok"), "failed": pl.col("failed") - pl.col("again").fill_null(0)}
+    shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
+    return (
+        frame.join(counts, on="cell", how="left", maintain_order="left")
+        .with_columns(
+            (ended.get(name, pl.lit(0)) + pl.col(f"{name}_now").fill_null(0)).cast(pl.Int64).alias(name)
+            for name in OF_STATE
+        )
+        .select(shown)
+    )
+
+
+def write_status(found: Status) -> None:
+    """A table per grid, who is at work, then failures by kind; warnings on stderr."""
+    for name, frame in found.grids.items():
+        columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
+        write(f"{name}: {frame['ok'].sum()} of {counted(int(frame['planned'].sum()), 'trial')} done")
+        shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
+        write_table(columns, shown.select(columns).rows())
+        if len(shown) < len(frame):
+            write(f"... and {counted(len(frame) - len(shown), 'more cell')}; --json has all")
+    _write_running(found.where.at_work)
+    for line in crew_lines(found.where.crews):
+        write(line)
+    _write_workers(found.where)
+    for line in (*found.where.endings, *loose_ends(found.where)):
+        write(line)
+    for row in found.failures.rows(named=True):
+        line = kind_line(row["n"], row["again"], row["reason"], row["message"])
+        write(f"{line} (trial {str(row['example'])[:12]})")
+    for warning in found.warnings:
+        say(f"ablate: {warning}")
+
+
+def _telling(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Of very many cells those with something going on, then those that are not done, in the order of the grid."""
+    import polars as pl
+
+    busy = pl.sum_horizontal("failed", "running", "queued", "lost", "unknown") > 0
+    rank = pl.when(busy).then(0).when(pl.col("ok") < pl.col("planned")).then(1).otherwise(2).alias("rank")
+    place = pl.int_range(pl.len()).alias("place")
+    return frame.with_columns(rank, place).sort("rank", "place").head(_MOST_CELLS).sort("place").select(frame.columns)
+
+
+def _write_running(found: Sequence[AtWork]) -> None:
+    if not found:
+        return
+    rows = [
+        (each.trial[:8], each.label, each.seed, each.attempt, each.host, *_progress(each), _seen(each.quiet_s))
+        for each in found[:_MOST_ROWS]
+    ]
+    write_table(("running", "cell", "seed", "attempt", "on", "step", "steps/s", "loss", "seen"), rows)
+    _say_more(len(found), "running trial")
+
+
+def _progress(found: AtWork) -> tuple[str, float | None, float | None]:
+    step = "-" if found.step is None else f"{found.step}/{found.steps}"
+    pace = None if found.steps_per_s is None else float(f"{found.steps_per_s:.3g}")
+    return step, pace, found.loss
+
+
+def _seen(quiet_s: float) -> str | None:
+    return None if quiet_s < _YOUNG_S else f"{duration(quiet_s)} ago"
+
+
+def crew_lines(crews: Iterable[Crew]) -> list[str]:
+    """A line per submission that has workers at work or that may be: how many, and what they used of the budget."""
+    lines = []
+    for crew in crews:
+        standings = Counter(worker.standing for worker in crew.workers)
+        counted = ", ".join(f"{standings[name]} {name}" for name in AT_WORK if standings[name])
+        if counted:
+            lines.append(f"{crew.record.submission}: workers: {counted}; {used(crew)}")
+        if crew.held is not None:
+            lines.append(crew.held)
+    return lines
+
+
+def used(crew: Crew) -> str:
+    """Hours of a submission's workers so far, of its budget if it has one."""
+    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
+    budget = crew.record.budget
+    limit = f"of {budget['hours']:g} " if budget else ""
+    return f"{crew.hours:.2f} {limit}{unit} used"
+
+
+def _write_workers(where: Whereabouts) -> None:
+    """Those that wait or work, and those that took a trial with them or gave trials up; the others are history."""
+    submitted = {crew.record.submission: crew.record.written for crew in where.crews}
+    gave_up = _gave_up(where)
+    workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
+    workers = [worker for worker in workers if worker not in gave_up]
+    jobs = {found.job for found in where.trials.values() if found.state == "lost"} - {None}
+    shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
+    rows = [
+        (
+            f"{worker.resources}-{worker.number}",
+            worker.job,
+            worker.standing,
+            worker.node,
+            None if worker.time_left_s is None else duration(worker.time_left_s),
+            worker.ok + worker.failed,
+            worker.says or worker.words or None,
+            _last_seen(worker, submitted[worker.submission]),
+        )
+        for worker in sorted(shown, key=lambda worker: worker.standing == "gone")[:_MOST_ROWS]
+    ]
+    if rows:
+        write_table(("worker", "job", "is", "on", "time left", "trials", "because", "seen"), rows)
+        _say_more(len(shown), "worker")
+    ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
+    if ends:
+        write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
+    left = any(found.state in ("pending", "lost") for found in where.trials.values())
+    if left and gave_up:
+        reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
+        output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")
+        write(f"gave up: {counted(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
+
+
+def _gave_up(where: Whereabouts) -> list[Worker]:
+    """The workers that could not train, or whose output says that they are not queued again."""
+    return [
+        worker
+        for crew in where.crews
+        if not crew.cancelled.all
+        for worker in crew.workers
+        if worker.output or (worker.standing == "ended" and worker.words in GAVE_UP)
+    ]
+
+
+def _last_seen(worker: Worker, submitted: float) -> str | None:
+    """How old the last sign of a worker is; of one of which nobody knows, however young it is."""
+    quiet_s = time.time() - worker.seen
+    if worker.standing != "unknown":
+        return _seen(quiet_s)
+    since = f"{duration(max(0.0, quiet_s))} ago"
+    return f"submitted {since}" if worker.seen == submitted else since
+
+
+def _reasons(found: "Counter[str]") -> str:
+    listed = "; ".join(f"{n} x {words}" for words, n in found.most_common(_MOST_REASONS))
+    return f"{listed}; ..." if len(found) > _MOST_REASONS else listed
+
+
+def _say_more(count: int, noun: str) -> None:
+    if count > _MOST_ROWS:
+        write(f"... and {counted(count - _MOST_ROWS, f'more {noun}')}; --json has all")
+
+
+def loose_ends(where: Whereabouts) -> list[str]:
+    """A sentence for trials that are lost, and for those of which nobody knows."""
+    lines = []
+    gone = {worker.job for worker in _gave_up(where)}
+    for state in ("lost", "unknown"):
+        found = [each for each in where.trials.values() if each.state == state]
+        if found:
+            seen = [each.since for each in found if each.since is not None]
+            last = f", last seen {age(max(seen))} ago" if seen else ""
+            them = "it" if len(found) == 1 else "them"
+            again = f"`ablate retry --lost` queues {them} again" if state == "lost" else ""
+            if again and all(each.job in gone for each in found):
+                again = f"their workers gave up: `ablate failures` says what to mend before {again}"
+            if again and all(each.logged for each in found):
+                again = f"start your program that logged {them} again"
+            advice = f"; {again}" if again else ""
+            lines.append(f"{state}: {counted(len(found), 'trial')}{last}{advice}")
+    return lines

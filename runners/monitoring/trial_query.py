@@ -1,0 +1,127 @@
+"""Which trials a query means: `operator=SSA seed=3`, a label, or the beginning of a key.
+
+A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
+label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
+Fields are grid, operator, label, seed, reason and fingerprint (of the failure that counts), and the axes of the grids.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from grid.errors import NotFoundError, SpecError
+from grid.names import label_of
+from grid.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+FIELDS = ("grid", "operator", "label", "seed", "reason", "fingerprint")
+"""What every campaign has; axes come beside them."""
+
+_NAMED = ""
+"""The field that a word without `=` is about: the trial, by label or key."""
+
+_HEXADECIMAL = re.compile(r"[0-9a-f]{1,32}")
+_SHOWN = 8
+
+_ROWS = """
+    WITH why AS (
+        SELECT trial, reason, fingerprint FROM attempt WHERE status IS NOT NULL
+        QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
+    )
+    SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint
+    FROM grid_trial g LEFT JOIN why w USING (trial) ORDER BY g.grid, g.position
+"""
+
+
+class Candidate(NamedTuple):
+    """A trial as a grid plans it; `values` are its fields in words."""
+
+    trial: str
+    values: Mapping[str, frozenset[str]]
+
+
+def select(store: "Store", words: Sequence[str]) -> list[str]:
+    """Keys of the trials that `words` mean, in the order of the plan; without words, of all.
+
+    Raises:
+        SpecError: a word is about a field that there is not, or says nothing.
+        NotFoundError: no trial is so; names the nearest value.
+    """
+    rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
+    wanted: dict[str, list[str]] = {}
+    for word in words:
+        field, value = _parsed(word, rows)
+        wanted.setdefault(field, []).append(value)
+    found = dict.fromkeys(row.trial for row in rows if _fits(row, wanted))
+    if words and not found:
+        raise NotFoundError(f"no trial fits all of {' '.join(words)!r}; each word of it fits some")
+    return list(found)
+
+
+def _candidate(row: Mapping[str, object]) -> Candidate:
+    axes = json.loads(str(row["axes"]))
+    values = {name: {label_of(value)} for name, value in axes.items()}
+    for name in FIELDS:
+        if row[name] is not None:
+            values.setdefault(name, set()).add(str(row[name]))
+    key = str(row["trial"])
+    return Candidate(key, {name: frozenset(found) for name, found in values.items()})
+
+
+def _parsed(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
+    """The field that a word is about, and the value as the campaign writes it."""
+    labels = {label for row in rows for label in row.values["label"]}
+    field, equals, value = word.partition("=")
+    if not equals or word in labels:
+        return _named(word, rows, labels)
+    known = sorted({name for row in rows for name in row.values} | set(FIELDS))
+    if field not in known:
+        raise SpecError(f"trials have no field {field!r}; they have {', '.join(known)}{did_you_mean(field, known)}")
+    values = {each for row in rows for each in row.values.get(field, ())}
+    return field, _as_written(field, value, values)
+
+
+def _as_written(field: str, value: str, values: set[str]) -> str:
+    equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)]
+    if equal:
+        return equal[0]
+    listed = sorted(values, key=lambda each: (len(each), each))
+    there = ", ".join(listed[:_SHOWN]) + (" and others" if len(listed) > _SHOWN else "")
+    near = did_you_mean(value, listed)
+    raise NotFoundError(f"no trial has {field}={value}; {f'there are {there}{near}' if there else 'none has any'}")
+
+
+def _alike(written: str, wanted: str) -> bool:
+    """Whether both are the same number, or the same text but for case."""
+    try:
+        return float(written) == float(wanted)
+    except ValueError:
+        return written.casefold() == wanted.casefold()
+
+
+def _named(word: str, rows: Sequence[Candidate], labels: set[str]) -> tuple[str, str]:
+    if word in labels:
+        return _NAMED, word
+    keys = sorted({row.trial for row in rows if row.trial.startswith(word.lower())}) if word else []
+    if len(keys) == 1:
+        return _NAMED, keys[0]
+    if keys:
+        raise NotFoundError(f"several keys begin with {word!r}: {', '.join(keys[:5])}; write more digits")
+    alike = [label for label in labels if _alike(label, word)]
+    if alike:
+        return _NAMED, alike[0]
+    if _HEXADECIMAL.fullmatch(word.lower()):
+        raise NotFoundError(f"no trial's key begins with {word!r}, and no cell is labelled so")
+    near = did_you_mean(word, sorted(labels))
+    raise NotFoundError(f"{word!r} is no label, no beginning of a key and no condition such as seed=3{near}")
+
+
+def _fits(row: Candidate, wanted: Mapping[str, Sequence[str]]) -> bool:
+    names = {row.trial, *row.values["label"]}
+    return all(
+        names & set(values) if field == _NAMED else row.values.get(field, frozenset()) & set(values)
+        for field, values in wanted.items()
+    )

@@ -1,0 +1,295 @@
+"""Where every trial is: what its files say first, then what the scheduler knows of those who would train it.
+
+| state   | means                                                                       |
+|---------|-----------------------------------------------------------------------------|
+| done    | it has a result                                                             |
+| failed  | its last attempt failed, and nobody will try again                          |
+| running | its attempt is alive                                                        |
+| queued  | it is not being trained, and a worker that waits or runs will take it,      |
+|         | also where it has failed before                                             |
+| lost    | it was begun, its process or node is gone, and nobody will take it          |
+| pending | nobody has begun it, or whoever did gave it back, and nobody will take it   |
+| unknown | whoever has it, or would take it, is on a cluster that does not answer      |
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
+
+from runners.attempts.disk_space import no_room
+from runners.attempts.manifest import Manifest
+from runners.attempts.submission_record import Submission
+from runners.execution.local_runs import Away, runs_elsewhere, runs_here
+from runners.monitoring.early_stops import endings
+from runners.output import age
+from runners.slurm.scheduler import Scheduler
+from runners.slurm.submissions import SILENT_S, Crew, read_crews
+from store.files.layout import Layout
+from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
+STATES: tuple[State, ...] = get_args(State)
+
+_ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
+
+
+class AtWork(NamedTuple):
+    """A trial that is being trained."""
+
+    trial: str
+    label: str
+    seed: int
+    attempt: int
+    host: str
+    devices: str | None
+    step: int | None
+    """None until the attempt has said so."""
+    steps: int | None
+    loss: float | None
+    steps_per_s: float | None
+    """Over the whole attempt, its beginning included."""
+    quiet_s: float
+    """Since its last sign of life."""
+
+
+class Whereabout(NamedTuple):
+    """Where one trial is."""
+
+    state: State
+    since: float | None = None
+    """Of those unknown or lost: the last sign of it, in seconds since the epoch."""
+    job: str | None = None
+    """Of those lost: the job that had it last, if one had."""
+    logged: bool = False
+    """Whether a program that is not this one runs it, and logs it."""
+
+
+@final
+@dataclass(frozen=True)
+class Whereabouts:
+    """All that is known of a campaign's trials and workers at one moment."""
+
+    trials: dict[str, Whereabout]
+    """By key."""
+    at_work: tuple[AtWork, ...]
+    crews: tuple[Crew, ...]
+    notes: tuple[str, ...]
+    """A sentence for everything that cannot be known."""
+    when: float
+    again: frozenset[str] = frozenset()
+    """Keys of the queued trials that have failed before."""
+    endings: tuple[str, ...] = ()
+    """A sentence for every submission that was called off, or has used up its budget, before its trials were done."""
+    runs: tuple[Submission, ...] = ()
+    """Runs without a scheduler whose process is on this host, or gave a sign on another lately; they may not have begun
+    a trial yet."""
+
+    def of(self, state: State) -> list[str]:
+        """Keys of the trials in a state."""
+        return [key for key, found in self.trials.items() if found.state == state]
+
+
+def whereabouts(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> Whereabouts:
+    """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work.
+
+    Without `ended`, trials are left out that the store knows to have ended, but for those that will be tried again:
+    there may be very many, and `Store.progress` counts them sooner.
+    """
+    layout = store.layout
+    crews, notes = read_crews(layout, scheduler)
+    full = no_room(layout.root)
+    rows = _trials(store, None)
+    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in rows if attempts}
+    when = time.time()
+    away = runs_elsewhere(layout, open_states)
+    runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
+    takers = _Takers(store, crews, runs, open_states)
+    found: dict[str, Whereabout] = {}
+    again: set[str] = set()
+    # one for all that have ended alike: there may be very many
+    alike = {(now, logged): Whereabout(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
+    if ended or takers.retry:
+        rows += _trials(store, "failed")
+    if ended:
+        rows += _trials(store, "ok")
+    for key, status, _, logged in rows:
+        state = open_states.get(key)
+        now = state.status if state else status
+        if now == "failed" and takers.try_again(key):
+            found[key] = Whereabout("queued")
+            again.add(key)
+        elif now not in _ENDED:
+            found[key] = takers.whereabout(key, state)._replace(logged=logged)
+        elif ended or state:
+            found[key] = alike[now, logged]
+    nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
+    notes += [
+        _quiet(each)
+        for each in away
+        if each.record not in runs and nobodys.intersection(takers.members(each.record.submission))
+    ]
+    running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
+    return Whereabouts(
+        trials=found,
+        at_work=tuple(_at_work(store, running)),
+        crews=tuple(crews),
+        notes=(*notes, full) if full else tuple(notes),
+        when=when,
+        again=frozenset(again),
+        endings=endings(crews, nobodys, takers.members),
+        runs=runs,
+    )
+
+
+def _trials(store: "Store", status: str | None) -> list[tuple[str, str, int, bool]]:
+    """Key, status, number of attempts, and whether it was logged, of planned trials of `status`; None: not ended."""
+    return store.sql(
+        """
+        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
+        FROM trial SEMI JOIN grid_trial USING (trial)
+        WHERE status = $status OR ($status IS NULL AND NOT list_contains($ended, status)) ORDER BY trial
+        """,
+        {"status": status, "ended": list(_ENDED)},
+    ).rows()
+
+
+def _quiet(run: Away) -> str:
+    return (
+        f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
+        f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
+    )
+
+
+@final
+class _Takers:
+    """Who will take the trials that have not ended, or have failed."""
+
+    def __init__(
+        self, store: "Store", crews: Sequence[Crew], runs: Sequence[Submission], states: dict[str, TrialState]
+    ) -> None:
+        self._store = store
+        self._layout = store.layout
+        self._crews = {crew.record.submission: crew for crew in crews}
+        self._queued: set[str] = set()
+        self._again: dict[str, set[str]] = {}
+        self._unknown: dict[str, float] = {}
+        for crew in crews:
+            self._enlist(crew)
+        local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
+        for submission in (local | {run.submission for run in runs}) - set(self._crews):
+            self._queued.update(self.members(submission))
+        for run in runs:
+            self._retried(run, self.members(run.submission))
+
+    def _enlist(self, crew: Crew) -> None:
+        """Note the trials that a crew will take, or may."""
+        standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
+        if crew.spent or set(standings.values()) <= {"over"}:
+            return
+        last = max((worker.seen for worker in crew.workers), default=crew.record.written)
+        for found in crew.record.classes:
+            members = set(self._rows(crew, found.rows)) - crew.cancelled.trials
+            if standings[found.name] == "live":
+                self._queued |= members
+                self._retried(crew.record, members)
+            elif standings[found.name] == "unknown":
+                self._unknown.update(dict.fromkeys(members, last))
+
+    @property
+    def retry(self) -> bool:
+        """Whether any of them takes trials that have failed."""
+        return bool(self._again)
+
+    def _retried(self, record: Submission, members: Iterable[str]) -> None:
+        """Note the trials that a submission takes although they have failed."""
+        if record.job.get("retry"):
+            for key in members:
+                self._again.setdefault(key, set()).add(record.submission)
+
+    def try_again(self, key: str) -> bool:
+        """Whether a trial that has failed will be trained again: by a submission in which it has not failed yet."""
+        submissions = self._again.get(key, set())
+        ended = trial_state(self._layout, key).ended if submissions else None
+        return ended is not None and bool(submissions - {ended.start.get("submission")})
+
+    def _rows(self, crew: Crew, rows: tuple[int, int]) -> Iterator[str]:
+        if len(crew.record.classes) == 1:
+            yield from self.members(crew.record.submission)
+            return
+        manifest = Manifest(self._layout, crew.record.submission)
+        for row in range(*rows):
+            yield str(manifest.line(row)["trial"])
+
+    def members(self, submission: str) -> list[str]:
+        """Keys of the trials of a submission."""
+        found = self._store.sql(
+            "SELECT trial FROM planned WHERE source = $source", {"source": f"submissions/{submission}"}
+        )
+        return [str(key) for key in found["trial"]]
+
+    def whereabout(self, key: str, state: TrialState | None) -> Whereabout:
+        """Where a trial is that has neither succeeded nor failed."""
+        last = state.attempts[-1] if state and state.attempts else None
+        if state is not None and state.live is not None:
+            return Whereabout("running")
+        if key in self._queued:
+            return Whereabout("queued")
+        if key in self._unknown:
+            return Whereabout("unknown", self._sign(key, last) or self._unknown[key])
+        if last is None:
+            return Whereabout("pending")
+        if last.end is not None and not self._dropped(key, last):
+            return Whereabout("pending")
+        since = self._sign(key, last) if last.end is None else last.end.get("ended")
+        return Whereabout("lost", since, (last.start.get("place") or {}).get("job"))
+
+    def _dropped(self, key: str, last: AttemptState) -> bool:
+        """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""
+        crew = self._crews.get(str(last.start["submission"]))
+        return crew is not None and not crew.cancelled.all and key not in crew.cancelled.trials
+
+    def _sign(self, key: str, last: AttemptState | None) -> float | None:
+        """When the trial's last attempt was last seen alive."""
+        if last is None or last.end is not None:
+            return None
+        quiet = heartbeat_age(self._layout, key, last.attempt)
+        return None if quiet is None else time.time() - quiet
+
+
+def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Iterator[AtWork]:
+    if not running:
+        return
+    rows = store.sql("SELECT trial, min(label), min(seed) FROM grid_trial GROUP BY trial").rows()
+    names = {key: (str(label), int(seed)) for key, label, seed in rows}
+    for key, state in running:
+        if state.live is not None:
+            yield _observed(store.layout, key, state.live, *names[key])
+
+
+def _observed(layout: Layout, key: str, live: AttemptState, label: str, seed: int) -> AtWork:
+    place: dict[str, Any] = live.start.get("place") or {}
+    progress = progress_of(layout, key, live.attempt)
+    quiet = max(0.0, heartbeat_age(layout, key, live.attempt) or 0.0)
+    return AtWork(
+        trial=key,
+        label=label,
+        seed=seed,
+        attempt=live.attempt,
+        host=str(place.get("node") or live.start["host"]),
+        devices=place.get("devices"),
+        step=progress.step if progress else None,
+        steps=progress.steps if progress else None,
+        loss=progress.loss if progress else None,
+        steps_per_s=_pace(live.start, progress.step if progress else None, time.time() - quiet),
+        quiet_s=quiet,
+    )
+
+
+def _pace(start: dict[str, Any], step: int | None, seen: float) -> float | None:
+    begun_at = (start.get("resumed_from") or {}).get("step", 0)
+    seconds = seen - float(start["started"])
+    return (step - begun_at) / seconds if step is not None and step > begun_at and seconds > 0 else None

@@ -1,0 +1,211 @@
+"""A live view of a campaign from its files: what is done, who is at work, what failed, how long it will take."""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from grid.errors import EnvironmentProblem
+from runners.monitoring.failure_groups import kinds
+from runners.monitoring.failure_text import kind_line
+from runners.monitoring.trial_states import STATES, AtWork, State, Whereabouts, whereabouts
+from runners.slurm.scheduler import News, Scheduler
+from runners.slurm.submissions import Crew
+from store.store import Store
+
+ASK_EVERY_S = 60.0
+"""Seconds between questions to the scheduler: so many views of so many people stay a small load for it."""
+
+_REST = 4.0
+"""Rests at least so many times as long as it looks."""
+
+
+@final
+class Seldom(Scheduler):
+    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
+
+    Of jobs that it was not asked for the last time it is asked at once: a submission that was queued in between.
+    """
+
+    def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
+        self._scheduler = scheduler
+        self._every_s = every_s
+        self._next: dict[str, float] = {}
+        self._last: dict[str, News] = {}
+        self._known: dict[str, frozenset[int | str]] = {}
+
+    def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
+        """The queue as it was at most a minute ago."""
+        return self._kept("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
+
+    def accounted(self, jobs: Collection[int]) -> News:
+        """The accounts as they were at most a minute ago."""
+        return self._kept("accounts", jobs, lambda: self._scheduler.accounted(jobs))
+
+    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> News:
+        now = time.monotonic()
+        if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
+            answer: News = ask()
+            self._next[what] = time.monotonic() + self._every_s
+            before = self._last.get(what)
+            if answer.asked is None and before is not None and before.asked and self._known[what].issuperset(of):
+                answer = before._replace(problem=answer.problem)
+            self._known[what] = frozenset(of)
+            self._last[what] = answer
+        return self._last[what]
+
+
+class Kind(NamedTuple):
+    """A kind of failure, as the view shows it."""
+
+    n: int
+    """Trials that are failed now."""
+    again: int
+    """Trials that failed so and are queued again."""
+    reason: str
+    message: str
+
+    def line(self) -> str:
+        """It in one line."""
+        return kind_line(self.n, self.again, self.reason, self.message)
+
+
+class View(NamedTuple):
+    """The campaign at one moment."""
+
+    when: float
+    states: Mapping[State, int]
+    cells: tuple[tuple[str, str, Mapping[State, int]], ...]
+    """Grid, label, and how many of its trials are in each state."""
+    at_work: tuple[AtWork, ...]
+    crews: tuple[Crew, ...]
+    failures: tuple[Kind, ...]
+    left_s: float | None
+    """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
+    notes: tuple[str, ...]
+    endings: tuple[str, ...] = ()
+    """As of `Whereabouts`."""
+
+    @property
+    def over(self) -> bool:
+        """Whether every trial has ended and no worker waits or runs that might train one again."""
+        ended = sum(self.states.values()) == self.states["done"] + self.states["failed"]
+        return ended and not any(
+            worker.standing in ("pending", "running") for crew in self.crews for worker in crew.workers
+        )
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        from runners.monitoring.status_text import submission_data
+
+        return {
+            "when": self.when,
+            "states": dict(self.states),
+            "cells": [{"grid": grid, "label": label, **counts} for grid, label, counts in self.cells],
+            "running": [each._asdict() for each in self.at_work],
+            "workers": [worker._asdict() for crew in self.crews for worker in crew.workers],
+            "submissions": [submission_data(crew) for crew in self.crews],
+            "failures": [each._asdict() for each in self.failures],
+            "left_s": self.left_s,
+            "notes": list(self.notes),
+            "endings": list(self.endings),
+        }
+
+
+def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
+    """One view after another, `every_s` apart, until every trial has ended and every worker left.
+
+    Nothing but the store is written.
+
+    Where looking itself takes long, as in a campaign of many thousand trials, looks are further apart.
+
+    A moment at which the store cannot be read (the disk is full, its file is being replaced) is passed over with a
+    note on the next view.
+
+    Raises:
+        EnvironmentProblem: it cannot be read at the first look.
+    """
+    seldom = Seldom(scheduler)
+    missed: str | None = None
+    seen = False
+    while True:
+        began = time.monotonic()
+        try:
+            found = look(root, seldom)
+        except EnvironmentProblem as problem:
+            if not seen:
+                raise
+            missed = str(problem)
+        else:
+            seen = True
+            yield found._replace(notes=(*found.notes, *([missed] if missed else [])))
+            missed = None
+            if found.over:
+                return
+        time.sleep(max(every_s, _REST * (time.monotonic() - began)))
+
+
+def look(root: Path, scheduler: Scheduler) -> View:
+    """The campaign now."""
+    with Store.open(root, thorough=False) as store:
+        where = whereabouts(store, scheduler)
+        rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
+        failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()
+        seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
+    counts: dict[tuple[str, str], Counter[State]] = {}
+    for grid, label, key in rows:
+        counts.setdefault((grid, label), Counter())[where.trials[key].state] += 1
+    total: Counter[State] = Counter(found.state for found in where.trials.values())
+    return View(
+        when=where.when,
+        states={state: total[state] for state in STATES},
+        cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
+        at_work=where.at_work,
+        crews=where.crews,
+        failures=tuple(Kind(*row) for row in failed),
+        left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
+        notes=where.notes,
+        endings=where.endings,
+    )
+
+
+def _cells_of(rows: list[tuple[Any, ...]]) -> dict[str, tuple[str, str]]:
+    return {str(key): (str(grid), str(label)) for grid, label, key in rows}
+
+
+def seconds_left(where: Whereabouts, wall_s: Mapping[str, float], cells: Mapping[str, tuple[str, str]]) -> float | None:
+    """How long the trials that run or are queued will take on as many slots as are at work now.
+
+    A trial takes as long as the mean of its cell's finished ones, else of all. None where nothing runs or has finished.
+    """
+    per_cell: dict[tuple[str, str], list[float]] = {}
+    for key, seconds in wall_s.items():
+        per_cell.setdefault(cells[key], []).append(seconds)
+    if not where.at_work:
+        return None
+    usual = sum(wall_s.values()) / len(wall_s) if wall_s else None
+    ahead = 0.0
+    for found in where.at_work:
+        left = _rest(found)
+        expected = _mean(per_cell.get(cells[found.trial])) or usual
+        if left is None and expected is None:
+            return None
+        ahead += left if left is not None else expected or 0.0
+    for key in where.of("queued"):
+        expected = _mean(per_cell.get(cells[key])) or usual
+        if expected is None:
+            return None
+        ahead += expected
+    return ahead / len(where.at_work)
+
+
+def _mean(values: list[float] | None) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _rest(found: AtWork) -> float | None:
+    """Seconds a running trial still needs at its pace."""
+    if found.step is None or found.steps is None or not found.steps_per_s:
+        return None
+    return max(0.0, found.steps - found.step) / found.steps_per_s

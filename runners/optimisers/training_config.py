@@ -1,0 +1,49 @@
+"""Training as a spec."""
+
+from typing import Literal, Self
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from grid.spec import Spec
+from runners.optimisers.adamw import AdamW
+from runners.optimisers.optimiser import Optimiser
+from runners.optimisers.schedules import Constant, Schedule
+
+
+class Training(Spec):
+    """How long and how a model is trained. Evaluation is at the end, and every `evaluate_every` steps before it."""
+
+    steps: PositiveInt
+    optimiser: Optimiser = AdamW()
+    schedule: Schedule = Constant()
+    clip: PositiveFloat | None = None
+    """The gradient is scaled down to this norm where it is longer."""
+    evaluate_every: PositiveInt | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of matrix products in training and evaluation; weights, their updates and what attention sums are float32."""
+
+    @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.evaluate_every is not None and self.evaluate_every >= self.steps:
+            self.settle(evaluate_every=None)  # the end is evaluated anyway
+        return self
+
+    @model_validator(mode="after")
+    def _warms_up_in_time(self) -> Self:
+        warmup, longest = self.schedule.warmup, self.schedule.longest_warmup(self.steps)
+        if warmup > self.steps:
+            raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
+        if warmup > longest:
+            raise ValueError(
+                f"the decay begins after the warm-up; got schedule.warmup {warmup} and a decay of the last "
+                f"{self.steps - longest} of {self.steps} steps; lower one of them"
+            )
+        return self
+
+    def lr(self, step: int) -> float:
+        """The learning rate of `step`, counted from 1."""
+        return self.optimiser.lr * self.schedule.factor(step - 1, self.steps)
+
+    def evaluates(self, step: int) -> bool:
+        """Whether the model is judged after `step` steps."""
+        return step == self.steps or (self.evaluate_every is not None and step > 0 and step % self.evaluate_every == 0)

@@ -1,0 +1,101 @@
+"""Whether what a grid is judged by is something its trials will record; asked before anything is trained."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from grid import Grid
+from grid.errors import SpecError
+from grid.suggestions import did_you_mean
+
+METRICS = ("loss", "grad_norm", "learning_rate")
+"""What training records at its steps, whatever the task."""
+
+Point = Mapping[str, float]
+_MOST_SHOWN = 12
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """A task or an evaluation that says what it records."""
+
+    def measures(self) -> Mapping[str, Sequence[Point]] | None:
+        """The names of its evaluations, each with every point it is taken at; None where it does not say."""
+
+
+def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
+    """Refuse `grid` if none of its trials records its measure at its point; `judged` is what measures each of them.
+
+    With a baseline there are verdicts, so then also if several points agree with it.
+
+    Raises:
+        SpecError: the text says what is recorded, and the nearest.
+    """
+    measure = grid.measure
+    found = [_recorded(judges) for judges in judged]
+    declared = [{**dict.fromkeys(METRICS, ({},)), **each} for each in found if each is not None]
+    if measure is None or not declared or len(declared) < len(found):
+        return
+    named = [each[measure.name] for each in declared if measure.name in each]
+    if not named:
+        known = list(dict.fromkeys(name for each in declared for name in each))
+        raise SpecError(
+            f"grid {grid.name!r} is judged by {measure.name!r}, which none of its trials records; they record "
+            f"{', '.join(known)}{did_you_mean(measure.name, known)}"
+        )
+    agreeing = [[point for point in points if _agrees(point, measure.point)] for points in named]
+    if not any(agreeing):
+        raise SpecError(f"grid {grid.name!r} is judged by {measure.name!r} {_off(measure.point, named[0])}")
+    several = next((points for points in agreeing if len(points) > 1), None)
+    if several is not None and grid.baseline is not None:
+        raise SpecError(
+            f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_told(measure.point)} leaves "
+            f"{len(several)}, such as {_told(several[0])} and {_told(several[1])}: say at which"
+        )
+
+
+def _recorded(judges: Iterable[object]) -> dict[str, list[Point]] | None:
+    """By name the points of all of `judges`; None where one does not say."""
+    names: dict[str, list[Point]] = {}
+    for judge in judges:
+        said = judge.measures() if isinstance(judge, Measures) else None
+        if said is None:
+            return None
+        for name, points in said.items():
+            names[name] = [*names.get(name, []), *points]
+    return names
+
+
+def _agrees(point: Point, wanted: Point) -> bool:
+    return all(name in point and point[name] == value for name, value in wanted.items())
+
+
+def _off(wanted: Point, points: Sequence[Point]) -> str:
+    """What is wrong with the point `wanted`, with which none of `points` agrees."""
+    axes = list(dict.fromkeys(name for point in points for name in point))
+    if not axes:
+        return f"at {_told(wanted)}, and that has no points: leave point out"
+    strange = [name for name in wanted if name not in axes]
+    if strange:
+        hint = did_you_mean(strange[0], axes)
+        return f"at {_told(wanted)}, and the points of its evaluation grid have {', '.join(axes)}{hint}"
+    nearest = min(points, key=lambda point: sum(_far(point.get(name), value) for name, value in wanted.items()))
+    return (
+        f"at {_told(wanted)}, off the evaluation grid ({'; '.join(_axes(axes, points))}); nearest is {_told(nearest)}"
+    )
+
+
+def _far(found: float | None, wanted: float) -> float:
+    return float("inf") if found is None else abs(found - wanted)
+
+
+def _axes(axes: Sequence[str], points: Sequence[Point]) -> Iterator[str]:
+    for name in axes:
+        values = sorted({point[name] for point in points if name in point})
+        shown = [f"{value:g}" for value in values]
+        if len(shown) > _MOST_SHOWN:
+            shown = [*shown[:2], "...", shown[-1]]
+        yield f"{name} {', '.join(shown)}"
+
+
+def _told(point: Point) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in point.items()) or "no point"

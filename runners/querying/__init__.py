@@ -1,1 +1,0 @@
-"""Asking a campaign's store in SQL: one query, or a prompt for many."""

@@ -1,0 +1,100 @@
+"""How long the trials of a resource class take, and what all of them take on the workers of their classes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grid import Grid
+from runners.planning.estimate import Means, Pool, estimate
+from runners.planning.survey import Survey, Surveyed
+from runners.slurm.spec import Slurm
+from runners.slurm.submit import worker_allocation
+from runners.slurm.submit.resource_classes import Demands, Group
+
+if TYPE_CHECKING:
+    from runners.slurm.submit.draft import Draft
+
+MOST_CELLS = 12
+"""Cells of a class that are estimated: counting the work of one takes a while."""
+
+MOST_FINISHED = 200
+"""Finished trials that are used."""
+
+
+def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
+    """Seconds of a usual trial of `group`; None where nobody knows."""
+    sample = _sample(group.trials)
+    known = _known(found)[-MOST_FINISHED:]
+    means = Means(pool=lambda _: _pool(group, 1))
+    estimated = estimate(replace(found, trials=(*known, *sample)), grids, means).trial_s
+    return estimated.median / len(sample) if estimated is not None else None
+
+
+def loads(
+    groups: Sequence[Group], slurm: Slurm, seconds: Callable[[Group], float | None]
+) -> list[worker_allocation.Load]:
+    """The work of each group, by the `seconds` of a usual trial of it.
+
+    They are not asked for where all the workers that `slurm` names are for one group.
+    """
+    needless = slurm.workers is not None and len(groups) == 1
+    return [_load(group, slurm, None if needless else seconds(group)) for group in groups]
+
+
+def _load(group: Group, slurm: Slurm, each: float | None) -> worker_allocation.Load:
+    limit_s = float(group.resources.time * 60 - slurm.signal_s)
+    count = len(group.trials)
+    return worker_allocation.Load(count, group.resources.slots, limit_s, each and each * count)
+
+
+def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], Pool]:
+    """Whose workers a trial is for, where the groups have so many; a trial of none is taken for one of the first."""
+    at_once = worker_allocation.at_once(workers, slurm.max_parallel)
+    made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
+    of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
+    other = made[0] if made else Pool(1)
+    return lambda trial: of.get(trial.key, other)
+
+
+def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> Means:
+    """What `slurm` would give the trials to do, without asking a cluster.
+
+    Raises:
+        SpecError: the request has no meaning for these trials.
+    """
+    demands.check()
+    groups = demands.groups(found.layout, found.to_do)
+    work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
+    return Means(pool=pools(groups, worker_allocation.workers(work, slurm.workers), slurm))
+
+
+def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: Slurm) -> Iterator[str]:
+    """What a submission would take and show, for people: hours, wall time, the differences that its seeds resolve."""
+    from runners.planning.forecast_text import resolution_lines, time_line
+    from runners.planning.power import resolutions
+
+    queued = [trial for group in draft.groups for trial in group.trials]
+    if not queued:
+        return
+    means = Means(pool=pools(draft.groups, [each.workers for each in draft.classes], slurm))
+    estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, means)
+    yield f"estimate: {time_line(estimated)}"
+    yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
+    for each in resolutions(found.layout, grids):
+        yield from (f"  {each.grid}: {line}" for line in resolution_lines(each))
+
+
+def _pool(group: Group, workers: int) -> Pool:
+    resources = group.resources
+    return Pool(workers, resources.slots, resources.gpus / resources.slots, resources.gpu_type, group.name)
+
+
+def _known(found: Survey) -> list[Surveyed]:
+    return [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"]
+
+
+def _sample(trials: Sequence[Surveyed]) -> list[Surveyed]:
+    """The trials of `MOST_CELLS` cells, spread over all."""
+    cells = list(dict.fromkeys((trial.grid, trial.cell) for trial in trials))
+    chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])
+    return [trial for trial in trials if (trial.grid, trial.cell) in chosen]

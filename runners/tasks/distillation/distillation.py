@@ -1,0 +1,241 @@
+"""Distillation: a model learns to predict what a trained one, its teacher, predicts.
+
+    p = softmax(t / tau), q = softmax(s / tau)                   t, s: logits of teacher and student, tau: temperature
+    kl = sum_v p_v log(p_v / q_v)                                nats per token, over the whole vocabulary
+    soft cross-entropy = -sum_v p_v log q_v = kl + H(p)
+    loss = tau^2 mean kl + lambda * (loss of the task itself)    mean over the tokens that the task's loss asks for
+
+Source: Affine-Scaled Attention (paper 000), which trains on what larger models predict and does not say by which loss.
+This is the forward divergence of Hinton, Vinyals and Dean (2015), whose tau^2 keeps gradients of one size: as tau
+grows, tau^2 kl tends to half the variance over the vocabulary of t - s. The losses of 2.6 to 2.8 that the paper shows
+look like soft cross-entropy, so both are recorded; their difference, the entropy of the teacher, is the same for all
+students.
+
+The teacher predicts one part of a batch at a time, right before the student is trained on it: each rank has it predict
+its own parts, and micro-batches take less memory. Loss and gradient of a part need about six float32 numbers per token
+and entry of the vocabulary at once, outputs and targets included; cross-entropy without a teacher needs four.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+
+import torch
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from runners.tasks.counter_rng import CPU
+from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
+from runners.tasks.synthetic.query_task import UNASKED
+from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task, over_items
+from variants import Tokens
+
+_NUMBERS = 1 << 24
+"""Logits of one forward pass of an evaluation."""
+_ROWS = 32
+"""Sequences of one forward pass of an evaluation, at most."""
+
+_ALSO_SAID = ("encoder", "windows", "class_names", "token_classes")
+"""What a task may say of its tokens, and then says under distillation, too."""
+
+
+class Distillation(Task):
+    """Another task's sequences, and a teacher's predictions in the place of their next tokens.
+
+    Metrics of a step are `kl` and `soft_cross_entropy` at the temperature of training, without the factor tau^2, and
+    `cross_entropy`, the loss of the task itself, where it has a weight. Evaluations are those of the task itself, the
+    same of the teacher as `teacher.<name>`, and `validation_kl` and `validation_soft_cross_entropy` at temperature 1.
+    """
+
+    kind: Literal["distillation"] = "distillation"
+    if TYPE_CHECKING:
+        batch: PositiveInt = 1
+    else:
+        batch: ClassVar[Any] = property(lambda self: self.task.batch)  # the task's own, and no second field
+    task: Task
+    """What the sequences are, and how the student is judged: a causal task of tokens."""
+    teacher: Teacher
+    """Whose predictions are learned."""
+    temperature: PositiveFloat = 1.0
+    """tau: above 1, unlikely tokens count for more."""
+    cross_entropy_weight: NonNegativeFloat = 0.0
+    """lambda: how much the loss of the task itself counts."""
+    validation_sequences: Annotated[int, Field(ge=2)] = 256
+    """Student and teacher are compared on so many of the task's examples, which for a text are the first windows that
+    it validates on; on fewer where there are not so many."""
+
+    @model_validator(mode="after")
+    def _can_be_taught(self) -> Self:
+        if not isinstance(self.task.inputs, Tokens):
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}; distil a task of "
+                "tokens"
+            )
+        if self.task.sees_ahead or isinstance(self.task, Distillation):
+            why = "has a teacher already" if isinstance(self.task, Distillation) else "sees what comes next"
+            raise ValueError(f"a teacher predicts what comes next in a task; {self.task.label!r} {why}; use another")
+        self.teacher.check(self.task)
+        for name in _ALSO_SAID:
+            if hasattr(self.task, name):
+                self.__dict__[name] = getattr(
+                    self.task, name
+                )  # present where the task has it: `Encodes` and others ask
+        return self
+
+    @property
+    def inputs(self) -> Tokens:
+        assert isinstance(self.task.inputs, Tokens)
+        return self.task.inputs
+
+    @property
+    def length(self) -> int:
+        return self.task.length
+
+    @property
+    def unscored(self) -> int:
+        return self.task.unscored
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
+        own = self.task.measures()
+        if own is None:
+            return None
+        taught = {f"teacher.{name}": points for name, points in own.items() if _of_a_model(name)}
+        return {**own, **taught, "validation_kl": [{}], "validation_soft_cross_entropy": [{}]}
+
+    def open(self) -> "DistillationData":
+        inner, teaching = self.task.open(), self.teacher.open(self.task)
+        require_sound(self.teacher.name(), teaching, self.task, inner.examples(1))
+        return DistillationData(self, inner, teaching)
+
+
+def _of_a_model(name: str) -> bool:
+    """Rows of reference predictors are the same whoever is judged."""
+    return "." not in name
+
+
+class Divergence(NamedTuple):
+    """By token [B, T], nats."""
+
+    kl: Tensor
+    """From the student to the teacher."""
+    entropy: Tensor
+    """Of the teacher."""
+
+
+def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Divergence:
+    """Of logits [B, T, V] at a temperature; gradients reach the student."""
+    logits = student.float()
+    found = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
+    return Divergence(*found)
+
+
+@final
+class _Forward(torch.autograd.Function):
+    """Keeps one tensor [B, T, V] for the gradient, where taking each operation back would keep three."""
+
+    @staticmethod
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        log_q, log_p = (
+            F.log_softmax(each if temperature == 1 else each / temperature, -1) for each in (student, teacher)
+        )
+        p = log_p.exp()
+        entropy = -torch.linalg.vecdot(p, log_p)
+        kl = torch.linalg.vecdot(p, log_p.sub_(log_q))
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(log_q.exp_().sub_(p))
+            ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropy)
+        return kl, entropy
+
+    @staticmethod
+    def backward(ctx: Any, of_kl: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        """d kl / ds = (q - p) / tau."""
+        (apart,) = ctx.saved_tensors
+        return apart * (of_kl / ctx.temperature)[..., None], None, None
+
+
+@final
+class DistillationData(Data):
+    """A task's sequences, and a teacher with its weights."""
+
+    def __init__(self, task: Distillation, inner: Data, teaching: Teaching) -> None:
+        self._task, self._inner, self._teaching = task, inner, teaching
+        self._of_teacher: list[Measured] | None = None
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {**(self._inner.record or {}), "teacher": dict(self._teaching.record)}
+
+    @property
+    def constant_loss(self) -> float:
+        """Every token equally likely, of a teacher without doubt; no constant prediction is worse at its best."""
+        own = self._task.cross_entropy_weight * self._inner.constant_loss
+        return self._task.temperature**2 * math.log(self._task.inputs.vocabulary) + own
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """That of the task itself; what the teacher says comes with `completed`."""
+        return self._inner.batch(seed, step, device)
+
+    def examples(self, count: int) -> Batch:
+        return self._inner.examples(count)
+
+    def completed(self, part: Batch) -> Batch:
+        """Targets float32 [B, T, vocabulary + 1]: the teacher's logits, and last the token itself."""
+        logits = self._teaching.logits(part.inputs, part.visible)
+        return part._replace(targets=torch.cat((logits, part.targets[..., None].to(logits.dtype)), -1))
+
+    def terms(self, targets: Tensor) -> int:
+        return self._inner.terms(targets)
+
+    @property
+    def logged(self) -> Sequence[str]:
+        return "kl", "soft_cross_entropy", *(("cross_entropy",) if self._task.cross_entropy_weight else ())
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Outputs [B, T, vocabulary], targets as `completed` gives them."""
+        return self.losses(outputs, targets)[0]
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
+        tau, weight = self._task.temperature, self._task.cross_entropy_weight
+        labels = targets[..., -1].long()
+        asked = labels != UNASKED
+        found = divergence(outputs, targets[..., :-1], tau)
+        kl, entropy = ((each * asked).sum() / asked.sum() for each in found)
+        if not weight:
+            return tau**2 * kl, kl, kl + entropy
+        own = self._inner.loss(outputs, labels)
+        return tau**2 * kl + weight * own, kl, kl + entropy, own
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """What the task measures of the student, how far it is from the teacher, what the task measures of that."""
+        yield from self._inner.evaluate(predict)
+        yield from self._apart(predict)
+        if self._of_teacher is None:  # at the device of the student by now
+            found = (row for row in self._inner.evaluate(self._teaching.predict) if not isinstance(row, Items))
+            self._of_teacher = [row._replace(name=f"teacher.{row.name}") for row in found if _of_a_model(row.name)]
+        yield from self._of_teacher
+
+    def _apart(self, predict: Predict) -> Iterator[Measured]:
+        """Means over the asked tokens of a sequence; items are sequences."""
+        examples = self._inner.examples(self._task.validation_sequences)
+        count, length = examples.inputs.shape
+        rows = max(1, min(_ROWS, _NUMBERS // (length * self._task.inputs.vocabulary)))
+        kl, soft = [], []
+        for part in examples.split(-(-count // rows)):
+            outputs = predict(*_shown(part))
+            teacher = self._teaching.logits(*_shown(part.to(outputs.device)))
+            found = divergence(outputs, teacher, 1.0)
+            asked = part.targets != UNASKED
+            asks = asked.any(1)
+            each, entropy = (
+                (values.to("cpu", torch.float64) * asked).sum(1)[asks] / asked.sum(1)[asks] for values in found
+            )
+            kl.append(each)
+            soft.append(each + entropy)
+        yield over_items("validation_kl", torch.cat(kl))
+        yield over_items("validation_soft_cross_entropy", torch.cat(soft))
+
+
+def _shown(batch: Batch) -> tuple[Tensor, ...]:
+    return (batch.inputs,) if batch.visible is None else (batch.inputs, batch.visible)

@@ -1,0 +1,300 @@
+"""A teacher from a campaign: a trial that has finished and kept its weights (`execution.keep_weights`).
+
+It computes as it was evaluated: its own operators in its own backbone, without dropout.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, final
+
+import torch
+from pydantic import Field, PositiveInt, ValidationError, model_validator
+from torch import Tensor
+
+from grid.errors import SpecError
+from grid.spec import OutsideKey, Spec
+from grid.validation import spec_error
+from runners.attempts.checkpoint import Saved, read_checkpoint
+from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
+from runners.tasks.paths import absolute
+from runners.tasks.task import Task
+from runners.tasks.text.encoder import Encodes
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
+from variants import Backbone, Operator, Placement, Transformer
+
+Hash = Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")]
+
+_WEIGHTS = re.compile(r"step-[0-9]+\.([0-9a-f]{32})\.pt")
+
+
+@final
+class Architecture(Spec):
+    """What a trained model is, its weights aside."""
+
+    model: Backbone
+    """Its backbone."""
+    operator: Operator
+    """Its operator."""
+    placement: Placement
+    """Which layers have that operator."""
+    vocabulary: PositiveInt
+    """The tokens that it knows."""
+
+    def operators(self) -> tuple[Operator, ...]:
+        """The operator of every layer, bottom first."""
+        return self.placement.operators(self.operator, self.model.layers)
+
+
+@final
+class FinishedTrial(Teacher):
+    """A finished trial, given by its `campaign` and key, or by the file of its `weights`; the rest is filled in."""
+
+    kind: Literal["finished_trial"] = "finished_trial"
+    campaign: Annotated[str | None, OutsideKey()] = None
+    """Directory of the campaign that holds it."""
+    weights: Annotated[str | None, OutsideKey()] = None
+    """Instead of a campaign, the file: trials/<..>/<key>/<attempt>/weights/step-<step>.<hash>.pt, or a copy of it."""
+    trial: Hash = None
+    """The trial's key; of a file, the one that stands in it."""
+    content_hash: Hash = None
+    """The hash of the weights: of the latest attempt that is ok, where it is left out."""
+    architecture: Annotated[Architecture | None, OutsideKey()] = None
+    """What the trial says of its model, filled in; its code counts among that of the student."""
+
+    @model_validator(mode="after")
+    def _is_what_was_trained(self) -> Self:
+        """A spec that names its weights can be read where they are not; one that does not, looks."""
+        if (self.campaign is None) == (self.weights is None) or (self.weights is None and self.trial is None):
+            raise ValueError(
+                "a finished trial is given by campaign and trial, or by the file of its weights; "
+                f"got campaign={self.campaign!r}, trial={self.trial!r}, weights={self.weights!r}"
+            )
+        for name in ("campaign", "weights"):
+            if (path := getattr(self, name)) is not None:
+                object.__setattr__(self, name, absolute(name, path))
+        if self.content_hash is not None and self.architecture is not None and not self._is_there():
+            return self
+        try:
+            path = self._file()
+            if self.content_hash is None or self.architecture is None or self.trial is None:
+                self._fill(path)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def label(self) -> str:
+        what = "trial" if self.architecture is None else self.architecture.operator.label
+        return f"{what} {str(self.trial)[:8]}"
+
+    def check(self, task: Task) -> None:
+        known = self.known()
+        require_tokens(self.name(), known.vocabulary, task)
+        table = known.model.positions.table
+        require_positions(self.name(), table - known.model.sink_tokens if table else None, task)
+        try:
+            _as_trial(known, task)
+        except ValidationError as error:
+            raise ValueError(f"{self.name()} cannot learn the task itself: {spec_error(error, 'Trial')}") from error
+
+    def open(self, task: Task) -> Teaching:
+        path = self._file()
+        saved = read_checkpoint(path)
+        found = _about(saved, path)
+        if (found.trial, found.architecture.key) != (self.trial, self.known().key):
+            raise SpecError(
+                f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
+                "key; leave trial, content_hash and architecture out to take it as it is"
+            )
+        _require_same_tokens(self.name(), found, task)
+        teaching = _Trained(self, task, saved.state["model"], {**self._identity(), "step": saved.step})
+        teaching.require_finite(self.name())
+        return teaching
+
+    def known(self) -> Architecture:
+        """What it is; always filled in."""
+        assert self.architecture is not None
+        return self.architecture
+
+    def _identity(self) -> dict[str, Any]:
+        return {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash}
+
+    def _is_there(self) -> bool:
+        return Path(str(self.campaign or self.weights)).exists()
+
+    def _fill(self, path: Path) -> None:
+        about = _about_file(str(path))
+        if self.trial is not None and self.trial != about.trial:
+            raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
+        self.settle(trial=about.trial)
+        self.settle(content_hash=_hash_of(path))
+        self.settle(architecture=about.architecture)
+
+    def _file(self) -> Path:
+        """The file of the weights, unread.
+
+        Raises:
+            SpecError: there is none, or the trial has not finished.
+        """
+        if self.weights is None:
+            return _kept(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
+        path = Path(self.weights)
+        if _WEIGHTS.fullmatch(path.name) is None:
+            raise SpecError(f"kept weights are a file step-<step>.<hash>.pt; got {path}; give it as it was written")
+        if not path.is_file():
+            raise SpecError(f"there is no file of weights {path}; give one from a trial with execution.keep_weights")
+        if self.content_hash not in (None, _hash_of(path)):
+            raise SpecError(
+                f"content_hash names a teacher's weights; it is {self.content_hash} and {path} has {_hash_of(path)}; "
+                "restore that file, or leave content_hash out to take it as it is"
+            )
+        return path
+
+
+@final
+class _Trained(Teaching):
+    """A model of this package with trained weights."""
+
+    def __init__(
+        self, spec: FinishedTrial, task: Task, weights: Mapping[str, Tensor], record: Mapping[str, Any]
+    ) -> None:
+        from runners.trial import build_model  # a trial has a task, and this one a trial
+
+        model = build_model(_as_trial(spec.known(), task))
+        try:
+            model.load_state_dict(dict(weights))
+        except RuntimeError as error:
+            raise SpecError(f"the weights of {spec.name()} do not fit its model: {error}; train it anew") from error
+        super().__init__(model, record)
+        self._own: Transformer = model
+        self._lower = spec.precision == "bfloat16"
+
+    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self._lower):
+            return self._own(inputs, visible)  # type: ignore[no-any-return]
+
+
+def _as_trial(known: Architecture, task: Task) -> Any:
+    """A trial that would train a model like the teacher's on `task`, as a `Trial`."""
+    from runners.optimisers import Training
+    from runners.probes import Probing
+    from runners.trial import Trial
+
+    return Trial(
+        task=task,
+        model=known.model,
+        operator=known.operator,
+        placement=known.placement,
+        training=Training(steps=1),
+        probing=Probing(probes=()),
+    )
+
+
+class _About(NamedTuple):
+    """What a file of weights says of its trial."""
+
+    trial: str
+    architecture: Architecture
+    task: Mapping[str, Any]
+    """Its task as data; of a student, the task that it was taught."""
+    tokenizer: Mapping[str, Any] | None
+    """The record of its tokenizer, where it has one."""
+
+
+@lru_cache(maxsize=64)  # the name of a file says what it holds
+def _about_file(path: str) -> _About:
+    return _about(read_checkpoint(Path(path)), Path(path))
+
+
+def _about(saved: Saved, path: Path) -> _About:
+    spec, weights = saved.state.get("spec"), saved.state.get("model")
+    if not isinstance(spec, dict) or not isinstance(weights, dict):
+        raise SpecError(f"kept weights come with their trial; {path} is a checkpoint of one at work; give kept weights")
+    if "read_in.bias" in weights:
+        raise SpecError(f"a teacher predicts tokens; trial {saved.trial} in {path} predicts numbers; use another")
+    vocabulary = len(weights["read_in.weight"])
+    parts = {name: spec[name] for name in ("model", "operator", "placement")}
+    try:
+        architecture = Architecture.model_validate({**parts, "vocabulary": vocabulary})
+    except ValidationError as error:
+        raise SpecError(f"the trial in {path} is none of this version: {spec_error(error, 'its spec')}") from error
+    task = spec["task"]
+    while task["kind"] == "distillation":
+        task = task["task"]
+    return _About(saved.trial, architecture, task, (saved.state.get("data") or {}).get("tokenizer"))
+
+
+def _require_same_tokens(name: str, about: _About, task: Task) -> None:
+    """Raise SpecError where a token is another thing for the task than it was for the teacher, or may be."""
+    known = about.tokenizer
+    if isinstance(task, Encodes) and known is not None and dict(known) == dict(task.encoder().record):
+        return  # none of the teacher's files is needed
+    what = "tokenizer" if isinstance(task, Encodes) else "vocabulary"
+    rule = f"teacher and student have one {what}"
+    try:
+        own = Task._choose(dict(about.task))
+        assert isinstance(own, Task)
+        encoder = own.encoder() if isinstance(own, Encodes) else None
+    except (SpecError, ValueError) as error:
+        why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
+        raise SpecError(
+            f"{rule}; that of {name} cannot be known here: {why}; restore what its task was made from, load the spec "
+            "file that defines it, or use another teacher"
+        ) from error
+    if encoder is not None and isinstance(task, Encodes):
+        require_tokenizer(name, encoder, task)
+        return
+    differ = _apart(own, task)
+    if differ:
+        raise SpecError(
+            f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task, or another teacher"
+        )
+
+
+def _apart(teachers: Task, task: Task) -> str | None:
+    """What makes tokens of two tasks differ: their kind, or a field that the number of tokens depends on."""
+    if type(teachers) is not type(task) or isinstance(task, Encodes):
+        return f"the task {teachers.label!r} and the student's is {task.label!r}"
+    fields = {name: getattr(teachers, name) for name in type(teachers).model_fields}
+    for name, value in fields.items():
+        wanted = getattr(task, name)
+        if value != wanted and type(teachers).model_construct(**{**fields, name: wanted}).inputs != teachers.inputs:
+            return f"{name}={value} and the student's task has {name}={wanted}"
+    return None
+
+
+def _hash_of(path: Path) -> str:
+    named = _WEIGHTS.fullmatch(path.name)
+    assert named is not None
+    return named[1]
+
+
+def _kept(layout: Layout, trial: str, content_hash: str | None) -> Path:
+    """The weights of the latest attempt that is ok, or of any that has those of this hash."""
+    where = f"trial {trial} in {layout.root}"
+    if not layout.exists():
+        raise SpecError(f"a teacher is a trial of a campaign; {layout.root} holds none; give a campaign's directory")
+    state = trial_state(layout, trial)
+    if not state.attempts:
+        raise SpecError(f"a teacher has been trained; there is no {where}; `ablate status` lists those there are")
+    ended = [each.attempt for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"]
+    if not ended:
+        raise SpecError(f"a teacher has finished its training; {where} is {state.status}; run it to its end first")
+    for attempt in ended[:1] if content_hash is None else ended:
+        found = sorted(layout.weights(trial, attempt).glob("step-*.pt"))
+        named = [path for path in found if _WEIGHTS.fullmatch(path.name)]
+        chosen = [path for path in named if content_hash in (None, _hash_of(path))]
+        if chosen:
+            return chosen[-1]
+    if content_hash is not None:
+        raise SpecError(
+            f"content_hash names a teacher's weights, {content_hash}; {where} has none such; restore them, or leave "
+            "content_hash out to take those of its latest attempt"
+        )
+    raise SpecError(
+        f"a teacher has kept its weights; {where} has not; train it with execution.keep_weights=True in a campaign "
+        "where it has not finished yet"
+    )

@@ -1,0 +1,231 @@
+"""A teacher from elsewhere: a causal language model in a local directory, in the format of Hugging Face.
+
+The package `transformers` reads it, from safetensors files alone: no code of the directory is run, and nothing is
+downloaded.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import blake2b, file_digest
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, final
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor
+
+from grid.errors import EnvironmentProblem, SpecError
+from grid.spec import OutsideKey
+from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
+from runners.tasks.file_cache import per_file
+from runners.tasks.optional_packages import needed
+from runners.tasks.paths import absolute
+from runners.tasks.task import Task
+from runners.tasks.text.corpus import content_hash
+
+_CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
+
+
+@final
+class HuggingFaceModel(Teacher):
+    """A causal language model that `transformers` loads from a directory, weights as .safetensors files.
+
+    With `precision="bfloat16"` the weights are held in bfloat16, too: two bytes per parameter, not four.
+    """
+
+    kind: Literal["hugging_face_model"] = "hugging_face_model"
+    directory: Annotated[str, OutsideKey()]
+    """Where config.json, the weights and, where it has one, tokenizer.json lie."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """blake2b-128 over config.json and the weight files; filled in where it is left out."""
+    vocabulary: Annotated[PositiveInt | None, OutsideKey()] = None
+    """The tokens that it knows, filled in from the directory."""
+    positions: Annotated[PositiveInt | None, OutsideKey()] = None
+    """The longest sequence that it was made for, filled in from the directory; None where that does not say."""
+
+    @model_validator(mode="after")
+    def _is_what_lies_there(self) -> Self:
+        """A spec that names its content can be read where the model is not; one that does not, looks."""
+        object.__setattr__(self, "directory", absolute("directory", self.directory))
+        filled = self.content_hash is not None and self.vocabulary is not None
+        if filled and not Path(self.directory).exists():
+            return self
+        try:
+            found = _hash(Path(self.directory))
+            if self.content_hash is None:
+                self.settle(content_hash=found)
+            self._require(found)
+            if not filled:
+                vocabulary, positions = _sizes(self.directory, found)
+                self.settle(vocabulary=vocabulary)
+                self.settle(positions=positions)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def label(self) -> str:
+        return f"{Path(self.directory).name} {str(self.content_hash)[:8]}"
+
+    def check(self, task: Task) -> None:
+        require_tokens(self.name(), self.vocabulary, task)
+        require_positions(self.name(), self.positions, task)
+
+    def open(self, task: Task) -> Teaching:
+        self._require(_hash(Path(self.directory)))
+        transformers = _transformers()
+        tokenizer = Path(self.directory) / _TOKENIZER
+        if tokenizer.is_file():
+            require_tokenizer(self.name(), _encoder(tokenizer), task)
+        with _quietly(transformers), _as_loaded(self.directory):
+            model, about = transformers.AutoModelForCausalLM.from_pretrained(
+                self.directory,
+                dtype=getattr(torch, self.precision),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        if about["missing_keys"]:
+            missing = sorted(about["missing_keys"])
+            raise SpecError(
+                f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
+                "save the whole model there"
+            )
+        teaching = _Pretrained(
+            model,
+            {
+                "kind": self.kind,
+                "directory": self.directory,
+                "content_hash": self.content_hash,
+                "architecture": type(model).__name__,
+                "transformers": transformers.__version__,
+            },
+        )
+        teaching.require_finite(self.name())
+        return teaching
+
+    def _require(self, found: str) -> None:
+        if self.content_hash != found:
+            raise SpecError(
+                f"content_hash names a teacher's configuration and weights; it is {self.content_hash} and "
+                f"{self.directory} has {found}; restore that model, or leave content_hash out to take it as it is"
+            )
+
+
+@final
+class _Pretrained(Teaching):
+    """A model of `transformers`."""
+
+    def __init__(self, model: Any, record: dict[str, Any]) -> None:
+        super().__init__(model, record)
+        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self._window = _window(model.config)
+
+    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+        given: dict[str, Tensor] = {}
+        if visible is not None:
+            given = self._masked(inputs, visible)
+        return self._model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
+
+    def _masked(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
+        """Positions count from the beginning of the row, whatever is visible."""
+        length = inputs.shape[1]
+        if self._window is not None:
+            raise SpecError(
+                f"a teacher sees what the task makes visible; the model sees windows of {self._window} keys, which a "
+                "mask of the task's would replace; use another teacher, or a task without hidden keys"
+            )
+        causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
+        seen = (visible & causal).expand(len(inputs), length, length)[:, None]
+        dtype = next(self._model.parameters()).dtype
+        mask = torch.zeros(seen.shape, dtype=dtype, device=inputs.device).masked_fill(~seen, torch.finfo(dtype).min)
+        positions = torch.arange(length, device=inputs.device)[None]
+        return {"attention_mask": mask} | ({"position_ids": positions} if self._takes_positions else {})
+
+
+def _window(config: Any) -> int | None:
+    text = config.get_text_config()
+    window = getattr(text, "sliding_window", None)
+    return window if window and getattr(text, "use_sliding_window", True) else None
+
+
+def _transformers() -> Any:
+    return needed("transformers", by="a teacher from a Hugging Face directory", extra="transformers")
+
+
+def _encoder(path: Path) -> Any:
+    """The tokenizer of a teacher."""
+    from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library
+
+    try:
+        found = library("tokenizer_file").Tokenizer.from_file(str(path))
+    except EnvironmentProblem:
+        raise
+    except Exception as error:  # the package raises plain exceptions
+        raise SpecError(f"a teacher's {_TOKENIZER} is one of the package tokenizers; {path}: {error}") from error
+    return LibraryEncoder(found, Special(-1, None), {"kind": "teacher", "path": str(path)})
+
+
+@lru_cache(maxsize=16)
+def _sizes(directory: str, found: str) -> tuple[int, int | None]:
+    """The vocabulary, and the positions where there is an end to them."""
+    del found  # other content is another entry
+    transformers = _transformers()
+    with _quietly(transformers), _as_loaded(directory):
+        config = transformers.AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        text = config.get_text_config()
+        return int(text.vocab_size), getattr(text, "max_position_embeddings", None)
+
+
+@contextmanager
+def _as_loaded(directory: str) -> Iterator[None]:
+    """One sentence for whatever the package dislikes about a directory."""
+    try:
+        yield
+    except (EnvironmentProblem, SpecError, MemoryError):
+        raise
+    except Exception as error:  # what a configuration or a file can be wrong in is without end
+        said = str(error).strip().partition("\n")[0]
+        raise SpecError(
+            f"a teacher is a causal language model that transformers loads from its files; {directory} is none: "
+            f"{type(error).__name__}: {said}"
+        ) from error
+
+
+@contextmanager
+def _quietly(transformers: Any) -> Iterator[None]:
+    """Without the package's progress bars and advice."""
+    logging = transformers.utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _hash(directory: Path) -> str:
+    if not directory.is_dir():
+        raise SpecError(f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors")
+    weights = sorted(directory.glob("*.safetensors"))
+    missing = [
+        name for name, found in ((_CONFIG, (directory / _CONFIG).is_file()), (".safetensors", weights)) if not found
+    ]
+    if missing:
+        raise SpecError(
+            f"a teacher's directory has {_CONFIG} and .safetensors files; {directory} has no "
+            f"{' and no '.join(missing)}; write it with save_pretrained"
+        )
+    return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
+
+
+@per_file(entries=4096)  # every trial of a grid names one teacher
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()

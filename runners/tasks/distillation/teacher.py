@@ -1,0 +1,158 @@
+"""The family of teachers: trained models whose predictions another model learns.
+
+A teacher is named by what it is, the hash of its weights, and found where they lie; the path is outside the key. It is
+only ever asked for logits, in inference mode, on the device of whoever asks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from grid.errors import SpecError
+from grid.spec import Choice
+from runners.tasks.counter_rng import CPU
+from runners.tasks.task import Batch, Task
+from runners.tasks.text.encoder import Encoder, Encodes
+from variants import Tokens
+
+_TRIED = 8
+"""Tokens that a teacher is tried on, from the first on that is predicted; those before it are given to it, too."""
+
+_ROUNDING = 1e-3
+"""Of the spread of logits: two passes over the same tokens differ by less."""
+
+_SAMPLE = (
+    "The quick brown fox jumps over 13 lazy dogs; isn't it 1.5 \u00d7 as na\u00efve?\n\n"
+    "\tdef f(x_1): return {'\u03b1': x_1 ** 2}"
+)
+
+
+class Teacher(Choice):
+    """Who teaches. `Distillation` says what of it."""
+
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of its matrix products; its logits are float32 in either."""
+
+    @abstractmethod
+    def check(self, task: Task) -> None:
+        """Refuse a task that it cannot teach, as far as that is known without its weights.
+
+        Raises:
+            ValueError: the rule, what came, and what to do.
+        """
+
+    @abstractmethod
+    def open(self, task: Task) -> "Teaching":
+        """Read the weights.
+
+        Raises:
+            SpecError: they are missing, not those that the spec names, no numbers, or know another tokenizer.
+            StoreError: a file was altered.
+            EnvironmentProblem: a package is missing.
+        """
+
+    def name(self) -> str:
+        """What an error calls it."""
+        return f"the teacher {self.label}"
+
+
+class Teaching(ABC):
+    """A teacher with its weights; they move to the device of the first tokens that they see, and stay there."""
+
+    def __init__(self, model: nn.Module, record: Mapping[str, Any]) -> None:
+        self._model = model.eval().requires_grad_(requires_grad=False)
+        self._device = CPU
+        self.record = record
+
+    @abstractmethod
+    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+        """Logits [B, T, vocabulary] of any precision."""
+
+    @torch.inference_mode()
+    def logits(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Token ids [B, T] and what is visible as in `Batch`, to float32 [B, T, vocabulary] on their device."""
+        if inputs.device != self._device:
+            self._model.to(inputs.device)
+            self._device = inputs.device
+        return self.forward(inputs, visible).float()
+
+    def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        """The same for inputs of any device, as evaluations ask a model."""
+        return self.logits(inputs.to(self._device), None if visible is None else visible.to(self._device))
+
+    def require_finite(self, name: str) -> None:
+        """Raise SpecError where a weight is no finite number."""
+        for where, weights in self._model.named_parameters():
+            if not bool(weights.isfinite().all()):
+                raise SpecError(f"a teacher's weights are finite numbers; {where} of {name} has others; use another")
+
+
+def require_tokens(name: str, teacher: int | None, task: Task) -> None:
+    """Raise ValueError where the task's tokens are others than the `teacher` ones that a teacher predicts."""
+    vocabulary = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
+    if teacher != vocabulary:
+        padded = ""
+        if teacher is not None and teacher > vocabulary and isinstance(task, Encodes):
+            padded = f"; where it is that already and the teacher's table is padded, set tokenizer vocabulary={teacher}"
+        raise ValueError(
+            f"teacher and student have one vocabulary; {name} has {teacher or 'no'} tokens and the task "
+            f"{task.label!r} has {vocabulary or 'none'}; use the teacher's tokenizer in the task, or another "
+            f"teacher{padded}"
+        )
+
+
+def require_positions(name: str, teacher: int | None, task: Task) -> None:
+    """Raise ValueError where the task has longer sequences than the positions of a teacher; None: any number."""
+    if teacher is not None and teacher < task.length:
+        raise ValueError(
+            f"a teacher reads whole sequences of the task; they have up to {task.length} tokens and {name} has "
+            f"{teacher} positions; shorten the task or use another teacher"
+        )
+
+
+def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
+    """Raise SpecError where a sample of prose, code and signs becomes other ids for the task than for its teacher."""
+    if not isinstance(task, Encodes):
+        return
+    own = task.encoder()
+    if dict(own.record) == dict(teacher.record):
+        return
+    found = (list(teacher.encode(_SAMPLE).ids), list(own.encode(_SAMPLE).ids))
+    if found[0] != found[1]:
+        at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
+        theirs, ours = (ids[at : at + 1] for ids in found)
+        raise SpecError(
+            f"teacher and student have one tokenizer; {name} has token {at} of a sample text as {theirs} and the task "
+            f"{task.label!r} as {ours}; use the teacher's tokenizer in the task, or another teacher"
+        )
+
+
+def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
+    """Try a teacher on the beginning of an example, as far as some of its predictions are learned from.
+
+    Raises:
+        SpecError: its logits are not those of the task's tokens, no finite numbers, or know what comes after them.
+    """
+    tried = task.unscored + _TRIED
+    inputs = example.inputs[:1, :tried]
+    visible = None if example.visible is None else example.visible[:1, :tried, :tried]
+    logits = teaching.logits(inputs, visible)
+    wanted = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
+    if logits.shape != (*inputs.shape, wanted):
+        raise SpecError(
+            f"a teacher gives a logit per token of the task; {name} gives {tuple(logits.shape)} for tokens "
+            f"{tuple(inputs.shape)} of a vocabulary of {wanted}; use another"
+        )
+    if not bool(logits.isfinite().all()):
+        raise SpecError(f"a teacher's logits are finite numbers; {name} gives others; use another")
+    first = inputs.shape[1] - 1
+    if first <= task.unscored:
+        return
+    changed = inputs.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % wanted
+    seen = (teaching.logits(changed, visible) - logits)[:, task.unscored : first].abs().max()
+    if seen > _ROUNDING * logits.std():
+        raise SpecError(f"a teacher predicts what comes next without having seen it; {name} reads ahead; use another")

@@ -1,0 +1,1 @@
+"""Synthetic tasks, drawn from a seed."""

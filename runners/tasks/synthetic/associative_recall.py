@@ -1,0 +1,79 @@
+"""Associative recall: pairs of a key and its value, then some of the keys again, each of which asks for its value.
+
+    k1 v1 k2 v2 ... kn vn  .  .  k2  .  k1  .  .  .  kn  .          at each later key: what came after it before
+
+Source: multi-query associative recall, Zoology (Arora et al. 2023), section 3 and its released generator: n different
+keys with n different values; a query may stand at every second place after the pairs, and places are drawn one after
+another without repetition, the g-th of them with probability proportional to g^(power - 1). The value does not follow
+the query in the input.
+
+Ours differs in the tokens between queries. The released code leaves them blank or fills them with any token, also with
+keys of the sequence, whose last occurrence is then followed by something else than the answer; here they are tokens of
+their own kind. Which query asks for which pair is drawn, too: released, early pairs are asked for early.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+from pydantic import PositiveFloat, PositiveInt
+
+from grid.validation import require_rising
+from runners.tasks.counter_rng import Draws
+from runners.tasks.synthetic.key_values import KeyValues
+from runners.tasks.synthetic.query_task import Point, asking
+from runners.tasks.task import Batch
+
+
+@final
+class AssociativeRecall(KeyValues):
+    """Tokens are keys, then values, then filler, which stands between queries. Points are {length, pairs}."""
+
+    kind: Literal["associative_recall"] = "associative_recall"
+    pairs: PositiveInt = 8
+    """Pairs of a key and its value in a training sequence."""
+    queries: PositiveInt | None = None
+    """Different keys asked for in a sequence; None asks for each."""
+    power: PositiveFloat = 0.01
+    """1 spreads queries evenly; less puts more of them close to the pairs. 0.01 is the released default."""
+    evaluated_pairs: tuple[PositiveInt, ...] = ()
+    """How many pairs sequences have in evaluation, each with each length; () for as many as in training."""
+
+    def points(self) -> Sequence[Point]:
+        pairs = self.evaluated_pairs or (self.pairs,)
+        return [{"length": length, "pairs": count} for length in self.evaluation.lengths for count in pairs]
+
+    def pairs_at(self, point: Point) -> int:
+        return int(point.get("pairs", self.pairs))
+
+    def check(self, point: Point) -> None:
+        require_rising("evaluated_pairs", self.evaluated_pairs)
+        super().check(point)
+        pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
+        if queries > pairs:
+            raise ValueError(
+                f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs; lower queries"
+            )
+        if queries > self._places(point):
+            raise ValueError(
+                f"{pairs} pairs and {queries} queries, two tokens each, fit into the sequence; it has {length} tokens; "
+                "lengthen it or ask for fewer"
+            )
+
+    def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
+        """Each draw has its own keys, values, filler and places of queries."""
+        pairs, queries = self.pairs_at(point), self._queries(point)
+        keys, values, inputs = self.drawn(draws, sequences, point)
+        inputs[:, : 2 * pairs] = torch.stack((keys, values), -1).flatten(1)
+        waits = -torch.log1p(-draws.uniform(sequences, self._places(point)))
+        ranks = torch.arange(1, waits.shape[1] + 1, device=waits.device, dtype=torch.float64)
+        places = 2 * pairs + 2 * (waits * ranks ** (1 - self.power)).argsort(-1)[:, :queries]
+        asked = draws.order(pairs, sequences)[:, :queries]
+        return asking(inputs.scatter_(1, places, keys.gather(1, asked)), places, values.gather(1, asked))
+
+    def _queries(self, point: Point) -> int:
+        return self.pairs_at(point) if self.queries is None else self.queries
+
+    def _places(self, point: Point) -> int:
+        """Where a query may stand: every second place after the pairs."""
+        return max(0, self.tokens(point) - 2 * self.pairs_at(point)) // 2

@@ -1,0 +1,244 @@
+"""Grammar: next-token prediction on sentences of a process whose optimal predictor is known exactly.
+
+    loss                = -mean log p(next token)                              nats per token
+    bits_above_optimum  = (loss - loss of the optimal predictor) / log 2       on the same tokens
+
+The process (`sentences`) is our own: a hidden Markov process with memory over subject, verb and object, with Zipf
+vocabularies, agreement of subject and verb across other nouns, names that come again, and a hidden topic that shifts
+the probabilities of words. Its expected surprise is the entropy of a window per token: `optimal.validation_loss` is
+its exact value on the validation windows, so that it has no more sampling error than the model it is held against, and
+none in the difference beyond that between windows. `informed.validation_loss` is that of a predictor which is told the
+hidden topic: the part of the entropy that is not about the topic. `constant.validation_loss` is the entropy of the
+frequencies of tokens, exact for the process.
+
+A window begins with a sentence; the model first reads the stop of the one before. Agreement is asked in sentences of
+their own, up to the verb: is its right form likelier than the other form of the same lemma, after a number of
+attractors, nouns of the other number than the subject's?
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Literal, Self, final
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.validation import require_rising
+from runners.tasks.counter_rng import CPU, Draws
+from runners.tasks.synthetic.grammar_oracle import odds, unigrams
+from runners.tasks.synthetic.grammar_sentences import STOP, Chances, Drawn, Sampler, Words
+from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
+from variants import Tokens
+
+CLASSES = ("stop", "preposition", "noun", "verb", "name")
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+_STEEPEST = 100.0
+"""Of a logarithm of odds: words of e^-100 are never drawn, and e^1000 is no float64."""
+
+_TOKENS = 1 << 14
+"""Tokens per forward pass of an evaluation."""
+
+
+@final
+class Grammar(Task):
+    """Windows of `context` predictions; every other field is about the process, as `sentences` explains it."""
+
+    kind: Literal["grammar"] = "grammar"
+    batch: PositiveInt = 32
+    context: PositiveInt = 128
+    """Tokens of a window, all of which are predicted."""
+    prepositions: PositiveInt = 8
+    """Different prepositions."""
+    nouns: PositiveInt = 64
+    """Lemmas; each has two forms."""
+    verbs: PositiveInt = 32
+    """Lemmas; each has two forms."""
+    names: PositiveInt = 64
+    """Different names."""
+    exponent: Annotated[float, Field(ge=0, le=_STEEPEST)] = 1.0
+    """Of Zipf's law; 0 makes all words of a class equally likely."""
+    topics: PositiveInt = 4
+    """Different topics; a lemma belongs to one of them."""
+    strength: Annotated[float, Field(ge=0, le=_STEEPEST)] = 3.0
+    """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
+    switching: Probability = 0.1
+    """Of a topic drawn anew after a sentence."""
+    attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """Probability of a preposition and a noun before the verb, and of each further one."""
+    transitive: Probability = 0.7
+    """Probability of an object after the verb."""
+    naming: Probability = 0.4
+    """Of a name as subject or object, rather than a noun."""
+    repeating: Probability = 0.7
+    """Of a name that was among the last `slots` names."""
+    slots: PositiveInt = 4
+    """How many of the last names may come again."""
+    plural: Probability = 0.5
+    """Probability of the plural, of each noun."""
+    validation_windows: PositiveInt = 256
+    """Windows that are judged, the same for all models and seeds."""
+    attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
+    """Numbers of attractors at which agreement is measured; () where the grammar has no such sentences."""
+    agreement_pairs: PositiveInt = 256
+    """Sentences per number of attractors."""
+    sample: NonNegativeInt = 0
+    """Chooses another draw of what evaluation sees."""
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        require_rising("attractors", self.attractors)
+        for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
+            if self.topics > lemmas:
+                raise ValueError(
+                    f"every topic has lemmas of its own; got {self.topics} topics and {lemmas} {name}; "
+                    f"lower topics or raise {name}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _asks_for_sentences_of_its_own(self) -> Self:
+        if not self.attractors:
+            return self
+        if self.naming == 1 or self.plural in {0, 1}:
+            raise ValueError(
+                "agreement is asked of subjects that are nouns of either number; the grammar has none with naming=1, "
+                f"plural=0 or plural=1; got naming={self.naming} and plural={self.plural}; change them or use "
+                "attractors=()"
+            )
+        if self.attractor == 0 and self.attractors != (0,):
+            raise ValueError(
+                f"agreement is asked across as many attractors as the grammar makes; it makes none with attractor=0; "
+                f"got attractors={self.attractors}; raise attractor or use attractors=(0,)"
+            )
+        return self
+
+    @property
+    def words(self) -> Words:
+        """The sizes of the classes of tokens."""
+        return Words(self.prepositions, self.nouns, self.verbs, self.names)
+
+    @property
+    def chances(self) -> Chances:
+        """The probabilities of the process."""
+        return Chances(*(getattr(self, name) for name in Chances._fields))
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(self.words.vocabulary)
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """What tokens are, in the order of their ids."""
+        return CLASSES
+
+    def token_classes(self, inputs: Tensor) -> Tensor:
+        """The place in `class_names` of each token of ids [B, T], int64 on their device."""
+        words = self.words
+        first = torch.tensor([1, words.noun, words.verb, words.name], device=inputs.device)
+        return torch.searchsorted(first, inputs.contiguous(), right=True)
+
+    @property
+    def length(self) -> int:
+        return max(self.context, *(2 + 2 * count for count in self.attractors), 1)
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        losses = (f"{predictor}validation_loss" for predictor in ("", "optimal.", "informed.", "constant."))
+        asked = [{"attractors": count} for count in self.attractors]
+        agreement = ("agreement_accuracy", "chance.agreement_accuracy") if asked else ()
+        return {name: [{}] for name in (*losses, "bits_above_optimum")} | dict.fromkeys(agreement, asked)
+
+    def windows(self, length: int, count: int) -> Batch:
+        """`count` windows of `length` predictions, other ones than the validation windows, on the CPU."""
+        draws = Draws(self.sample, "evaluation", "grammar", "windows", length)
+        return _predictions(Sampler(self.words, self.chances, CPU).draw(draws, count, length).tokens)
+
+    def open(self) -> "GrammarData":
+        return GrammarData(self)
+
+
+@final
+class GrammarData(Data):
+    """Draws windows, and knows what they cost who knows the grammar."""
+
+    def __init__(self, task: Grammar) -> None:
+        self._task = task
+        self._samplers: dict[torch.device, Sampler] = {}
+
+    @cached_property
+    def constant_loss(self) -> float:
+        """The entropy of the expected frequencies of tokens in a window."""
+        frequencies = unigrams(self._task.words, self._task.chances, self._task.context)
+        return float(-torch.special.xlogy(frequencies, frequencies).sum())
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """Windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
+        draws = Draws(seed, "data", step, device=device)
+        return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
+
+    def examples(self, count: int) -> Batch:
+        """Windows that nobody trains on, whatever `batch` is."""
+        return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """Losses in nats per token, items are windows; `agreement_accuracy` at {attractors}, items are sentences."""
+        task = self._task
+        windows, optimal, informed = self._validation
+        losses = _losses(predict, _predictions(windows.tokens))
+        yield over_items("validation_loss", losses)
+        yield over_items("optimal.validation_loss", optimal)
+        yield over_items("informed.validation_loss", informed)
+        yield Measured("constant.validation_loss", self.constant_loss, {}, len(losses), None)
+        yield over_items("bits_above_optimum", (losses - optimal) / math.log(2))
+        for count in task.attractors:
+            point = {"attractors": count}
+            yield over_items("agreement_accuracy", self._agreement(predict, count), point)
+            yield Measured("chance.agreement_accuracy", 0.5, point, task.agreement_pairs, None)
+
+    @cached_property
+    def _validation(self) -> tuple[Drawn, Tensor, Tensor]:
+        """The windows, and what each costs the optimal and the informed predictor, nats per token."""
+        task = self._task
+        draws = Draws(task.sample, "evaluation", "grammar", "windows")
+        windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
+        found = odds(windows.tokens, task.words, task.chances)
+        return windows, found.optimal().mean(1), found.informed(windows.topics).mean(1)
+
+    def _agreement(self, predict: Predict, attractors: int) -> Tensor:
+        """1 where the verb that agrees is likelier than its other form, else 0; float64."""
+        task = self._task
+        draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
+        openings, right, wrong = self._sampler(CPU).agreement(draws, task.agreement_pairs, attractors)
+        inputs = F.pad(openings, (1, 0), value=STOP)
+        found = torch.empty(len(inputs), dtype=torch.float64)
+        for rows, outputs in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1])):
+            last = outputs[:, -1].cpu()
+            found[rows] = (last.gather(1, right[rows, None]) > last.gather(1, wrong[rows, None]))[:, 0].double()
+        return found
+
+    def _sampler(self, device: torch.device) -> Sampler:
+        if device not in self._samplers:
+            self._samplers[device] = Sampler(self._task.words, self._task.chances, device)
+        return self._samplers[device]
+
+
+def _predictions(tokens: Tensor) -> Batch:
+    return Batch(F.pad(tokens[:, :-1], (1, 0), value=STOP), tokens)
+
+
+def _losses(predict: Predict, windows: Batch) -> Tensor:
+    """Nats per token of every window, float64."""
+    losses = torch.empty(len(windows.inputs), dtype=torch.float64)
+    for rows, outputs in in_chunks(predict, windows.inputs, max(1, _TOKENS // windows.inputs.shape[1])):
+        wanted = windows.targets[rows].to(outputs.device)
+        each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, reduction="none")
+        losses[rows] = each.to("cpu", torch.float64).mean(1)
+    return losses

@@ -1,0 +1,124 @@
+"""What those who know the grammar predict: exact probabilities of sentences, token by token.
+
+    p(x_t | x_<t) = c_t sum_z b_t(z) e_z(x_t)             the optimal predictor
+    b_t+1(z)      = b_t(z) e_z(x_t) / sum,    after a stop (1 - s) b + s / K
+
+c is what does not depend on the topic, e what does, b the belief about the topic of the sentence (forward filtering),
+s the probability of a new topic and K the number of topics. All the rest of the state can be read off the tokens
+before. Nobody who sees the same tokens has a lower expected loss. Who is also told the topic has: p = c_t e_z(x_t).
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from runners.tasks.synthetic.grammar_sentences import STOP, Chances, Words, by_topic, zipf
+
+
+class Odds(NamedTuple):
+    """Log probabilities of the tokens of sequences: `common` [B, T] + `lemma` [B, T, topics], float64."""
+
+    common: Tensor
+    lemma: Tensor
+    stops: Tensor
+    """Boolean [B, T]: the token ends a sentence."""
+    switching: float
+
+    def optimal(self) -> Tensor:
+        """Nats of each token for the optimal predictor [B, T]; infinite where the grammar does not allow it."""
+        topics = self.lemma.shape[2]
+        belief = torch.full_like(self.lemma[:, 0], -math.log(topics))
+        found = []
+        for lemma, stop in zip(self.lemma.unbind(1), self.stops.unbind(1), strict=True):
+            joint = belief + lemma
+            total = joint.logsumexp(1, keepdim=True)
+            belief = joint - total
+            mixed = ((1 - self.switching) * belief.exp() + self.switching / topics).log()
+            belief = torch.where(stop[:, None], mixed, belief)
+            found.append(total)
+        return -(self.common + torch.cat(found, 1))
+
+    def informed(self, topics: Tensor) -> Tensor:
+        """Nats of each token for a predictor that is told the topic of each [B, T]."""
+        return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
+
+
+def odds(tokens: Tensor, words: Words, chances: Chances) -> Odds:
+    """Of sequences [B, T] that begin with a sentence; on the CPU."""
+    stop, preposition = tokens == STOP, (tokens > STOP) & (tokens < words.noun)
+    noun, verb = (tokens >= words.noun) & (tokens < words.verb), (tokens >= words.verb) & (tokens < words.name)
+    name = tokens >= words.name
+    first, beside_verb = _after(stop, start=True), _after(verb)
+    of_verb = _after(noun | name) & _after(beside_verb)
+    before_verb = (_after(noun | name) & ~_after(beside_verb)).double()  # a bool times a float would be float32
+
+    plural = (noun & (tokens >= words.noun + words.nouns)) | (verb & (tokens >= words.verb + words.verbs))
+    place = torch.arange(tokens.shape[1]).expand_as(tokens)
+    subject = torch.where(first, place, 0).cummax(1).values
+    agrees = plural == plural.gather(1, subject)
+    number = (1 - chances.plural) + (2 * chances.plural - 1) * plural.double()
+
+    entity = first + chances.transitive * beside_verb.double()
+    likely = torch.where(stop, of_verb + (1 - chances.transitive) * beside_verb.double(), 0.0)
+    likely = torch.where(noun, (entity * (1 - chances.naming) + _after(preposition)) * number, likely)
+    likely = torch.where(name, entity * chances.naming * _naming(tokens, name, words, chances), likely)
+    kind = zipf(words.prepositions, chances.exponent)[(tokens - 1).clamp(0, words.prepositions - 1)]
+    likely = torch.where(preposition, before_verb * chances.attractor * kind, likely)
+    likely = torch.where(verb, before_verb * agrees * (1 - chances.attractor), likely)
+
+    nouns, verbs = by_topic(words.nouns, chances).log().T, by_topic(words.verbs, chances).log().T
+    lemma = torch.where(noun[..., None], nouns[(tokens - words.noun) % words.nouns], 0.0)
+    lemma = torch.where(verb[..., None], verbs[(tokens - words.verb) % words.verbs], lemma)
+    return Odds(likely.log(), lemma, stop, chances.switching)
+
+
+def unigrams(words: Words, chances: Chances, length: int) -> Tensor:
+    """How often each token is expected among the first `length` of a sequence, float64 [vocabulary], sums to 1."""
+    first, before_verb, between, after_verb, end = 1.0, 0.0, 0.0, 0.0, 0.0
+    seen = torch.zeros(5, dtype=torch.float64)
+    for _ in range(length):
+        here = (first, before_verb, between, after_verb, end)
+        seen += torch.tensor(here, dtype=torch.float64) / length
+        first = here[4] + (1 - chances.transitive) * here[3]
+        before_verb = here[0] + here[2]
+        between, after_verb = chances.attractor * here[1], (1 - chances.attractor) * here[1]
+        end = chances.transitive * here[3]
+    first, before_verb, between, after_verb, end = seen.tolist()
+    entities = first + chances.transitive * after_verb
+    nouns = (entities * (1 - chances.naming) + between) * by_topic(words.nouns, chances).mean(0)
+    verbs = before_verb * (1 - chances.attractor) * by_topic(words.verbs, chances).mean(0)
+    plural_verb = (1 - chances.naming) * chances.plural
+    parts = (
+        torch.tensor([end + (1 - chances.transitive) * after_verb], dtype=torch.float64),
+        before_verb * chances.attractor * zipf(words.prepositions, chances.exponent),
+        nouns * (1 - chances.plural),
+        nouns * chances.plural,
+        verbs * (1 - plural_verb),
+        verbs * plural_verb,
+        entities * chances.naming * zipf(words.names, chances.exponent),
+    )
+    return torch.cat(parts)
+
+
+def _after(which: Tensor, *, start: bool = False) -> Tensor:
+    """Where the token before is one of `which`; `start` says so of the very first."""
+    return F.pad(which[:, :-1], (1, 0), value=start)
+
+
+def _naming(tokens: Tensor, name: Tensor, words: Words, chances: Chances) -> Tensor:
+    """The probability of a name [B, T] where there is one, given the last mentions."""
+    new = zipf(words.names, chances.exponent)[(tokens - words.name).clamp(min=0)]
+    mention = name.cumsum(1) - 1
+    mentioned = torch.full_like(tokens, -1).scatter_reduce(
+        1, mention.clamp(min=0), torch.where(name, tokens, -1), "amax"
+    )
+    same = torch.zeros_like(new)
+    for back in range(1, min(chances.slots, tokens.shape[1]) + 1):
+        earlier = mentioned.gather(1, (mention - back).clamp(min=0))
+        same += (earlier == tokens) & (mention >= back)
+    shown = mention.clamp(min=1, max=chances.slots)
+    again = chances.repeating * same / shown + (1 - chances.repeating) * new
+    return torch.where(mention > 0, again, new)

@@ -1,0 +1,63 @@
+"""Induction: a stretch of tokens occurs twice among others, and the second time each asks for the one that comes next.
+
+    .  a b c d  .  .  .  .  a b c d  .          at the second a, b and c: the token that followed the first
+
+Source: the repeated random tokens of In-context Learning and Induction Heads (Olsson et al. 2022). The two occurrences
+lie anywhere, without overlap, and no token of the stretch occurs elsewhere, so there is one earlier occurrence and one
+right answer. A stretch of two tokens is the induction heads task of Mamba (Gu and Dao 2023, section 4.1.2), but for its
+trigger, which is one fixed token there and any token here.
+"""
+
+from typing import Annotated, Literal, final
+
+import torch
+from pydantic import Field
+
+from runners.tasks.counter_rng import Draws
+from runners.tasks.synthetic.query_task import Asking, Point, asking
+from runners.tasks.task import Batch
+
+
+@final
+class Induction(Asking):
+    """All tokens are of one kind. Points are {length}."""
+
+    kind: Literal["induction"] = "induction"
+    symbols: Annotated[int, Field(ge=3)] = 64
+    """Different tokens there are."""
+    span: Annotated[int, Field(ge=2)] = 8
+    """Tokens of the stretch that occurs twice, all different; all but its last ask."""
+
+    @property
+    def vocabulary(self) -> int:
+        return self.symbols
+
+    @property
+    def answers(self) -> int:
+        return self.symbols
+
+    def check(self, point: Point) -> None:
+        if self.span >= self.symbols:
+            raise ValueError(
+                f"a span has different tokens and leaves others to stand around it; got {self.span} of "
+                f"{self.symbols} symbols; lower span or raise symbols"
+            )
+        if 2 * self.span > self.tokens(point):
+            raise ValueError(
+                f"a sequence has room for its span twice; got a span of {self.span} and {self.tokens(point)} tokens; "
+                "lower span or lengthen the sequence"
+            )
+
+    def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
+        """All pairs of places for the two occurrences are equally likely."""
+        length, span = self.tokens(point), self.span
+        mixed = draws.order(self.symbols, sequences)
+        stretch, others = mixed[:, :span], mixed[:, span:]
+        inputs = others.gather(1, draws.below(others.shape[1], sequences, length))
+        free = length - 2 * span
+        one, other = draws.below(free + 2, sequences, 1), draws.below(free + 1, sequences, 1)
+        other = other + (other >= one)
+        inside = torch.arange(span, device=inputs.device)
+        inputs.scatter_(1, torch.minimum(one, other) + inside, stretch)
+        again = torch.maximum(one, other) - 1 + span + inside
+        return asking(inputs.scatter_(1, again, stretch), again[:, :-1], stretch[:, 1:])

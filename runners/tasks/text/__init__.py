@@ -1,0 +1,1 @@
+"""Tasks on text, and how text becomes tokens."""

@@ -1,0 +1,204 @@
+"""Text of a dataset on the Hugging Face hub, read once and kept as a local text.
+
+What was read lies in the user's cache as a .jsonl text, and is read from there ever after, without a network and
+without the package `datasets`: on a cluster, build the spec once where there is a network. `$ABLATE_CACHE` says where;
+else it is `ablate` in `$XDG_CACHE_HOME` or `~/.cache`. No other dataset is ever read in place of the one that is named.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from grid.errors import AblateError, EnvironmentProblem, SpecError
+from grid.spec import Spec
+from runners.tasks.optional_packages import needed
+from runners.tasks.text.corpus import Origin, content_hash
+from runners.tasks.text.local_files import as_document, local_files
+from store.files.atomic import environment_problem, temporary_name
+
+TIMEOUT_S: Final = 5.0
+"""How long the hub may take to answer whether it has a dataset."""
+
+
+class HubText(Spec):
+    """A column of a dataset, one document per row; a row without a text is no document."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """Of the dataset, like "wikimedia/wikipedia"; or a folder that holds one, beginning with "/" or "."."""
+    config: str | None = None
+    """Which of its configurations, where there are several."""
+    split: Annotated[str, Field(min_length=1)] = "train"
+    """Which of its splits; what is trained on and what is validated on are both parts of it."""
+    revision: str | None = None
+    """Commit, tag or branch; None is what the hub has when the text is first read."""
+    column: Annotated[str, Field(min_length=1)] = "text"
+    """Where the documents are."""
+    documents: PositiveInt | None = None
+    """The first so many rows, of which the rest is not downloaded; None is all of them."""
+
+    @model_validator(mode="after")
+    def _means_one_folder(self) -> Self:
+        if self.folder is not None:
+            object.__setattr__(self, "name", str(self.folder))
+        return self
+
+    @property
+    def cached(self) -> Path:
+        """Where it lies once it has been read; a folder that has changed lies elsewhere."""
+        key = content_hash(self.key, *(_listing(self.folder) if self.folder else ()))
+        name = "".join(letter if letter.isalnum() else "-" for letter in self.name)[-60:].strip("-")
+        return _cache() / "texts" / f"{name}-{key[:16]}.jsonl"
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is a folder, that."""
+        return Path(self.name).expanduser().resolve() if self.name.startswith(("/", ".", "~")) else None
+
+    @property
+    def told(self) -> str:
+        """What it is, in words."""
+        parts = [f"dataset {self.name}", self.config, f"split {self.split}"]
+        return ", ".join(part for part in parts if part)
+
+
+def hub_text(hub: HubText) -> Origin:
+    """The text of `hub`, from the cache, or else read into it.
+
+    Raises:
+        SpecError: there is no such dataset, configuration, split, revision or column.
+        EnvironmentProblem: it is not in the cache and the hub cannot be reached, or the package is missing.
+    """
+    if not hub.cached.exists():
+        _keep(hub)
+    return local_files(hub.cached)._replace(name=hub.told)
+
+
+def _listing(folder: Path) -> list[str]:
+    files = ((path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())
+    return [f"{path.relative_to(folder)} {about.st_size} {about.st_mtime_ns}" for path, about in files]
+
+
+def _cache() -> Path:
+    own = os.environ.get("ABLATE_CACHE")
+    return (
+        Path(own).expanduser() if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ablate"
+    )
+
+
+def _keep(hub: HubText) -> None:
+    datasets = needed("datasets", by=hub.told, extra="datasets")
+    rows = _rows(hub, datasets)
+    target = hub.cached
+    unfinished = target.with_name(temporary_name(target.name))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("w", encoding="utf-8") as file:
+            for text in rows:
+                file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(target)
+    except Exception as error:
+        if _is_of_network(error):
+            raise _unreachable(hub) from error
+        if isinstance(error, OSError):
+            raise environment_problem("write", target, error) from error
+        if isinstance(error, AblateError) or not _is_of_content(error):
+            raise
+        raise _unread(hub, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _is_of_network(error: Exception) -> bool:
+    """Whether what reads a dataset has lost the hub: `datasets` passes on the errors of several HTTP libraries."""
+    home = type(error).__module__.partition(".")[0]
+    return isinstance(error, ConnectionError) or home in _NETWORK
+
+
+_NETWORK = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"})
+
+
+def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
+    """The documents, in the order of the dataset."""
+    found = _opened(hub, datasets)
+    names = getattr(found, "column_names", None)
+    if names is not None and hub.column not in names:
+        raise _no_column(hub, names)
+    for number, row in enumerate(found, start=1):
+        if hub.column not in row:
+            raise _no_column(hub, row)
+        text = row[hub.column]
+        if text is not None and (not isinstance(text, str) or text.strip()):
+            where = f"{hub.told}, row {number}"
+            as_document(text, where, f"hub.column {hub.column!r} holds texts")
+            yield text
+        if number == hub.documents:
+            return
+
+
+def _no_column(hub: HubText, names: Iterable[str]) -> SpecError:
+    return SpecError(
+        f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {', '.join(names)}; name one"
+    )
+
+
+def _opened(hub: HubText, datasets: Any) -> Any:
+    offline = bool(datasets.config.HF_HUB_OFFLINE)
+    if hub.folder and not hub.folder.is_dir():
+        raise SpecError(f"there is no folder {hub.name}; give the name of a dataset, or a folder that holds one")
+    revision = hub.revision if hub.folder or offline else _commit(hub)
+    streaming = bool(hub.folder) or not offline  # what the hub's own cache holds cannot be streamed
+    options = {"split": hub.split, "revision": revision, "streaming": streaming}
+    try:
+        return datasets.load_dataset(str(hub.folder or hub.name), hub.config, **options)
+    except ConnectionError as error:
+        raise _unreachable(hub) from error
+    except (ValueError, FileNotFoundError, KeyError, TypeError) as error:
+        raise _unread(hub, error) from error
+
+
+def _commit(hub: HubText) -> str:
+    """The commit of the dataset; asked before anything else, since `datasets` tries a dead network for 23 s."""
+    library = needed("huggingface_hub", by=hub.told, extra="datasets")
+    errors = needed("huggingface_hub.errors", by=hub.told, extra="datasets")
+    try:
+        return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
+    except errors.RevisionNotFoundError as error:
+        raise SpecError(
+            f"{hub.told} has no revision {hub.revision!r}; leave hub.revision out for the newest"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise SpecError(
+            f"the hub has no {hub.told} that you may read; check hub.name, and `hf auth login` where it is private"
+        ) from error
+    except errors.HFValidationError as error:
+        raise SpecError(
+            f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}; take it from the dataset's page, "
+            "or begin with '/', '.' or '~' for a folder"
+        ) from error
+    except Exception as error:  # one of the many classes of two HTTP libraries
+        raise _unreachable(hub) from error
+
+
+def _is_of_content(error: Exception) -> bool:
+    """Whether files of a dataset are not what their names say."""
+    home = type(error).__module__.partition(".")[0]
+    return isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in {"datasets", "pyarrow"}
+
+
+def _unread(hub: HubText, error: Exception) -> SpecError:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    mend = "mend its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
+    return SpecError(f"{hub.told} cannot be read: {first}; {mend}")
+
+
+def _unreachable(hub: HubText) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{hub.told} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where it can be "
+        f"(all machines that share {_cache()} have it then), or give a local copy as `source`"
+    )

@@ -1,0 +1,40 @@
+"""Random tokens: x_k ~ Uniform(V) at some positions of every window, drawn anew each time.
+
+Paper 004 trains with x_1, with x_1 and x_2, and with x_2 alone at random, and finds the sink on the first, the second
+and the first token (27.03, 14.08 and 20.99 %); with more, it tends to disappear. It does not say whether the sequences
+on which it measures the sink have random tokens too: here they do. V is all tokens of the vocabulary, special
+ones included; ids that stand for no token are none of them.
+"""
+
+from typing import Annotated, ClassVar, Literal, Self, final
+
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor
+
+from grid.validation import require_rising
+from runners.tasks.counter_rng import Draws
+from runners.tasks.text.encoder import Encoder
+from runners.tasks.text.interventions.intervention import Intervention
+
+
+@final
+class RandomTokens(Intervention):
+    """Tokens without a meaning."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, section 5 (randomness in data distribution)"
+
+    kind: Literal["random_tokens"] = "random_tokens"
+    positions: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1,)
+    """Where, counted from 1, rising: (1,), (1, 2) and (2,) are the paper's."""
+
+    @model_validator(mode="after")
+    def _positions_are_told_apart(self) -> Self:
+        require_rising("positions", self.positions)
+        return self
+
+    @property
+    def replaced(self) -> tuple[int, ...]:
+        return self.positions
+
+    def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor:
+        return draws.below(encoder.filled, windows, len(self.positions))

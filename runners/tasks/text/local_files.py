@@ -1,0 +1,170 @@
+"""Text of the user's own: a .txt, .jsonl or .parquet file, or a folder of these.
+
+Of a folder all files count whose names end so, in capitals or not, in folders inside it and behind links too. One that
+is packed (.jsonl.gz) is refused and not passed over. A byte order mark is no part of a text.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+from pyarrow import parquet
+
+from grid.errors import SpecError
+from runners.tasks.file_cache import per_file, unreadable
+from runners.tasks.text.corpus import Origin, content_hash
+from runners.tasks.text.encoder import END, SUBSTITUTE
+
+SUFFIXES = (".jsonl", ".parquet", ".txt")
+_PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
+_COLUMN = "text"
+
+
+def local_files(source: Path) -> Origin:
+    """A .txt file (one document), a .jsonl file (one per line, in its field `text`), a .parquet file (one per row, in
+    its column `text`; a null is none), or every such file of a folder.
+
+    Its `documents` raise SpecError where one is not UTF-8 or has a NUL or SUB character, a line is no object with a
+    `text`, or a table has no such column.
+
+    Raises:
+        SpecError: there is no such file, it has another suffix, or the folder holds none, or a packed one.
+        EnvironmentProblem: it cannot be read.
+    """
+    paths = _paths(source)
+    folder = source if source.is_dir() else source.parent
+    files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
+    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path)))
+
+
+def _paths(source: Path) -> list[Path]:
+    if source.is_dir():
+        files = sorted(_inside(source))
+        found = [path for path in files if path.suffix.lower() in SUFFIXES]
+        for path in files:
+            _require_unpacked(path)
+        if not found:
+            raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none; put one there")
+        return found
+    if not source.exists():
+        raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
+    _require_unpacked(source)
+    if source.suffix.lower() not in SUFFIXES:
+        raise SpecError(
+            f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}; convert it to one"
+        )
+    return [source]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those inside it; one that several links lead to counts once."""
+
+    def told(error: OSError) -> None:
+        raise unreadable(Path(error.filename), error) from error
+
+    seen: set[Path] = set()
+    for place, folders, files in os.walk(folder, onerror=told, followlinks=True):
+        real = Path(place).resolve()
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        yield from (path for path in (Path(place, name) for name in files) if path.is_file() or path.is_symlink())
+
+
+def _require_unpacked(path: Path) -> None:
+    inner = path.with_suffix("").suffix.lower()
+    if path.suffix.lower() in _PACKED and inner in SUFFIXES:
+        raise SpecError(f"a text is read unpacked; got {path}; unpack it to {inner}, or move it elsewhere")
+
+
+def as_document(text: object, where: str, rule: str) -> bytes:
+    """A text as UTF-8.
+
+    Raises:
+        SpecError: it is none, is half a character, or has a character that ends documents or hides tokens.
+    """
+    if not isinstance(text, str):
+        raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
+        lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
+        only = "a text is UTF-8, and UTF-8 has characters, not halves of them"
+        raise SpecError(f"{only}; {where} has {lone}; write both halves or drop it") from error
+    for character, what in ((END, "NUL, which ends documents"), (SUBSTITUTE, "SUB, which hides tokens")):
+        at = data.find(character)
+        if at >= 0:
+            raise SpecError(f"a text has no {what}; {where} has one at byte {at}; remove it")
+    return data
+
+
+def _documents(path: Path) -> Iterator[bytes]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        yield from _of_table(path)
+        return
+    data = _read(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
+    if suffix == ".txt":
+        yield as_document(text, str(path), "a text is a text")
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield _of_line(line, f"{path}, line {number}")
+
+
+def _of_line(line: str, where: str) -> bytes:
+    rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
+    try:
+        found = json.loads(line)
+    except ValueError as error:  # no JSON, or a whole number of thousands of digits
+        raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}; mend the line") from error
+    except RecursionError as error:
+        raise SpecError(
+            f"each line of a .jsonl text is one JSON object; {where} is nested too deep to read; mend it"
+        ) from error
+    text = found.get(_COLUMN) if isinstance(found, dict) else None
+    if text is None:
+        raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
+    return as_document(text, where, rule)
+
+
+def _of_table(path: Path) -> Iterator[bytes]:
+    rule = f"a .parquet text has its documents in a column `{_COLUMN}` of strings"
+    try:
+        with parquet.ParquetFile(path) as table:
+            names = table.schema_arrow.names
+            if _COLUMN not in names:
+                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; rename one")
+            number = 0
+            for batch in table.iter_batches(batch_size=1024, columns=[_COLUMN]):
+                for text in batch.column(0).to_pylist():
+                    number += 1
+                    if text is not None:
+                        yield as_document(text, f"{path}, row {number}", rule)
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a text is UTF-8; {path} is not, in one of the rows after {number}; convert it") from error
+    except pyarrow.ArrowException as error:
+        said = str(error).splitlines()[0]
+        raise SpecError(f"a .parquet text is a Parquet file; {path}: {said}; write it again, or move it") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+@per_file(entries=65536)  # a grid names one text in every trial
+def _hash(path: Path) -> str:
+    return content_hash(path.suffix.lower(), path.read_bytes())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error

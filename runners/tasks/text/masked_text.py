@@ -1,0 +1,219 @@
+"""Masked language modelling: some tokens of a sentence are hidden, and a model that sees all others predicts them.
+
+    <end> w1 <mask> w3 ... wn <end>       loss = -mean log p(hidden token)      nats per hidden token
+
+Source: BabyBERTa (Huebner et al. 2021), the encoder of Scaled Signed Averaging (paper 003), table 3; every default is
+its released code's. A line of a document is a sentence, without white space at its ends, and each is an input of its
+own: at most `context` positions with both ends, longer ones are dropped and counted in the record. Of the hidden tokens
+(`masking`) a mask stands for nine in ten, another token for the rest, and none is left as it is.
+
+Released, one epoch shows each sentence with each of its patterns once, and sentences of less than five tokens have
+fewer patterns; here a batch draws sentences and patterns with replacement. Released patterns differ in every run, ours
+follow from the trial's seed and the sentence. Inputs are padded to a multiple of 16, and padding is hidden as a key.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, Self, final
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from runners.tasks.counter_rng import CPU, Draws
+from runners.tasks.ratios import ratio
+from runners.tasks.synthetic.query_task import UNASKED
+from runners.tasks.task import Batch, Data, Measured, Predict, spread_evenly
+from runners.tasks.text.corpus import Corpus, documents_of, repeated
+from runners.tasks.text.encoder import Encoder
+from runners.tasks.text.masking import Chosen, Masking, Rates, Sentences
+from runners.tasks.text.text_source import Reading
+
+_TOKENS = 1 << 13
+"""Tokens per forward pass of an evaluation."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@final
+class MaskedText(Reading):
+    """Sentences of a text with hidden tokens; the model is an encoder (`causal=False`)."""
+
+    kind: Literal["masked_text"] = "masked_text"
+    batch: PositiveInt = 16
+    context: Annotated[int, Field(ge=3)] = 128
+    """Most positions of a sentence, its two ends included."""
+    mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Probability that a token is hidden; what hides none of a sentence is no pattern."""
+    random_rate: Share = 0.1
+    """Share of hidden tokens that any ordinary token stands for instead of the mask."""
+    patterns: PositiveInt = 10
+    """Patterns of hidden tokens that each sentence has."""
+    validation_sentences: PositiveInt = 512
+    """Sentences of the validation part, evenly spread, with one pattern each, the same for all models and seeds."""
+
+    @model_validator(mode="after")
+    def _tokens_can_be_hidden(self) -> Self:
+        if not self.tokenizer.hides:
+            raise ValueError(
+                f"masked_text hides tokens behind a mask; tokenizer {self.tokenizer.label!r} has no mask token; name "
+                "one (tokenizer.mask), or use another tokenizer"
+            )
+        return self
+
+    @property
+    def length(self) -> int:
+        return self.context
+
+    @property
+    def sees_ahead(self) -> bool:
+        return True
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        names = ("validation_loss", "masked_accuracy")
+        return {name: [{}] for name in (*names, *(f"unigram.{each}" for each in names))}
+
+    def open(self) -> "MaskedTextData":
+        self.check_corpus(self.corpus())
+        return MaskedTextData(self)
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        for part, text in corpus._asdict().items():
+            if not text.replace(b"\0", b"").strip():
+                raise SpecError(
+                    f"a sentence is a line of text; the {part} part of {self.origin().name} has none; give more text"
+                )
+
+
+class Part(NamedTuple):
+    """A part of the text."""
+
+    sentences: Sentences
+    dropped: int
+    """Lines that are too long."""
+
+
+@lru_cache(maxsize=4)
+def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[Part, Part]:
+    """What is trained on and what is validated on."""
+    return _part(encoder, corpus.train, context), _part(encoder, corpus.validation, context)
+
+
+def _part(encoder: Encoder, text: bytes, context: int) -> Part:
+    lines = [line.strip() for document in documents_of(text) for line in document.split("\n")]
+    found = [ids for ids in encoder.ids([line for line in lines if line]) if len(ids)]
+    kept = [ids for ids in found if len(ids) + 2 <= context]
+    return Part(Sentences(kept), len(found) - len(kept))
+
+
+@final
+class MaskedTextData(Data):
+    """Sentences and what is hidden of them."""
+
+    def __init__(self, task: MaskedText) -> None:
+        self._task, self._origin, self._encoder = task, task.origin(), task.encoder()
+        self._parts = _parts(self._encoder, task.corpus(), task.context)
+        for name, part in zip(("train", "validation"), self._parts, strict=True):
+            if not len(part.sentences):
+                raise SpecError(
+                    f"a sentence is a line of at most task.context={task.context} tokens, its two ends included; the "
+                    f"{name} part of {self._origin.name} has none, and {part.dropped} that are longer; raise context "
+                    "or give more text"
+                )
+        rates = Rates(task.mask_rate, task.random_rate, task.patterns)
+        self._masking = Masking(rates, self._encoder, task.context - 2)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        train, validation = self._parts
+        return {
+            "source": self._origin.name,
+            "content_hash": self._origin.content_hash,
+            "repeated_documents": repeated(self._task.corpus()),
+            "train_sentences": len(train.sentences),
+            "validation_sentences": len(validation.sentences),
+            "train_dropped": train.dropped,
+            "validation_dropped": validation.dropped,
+            "train_tokens": len(train.sentences.ids),
+            "validation_tokens": len(validation.sentences.ids),
+            "tokenizer": dict(self._encoder.record),
+            "files": dict(self._origin.files),
+        }
+
+    @property
+    def constant_loss(self) -> float:
+        """Every token as likely as it is in training."""
+        costs, there = self._unigram, self._counts > 0
+        return float((costs * self._counts)[there].sum() / self._counts.sum())
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """Sentences with hidden tokens: ids [B, T], targets [B, T] and visible keys [B, 1, T]."""
+        sentences, draws = self._parts[0].sentences, Draws(seed, "data", step)
+        sentences.to(device)
+        which = draws.below(len(sentences), self._task.batch)
+        patterns = draws.below(self._task.patterns, self._task.batch)
+        return self._masking.batch(sentences, Chosen(which, patterns), seed, "train")
+
+    def examples(self, count: int) -> Batch:
+        """The first sentences that are validated on."""
+        return self._validated(count)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Nats per hidden token; outputs [B, T, vocabulary], targets [B, T]."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNASKED)
+
+    def terms(self, targets: Tensor) -> int:
+        return int((targets != UNASKED).sum())
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """`validation_loss` (nats per hidden token) and `masked_accuracy` (the share of hidden tokens that are likelier
+        than every other token), with those of the `unigram.` predictor, which knows how frequent each token is in
+        training and nothing else. Items are sentences; every hidden token counts the same.
+        """
+        sample = self._validated(self._task.validation_sentences)
+        hidden = sample.targets != UNASKED
+        nats, right = (torch.zeros(hidden.shape, dtype=torch.float64) for _ in range(2))
+        rows = max(1, _TOKENS // hidden.shape[1])
+        for start in range(0, len(hidden), rows):
+            here = slice(start, start + rows)
+            cost, is_right = _answers(predict, Batch(*(each[here] for each in sample if each is not None)))
+            nats[here][hidden[here]], right[here][hidden[here]] = cost, is_right
+        count, tokens = hidden.sum(1).double(), sample.targets.clamp(min=0)
+        yield ratio(nats.sum(1), count).measured("validation_loss")
+        yield ratio(right.sum(1), count).measured("masked_accuracy")
+        cheapest = tokens == self._unigram.argmin()
+        yield ratio(torch.where(hidden, self._unigram[tokens], 0).sum(1), count).measured("unigram.validation_loss")
+        yield ratio((cheapest & hidden).sum(1).double(), count).measured("unigram.masked_accuracy")
+
+    def _validated(self, count: int) -> Batch:
+        sentences = self._parts[1].sentences
+        which = spread_evenly(min(self._task.validation_sentences, len(sentences)), len(sentences) - 1)[:count]
+        return self._masking.batch(sentences, Chosen(which, torch.zeros_like(which)), 0, "validation")
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        """How often each token is in the training part, float64 [vocabulary]."""
+        return torch.bincount(self._parts[0].sentences.ids.cpu(), minlength=self._encoder.vocabulary).double()
+
+    @cached_property
+    def _unigram(self) -> Tensor:
+        """What each token costs if nothing but its frequency is known, nats, float64 [vocabulary];
+        each counts once more than it is there, and special ones, which are never hidden, do not.
+        """
+        counts = self._counts + 1
+        counts[sorted(self._encoder.special)] = 0
+        return math.log(float(counts.sum())) - counts.log()
+
+
+def _answers(predict: Predict, batch: Batch) -> tuple[Tensor, Tensor]:
+    """What each hidden token costs (nats) and whether it is likelier than every other, float64 on the CPU, in order."""
+    outputs = predict(batch.inputs, batch.visible)
+    wanted = batch.targets.to(outputs.device)
+    hidden = wanted != UNASKED
+    logits, answers = outputs[hidden].float(), wanted[hidden]
+    cost = F.cross_entropy(logits, answers, reduction="none")
+    as_likely = logits >= logits.gather(1, answers[:, None])
+    return cost.to("cpu", torch.float64), (as_likely.sum(1) == 1).to("cpu", torch.float64)  # NaN is never right

@@ -1,0 +1,116 @@
+"""Which tokens of a sentence are hidden from a model that has to guess them, and what stands there instead.
+
+    P(pattern) = prod_i p^(h_i) (1 - p)^(1 - h_i) / (1 - (1 - p)^n)      h in {0, 1}^n, not all 0
+
+Each of the n tokens is hidden with probability p, and of the patterns that hide nothing none is used. BabyBERTa draws
+again until one hides something; here the i-th token, as long as none before it is hidden, is with probability
+p / (1 - (1 - p)^(n - i)), i counted from 0, and later ones with p: the same distribution from one number per token.
+
+Source: BabyBERTa (Huebner et al. 2021, Using Child-Directed Language to Learn Robust Grammar) and its released code.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from runners.tasks.counter_rng import Draws, bounded, unit
+from runners.tasks.synthetic.query_task import UNASKED
+from runners.tasks.task import Batch
+from runners.tasks.text.encoder import Encoder
+
+STEP = 16
+"""Batches are padded to a multiple of this, so that they have few shapes."""
+
+
+class Rates(NamedTuple):
+    """How much is hidden, and how."""
+
+    masked: float
+    """The probability p of each token."""
+    random: float
+    """The share of hidden tokens that another token, or by chance the same, stands for, and not the mask."""
+    patterns: int
+    """How many patterns a sentence has."""
+
+
+class Chosen(NamedTuple):
+    """Sentences of a batch and the pattern of each, int64 [B] on the CPU."""
+
+    sentences: Tensor
+    patterns: Tensor
+
+
+@final
+class Sentences:
+    """Sentences as token ids, one after another."""
+
+    def __init__(self, sentences: Sequence[np.ndarray]) -> None:
+        self.sizes = torch.tensor([len(each) for each in sentences], dtype=torch.int64)
+        self._starts = self.sizes.cumsum(0) - self.sizes
+        self.ids = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *sentences], dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def to(self, device: torch.device) -> None:
+        """Keep ids where batches are made; which sentences a batch has is decided on the CPU."""
+        if self.ids.device != device:
+            self.ids = self.ids.to(device)
+
+    def framed(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
+        """`end`, the tokens of a sentence, `end`, then padding [B, T], and the number of tokens of each [B, 1].
+
+        T is a multiple of `STEP`, or `widest`.
+        """
+        device = self.ids.device
+        of_each = self.sizes[chosen]
+        width = min(-(-(int(of_each.max()) + 2) // STEP) * STEP, widest)
+        sizes, starts = of_each[:, None].to(device), self._starts[chosen][:, None].to(device)
+        column = torch.arange(width, device=device)
+        place = (starts + column - 1).clamp(0, len(self.ids) - 1)
+        return torch.where(inside(column, sizes), self.ids[place].long(), end), sizes
+
+
+def inside(column: Tensor, sizes: Tensor) -> Tensor:
+    """Whether a column [T] of a framed sentence is one of its own tokens: boolean [B, T]."""
+    return (column > 0) & (column <= sizes)
+
+
+@final
+class Masking:
+    """Hides tokens of sentences of at most `longest` tokens; a pattern follows from a seed, a sentence and a number."""
+
+    def __init__(self, rates: Rates, encoder: Encoder, longest: int) -> None:
+        assert encoder.mask is not None
+        self._rates, self._mask, self._end, self._longest = rates, encoder.mask, encoder.end, longest
+        self._ordinary = torch.tensor([token for token in range(encoder.vocabulary) if token not in encoder.special])
+        left = torch.arange(longest + 1, dtype=torch.float64)
+        self._next = rates.masked / -torch.expm1(left * math.log1p(-rates.masked))
+        self._next[:2] = 1.0  # the last token has to be hidden where no other is, whatever the rounding
+
+    def batch(self, sentences: Sentences, chosen: Chosen, seed: int, part: str) -> Batch:
+        """Ids, targets (-100 where nothing is hidden) [B, T] and which keys are no padding [B, 1, T].
+
+        Patterns follow from `seed`, `part` and the number of the sentence, the same bits on every device.
+        """
+        ids, sizes = sentences.framed(chosen.sentences, self._end, self._longest + 2)
+        self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
+        column = torch.arange(ids.shape[1], device=ids.device)
+        number = (chosen.sentences * self._rates.patterns + chosen.patterns)[:, None].to(ids.device)
+        places = 3 * (number * (self._longest + 1) + column)
+        which, how, other = Draws(seed, "masks", part).words_at(torch.stack((places, places + 1, places + 2)))
+        hidden = self._hidden(unit(which), inside(column, sizes), sizes - column + 1)
+        swapped = self._ordinary[bounded(other, len(self._ordinary))]
+        instead = torch.where(unit(how) < self._rates.random, swapped, self._mask)
+        inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNASKED)
+        return Batch(inputs, targets, (column < sizes + 2)[:, None])
+
+    def _hidden(self, drawn: Tensor, own: Tensor, left: Tensor) -> Tensor:
+        """`left` is the number of tokens from here to the end of the sentence, this one included."""
+        begins = own & (drawn < self._next[left.clamp(0, self._longest)])
+        first = begins & (begins.cumsum(1) == 1)
+        return first | (own & (drawn < self._rates.masked))

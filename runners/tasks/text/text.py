@@ -1,0 +1,270 @@
+"""Language modelling: a model reads text and predicts the next token.
+
+    loss = -mean log p(x_{t+1} | x_1 ... x_t)        nats per token, over t = p ... T
+
+The text is the documentation inside Python, files of the user's own or a dataset; tokens are bytes, byte pairs learned
+from the training part, or those of a tokenizer file (`reading`, `tokenizers`). Training reads windows of T + 1 tokens
+that begin anywhere in the training part, documents one after another, each followed by its end.
+
+`packing` says what a window that holds more than one document means. "across": a query sees all that comes before it,
+of earlier documents too. "documents": a query sees its own document only, from the end of the one before on, which is
+read as its beginning; so every token is predicted, the first of a document from that end alone. Positions count through
+the window either way, and do not begin again with a document: of schemes that know distances alone it makes no
+difference. A document that a window begins inside of has lost its beginning.
+
+`prefix` is paper 004's p: the first p tokens of a window are given and the loss begins with the token after them. With
+an operator whose `visible` is a prefix of the same length, queries among them see one another. `intervention` replaces
+tokens, `training_tokens` is how much there is to learn from (paper 004, section 5): all of these hold in training, and
+in the validation windows and the sequences that probes see, except how much there is. The paper shows that of the fixed
+token; of the others it says nothing.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Literal, Self, final
+
+import torch
+from pydantic import PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from runners.tasks.counter_rng import CPU, Draws
+from runners.tasks.ratios import ratio
+from runners.tasks.task import Batch, Data, Measured, Predict, spread_evenly
+from runners.tasks.text.corpus import Corpus, documents_of, repeated
+from runners.tasks.text.interventions import Intervention, NoIntervention
+from runners.tasks.text.text_sizes import sizes_at
+from runners.tasks.text.text_source import Reading
+
+MEASURES = ("validation_loss", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity")
+UNSCORED = -100
+"""The target of a position that is not in the loss."""
+_ROWS = 32
+"""Windows per forward pass of an evaluation."""
+
+
+@final
+class Text(Reading):
+    """Text as tokens, cut into windows of `context` predictions."""
+
+    kind: Literal["text"] = "text"
+    batch: PositiveInt = 32
+    context: PositiveInt = 128
+    """Tokens that a model reads at once: T."""
+    packing: Literal["across", "documents"] = "across"
+    """Whether a query sees what is before its own document."""
+    prefix: PositiveInt = 1
+    """Tokens at the beginning of a window that are given: p. With 1, everything is predicted that can be."""
+    intervention: Intervention = NoIntervention()
+    """What replaces tokens of every window."""
+    training_tokens: PositiveInt | None = None
+    """The first so many tokens of the training part, documents in the order of their hashes; None is all of it."""
+    validation_windows: PositiveInt = 256
+    """Windows of the validation part, evenly spread, the same for all models and seeds; fewer where they overlap."""
+
+    @model_validator(mode="after")
+    def _something_is_predicted(self) -> Self:
+        self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
+        replaced = self.intervention.replaced
+        if replaced and replaced[-1] > self.context:
+            raise ValueError(
+                f"a window has {self.context} tokens that are read; the intervention replaces token {replaced[-1]}; "
+                "lengthen context or move it"
+            )
+        if not self.scored:
+            raise ValueError(
+                f"some token of a window is predicted; of {self.context}, the prefix of {self.prefix} and the "
+                "intervention leave none; lengthen context or shorten them"
+            )
+        if self.prefix > 1 and self.packing == "documents":
+            raise ValueError(
+                f"a prefix is seen whole, across documents; got prefix={self.prefix} with packing='documents'; use "
+                "packing='across'"
+            )
+        if self.training_tokens is not None and self.training_tokens <= self.context:
+            raise ValueError(
+                f"a window is {self.context} predictions and one token more; got training_tokens="
+                f"{self.training_tokens}; raise it or shorten context"
+            )
+        return self
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The positions, from 0, whose next token is predicted."""
+        left_out = {position - 2 for position in self.intervention.replaced}
+        return tuple(at for at in range(self.prefix - 1, self.context) if at not in left_out)
+
+    @property
+    def length(self) -> int:
+        return self.context
+
+    @property
+    def unscored(self) -> int:
+        return self.prefix - 1
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        return {name: [{}] for name in MEASURES}
+
+    def open(self) -> "TextData":
+        self.check_corpus(self.corpus())
+        return TextData(self)
+
+    def windows(self, length: int, count: int) -> Batch:
+        """At most `count` windows of `length` predictions of the validation text, evenly spread, on the CPU; without
+        prefix and intervention, which are about windows of `context`.
+
+        Raises:
+            SpecError: the validation text is shorter than that.
+        """
+        return self.open().windows(length, count)
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """A part has no more tokens than bytes."""
+        for part, text in corpus._asdict().items():
+            self.check_part(part, len(text), "bytes")
+
+    def check_part(self, part: str, size: int, unit: str) -> None:
+        """Raise SpecError where a part of the text is too short for a window, or for what is asked of it."""
+        if size <= self.context:
+            remedy = "shorten context or give more text" if size > 1 else "give more text"
+            raise SpecError(
+                f"a window is {self.context} predictions and one {unit[:-1]} more; the {part} part of "
+                f"{self.origin().name} has {size} {unit}; {remedy}"
+            )
+        if part == "train" and self.training_tokens is not None and self.training_tokens > size:
+            raise SpecError(
+                f"training_tokens are taken from the training part; got {self.training_tokens} and "
+                f"{self.origin().name} has {size} {unit}; lower it, or leave it out for all of them"
+            )
+
+
+@final
+class TextData(Data):
+    """Windows into a corpus."""
+
+    def __init__(self, task: Text) -> None:
+        self._task, self._origin, self._corpus = task, task.origin(), task.corpus()
+        self._encoder, self._streams = task.encoder(), task.streams()
+        for part, stream in self._streams._asdict().items():
+            task.check_part(part, len(stream.ids), "tokens")
+        task.intervention.tokens(Draws(0), 1, self._encoder)  # whether it can
+        self._train = self._streams.train.ids[: task.training_tokens]
+        self._window = torch.arange(task.context + 1)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        train, validation = self._streams
+        return {
+            "source": self._origin.name,
+            "content_hash": self._origin.content_hash,
+            "train_bytes": len(self._corpus.train),
+            "validation_bytes": len(self._corpus.validation),
+            "train_tokens": len(train.ids),
+            "trained_on_tokens": len(self._train),
+            "validation_tokens": len(validation.ids),
+            "train_documents": len(train.starts),
+            "validation_documents": len(validation.starts),
+            "repeated_documents": repeated(self._corpus),
+            "tokenizer": dict(self._encoder.record),
+            "files": dict(self._origin.files),
+        }
+
+    @property
+    def constant_loss(self) -> float:
+        """Every token equally likely."""
+        return math.log(self._encoder.vocabulary)
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """Windows at random places of the training text: ids [B, T] and the ids that follow them, int64."""
+        if self._train.device != device:
+            self._train, self._window = self._train.to(device), self._window.to(device)
+        places = len(self._train) - len(self._window) + 1
+        draws = Draws(seed, "data", step, device=device)
+        starts = draws.below(places, self._task.batch, 1)
+        return self._shown(self._train[starts + self._window], draws)
+
+    def examples(self, count: int) -> Batch:
+        """The first windows that are validated on."""
+        return self._validated.first(count)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
+
+    def terms(self, targets: Tensor) -> int:
+        return targets.shape[0] * len(self._task.scored)
+
+    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+        """`validation_loss` and `perplexity` per token, `bits_per_byte` and `byte_perplexity`, `word_perplexity`; items
+        are windows. What bytes and words are, `text_sizes` says; word perplexity is NaN where no word ends."""
+        batch = self._validated
+        nats = torch.empty(len(batch.inputs), dtype=torch.float64)
+        for start in range(0, len(nats), _ROWS):
+            rows = slice(start, start + _ROWS)
+            seen = () if batch.visible is None else (batch.visible[rows],)
+            outputs = predict(batch.inputs[rows], *seen)
+            wanted = batch.targets[rows].to(outputs.device)
+            each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
+            nats[rows] = each.to("cpu", torch.float64).sum(1)
+        tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
+        yield tokens.measured("validation_loss")
+        yield tokens.exponential().measured("perplexity")
+        yield of_bytes.times(1 / math.log(2)).measured("bits_per_byte")
+        yield of_bytes.exponential().measured("byte_perplexity")
+        yield of_words.exponential().measured("word_perplexity")
+
+    def windows(self, length: int, count: int) -> Batch:
+        """As `Text.windows`."""
+        return self._split(self._streams.validation.ids[self.places(length, count)])
+
+    @cached_property
+    def _validated(self) -> Batch:
+        """The windows that are validated on, as the model reads them."""
+        places = self.places(self._task.context, self._task.validation_windows)
+        return self._shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
+
+    def places(self, length: int, count: int) -> Tensor:
+        """Where the tokens of validation windows are in the stream, int64 [windows, length + 1]."""
+        tokens = len(self._streams.validation.ids)
+        if tokens <= length:
+            raise SpecError(
+                f"a window is {length} predictions and one token more; the validation part of {self._origin.name} has "
+                f"{tokens} tokens; shorten the window or give more text"
+            )
+        starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
+        return starts[:, None] + torch.arange(length + 1)
+
+    def _split(self, windows: Tensor) -> Batch:
+        """Ids [B, T + 1] as what is read and what follows."""
+        ids = windows.long()
+        inputs, targets = ids[:, :-1], ids[:, 1:]
+        if self._task.packing == "across":
+            return Batch(inputs, targets)
+        document = (inputs == self._encoder.end).cumsum(1)
+        return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
+
+    def _shown(self, windows: Tensor, draws: Draws) -> Batch:
+        """The same with the prefix and the intervention, for which `draws` go on."""
+        task, whole = self._task, self._split(windows)
+        replaced = task.intervention.replaced
+        if not replaced and task.prefix == 1:
+            return whole
+        inputs, targets = whole.inputs.clone(), whole.targets.clone()
+        targets[:, : task.prefix - 1] = UNSCORED
+        if replaced:
+            tokens = task.intervention.tokens(draws, len(inputs), self._encoder)
+            inputs[:, [position - 1 for position in replaced]] = torch.as_tensor(tokens, device=inputs.device)
+            targets[:, [position - 2 for position in replaced if position > 1]] = UNSCORED
+        return Batch(inputs, targets, whole.visible)
+
+
+@lru_cache(maxsize=4)  # the trials of a grid ask about the same windows
+def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
+    """What is predicted in each validation window: tokens, bytes and words, float64 [windows]."""
+    places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
+    texts = documents_of(task.corpus().validation)
+    in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
+    tokens = torch.full_like(in_bytes, 1)
+    return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()

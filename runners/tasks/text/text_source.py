@@ -1,0 +1,190 @@
+"""What tasks share that read text: where it comes from, which part is trained on, and how it becomes tokens.
+
+The content hash of the text is part of the spec, so a trial's key says what was read and not where it lay: the hash is
+filled in when the spec is built, a spec that names another hash than the text has is refused, and the path is outside
+the key. Text is read, split and cut into tokens once per process.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from grid.errors import SpecError
+from grid.spec import OutsideKey
+from runners.tasks.paths import absolute
+from runners.tasks.task import Task
+from runners.tasks.text.corpus import Corpus, Origin, documents_of, split
+from runners.tasks.text.encoder import Encoder
+from runners.tasks.text.hub import HubText, hub_text
+from runners.tasks.text.local_files import local_files
+from runners.tasks.text.python_documentation import python_documentation
+from runners.tasks.text.tokenizers import Bytes, Tokenizer
+from variants import Tokens
+
+
+class Reading(Task):
+    """A task that reads text."""
+
+    source: Annotated[str | None, OutsideKey()] = None
+    """A .txt, .jsonl or .parquet file or a folder of these; None is the documentation of the Python that runs."""
+    hub: Annotated[HubText | None, OutsideKey()] = None
+    """A dataset of the Hugging Face hub, in place of `source`."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """blake2b-128 of the text; filled in where it is left out."""
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """About so much of the text's bytes, whole documents, is only validated on."""
+    tokenizer: Tokenizer = Bytes()
+    """How text becomes tokens."""
+
+    @model_validator(mode="after")
+    def _is_what_lies_there(self) -> Self:
+        """A spec that names its content can be read where the text is not; one that does not, looks."""
+        if self.source is not None and self.hub is not None:
+            raise ValueError(
+                f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
+            )
+        if self.source is not None:
+            object.__setattr__(self, "source", absolute("source", self.source))
+        where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
+        if self.content_hash is not None and where is not None and not where.exists():
+            return self
+        try:
+            found = self.origin().content_hash
+            if self.content_hash is None:
+                self.settle(content_hash=found)
+            self._require(found)
+            if where is not None:
+                self.check_corpus(self.corpus())
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(self.tokenizer.size)
+
+    def origin(self) -> Origin:
+        """Where the text is.
+
+        Raises:
+            SpecError: there is none.
+        """
+        return _origin(self.source, self.hub)
+
+    def corpus(self) -> Corpus:
+        """What is trained on and what is validated on.
+
+        Raises:
+            SpecError: the text is missing, or not the one that the spec names.
+        """
+        self._require(self.origin().content_hash)
+        return _corpus(self._place)
+
+    def encoder(self) -> Encoder:
+        """The tokenizer, read or learned from the training part; cheap after the first time in a process. Where nothing
+        is learned, the text need not be there.
+
+        Raises:
+            SpecError: what the tokenizer says, and where it is learned from the text, as `corpus`.
+        """
+        if not self.tokenizer.learned:
+            return _read_encoder(self.tokenizer)
+        try:
+            self._require(self.origin().content_hash)
+        except SpecError as error:
+            raise SpecError(
+                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
+                f"the text has to be where it was; {error}"
+            ) from error
+        return _learned_encoder(self.tokenizer, self._place)
+
+    def streams(self) -> "Streams":
+        """The text as tokens; cheap after the first time in a process. Raises as `encoder`."""
+        self._require(self.origin().content_hash)
+        return _streams(self.tokenizer, self._place, self.encoder())
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise SpecError where there is too little text."""
+
+    @property
+    def _place(self) -> "_Place":
+        return _Place(self.source, self.hub, str(self.content_hash), self.validation_share)
+
+    def _require(self, found: str) -> None:
+        if self.content_hash != found:
+            raise SpecError(
+                f"content_hash names the text a trial learns from; it is {self.content_hash} and "
+                f"{self.origin().name} has {found}; restore that text, or leave content_hash out to take it as it is"
+            )
+
+
+class Stream(NamedTuple):
+    """A part of the text as tokens."""
+
+    ids: Tensor
+    """[tokens], uint8 where there are up to 256 ids, else int32; every document ends with the encoder's `end`."""
+    starts: Tensor
+    """Where documents begin, int64 [documents]."""
+
+
+class Streams(NamedTuple):
+    """The text as tokens."""
+
+    train: Stream
+    validation: Stream
+
+
+class _Place(NamedTuple):
+    """Which text, and how it is split."""
+
+    source: str | None
+    hub: HubText | None
+    content_hash: str
+    """Other content is another entry of the caches."""
+    share: float
+
+
+def _origin(source: str | None, hub: HubText | None) -> Origin:
+    if hub is not None:
+        return hub_text(hub)
+    return python_documentation() if source is None else local_files(Path(source))
+
+
+@lru_cache(maxsize=2)
+def _corpus(place: _Place) -> Corpus:
+    return split(_origin(place.source, place.hub).documents(), place.share)
+
+
+@lru_cache(maxsize=4)
+def _read_encoder(tokenizer: Tokenizer) -> Encoder:
+    return tokenizer.encoder(list)
+
+
+@lru_cache(maxsize=4)
+def _learned_encoder(tokenizer: Tokenizer, place: _Place) -> Encoder:
+    return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
+
+
+@lru_cache(maxsize=4)
+def _streams(tokenizer: Tokenizer, place: _Place, encoder: Encoder) -> Streams:
+    del tokenizer  # of which `encoder` is made
+    corpus = _corpus(place)
+    return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))
+
+
+def _stream(encoder: Encoder, part: bytes) -> Stream:
+    """Of a document that the split has cut, only the second part ends."""
+    *whole, cut = documents_of(part)
+    found = encoder.ids([*whole, cut] if cut else whole)
+    ends = np.cumsum([len(ids) + 1 for ids in found])
+    total = int(ends[-1]) if found else 0
+    ids = np.full(total, encoder.end, np.uint8 if encoder.vocabulary <= 256 else np.int32)
+    starts = ends - [len(ids) + 1 for ids in found] if found else np.zeros(0, np.int64)
+    for start, each in zip(starts, found, strict=True):
+        ids[start : start + len(each)] = each
+    return Stream(torch.from_numpy(ids[:-1] if cut else ids), torch.from_numpy(starts.astype(np.int64)))

@@ -1,0 +1,163 @@
+"""A tokenizer of the package `tokenizers` at work."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from runners.tasks.optional_packages import needed
+from runners.tasks.text.encoder import Encoded, Encoder, sizes_of_spans
+
+_BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
+"""How SentencePiece writes a byte of a character that it has no token for."""
+
+
+def library(by: str) -> Any:
+    """The package `tokenizers`, which tokenizer `by` needs.
+
+    Raises:
+        EnvironmentProblem: it is not installed.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
+    return needed("tokenizers", by=f"tokenizer {by!r}", extra="tokenizers")
+
+
+class Special(NamedTuple):
+    """Ids that never come from text."""
+
+    end: int
+    mask: int | None
+
+
+@final
+class LibraryEncoder(Encoder):
+    """Ids of a `tokenizers.Tokenizer`; what a text says is never read as a special token.
+
+    `record` says what it is, `vocabulary` how many ids there are, where that is more than the tokenizer has.
+    """
+
+    def __init__(
+        self, tokenizer: Any, special: Special, record: Mapping[str, Any], *, vocabulary: int | None = None
+    ) -> None:
+        self._tokenizer, self._special, self._record = tokenizer, special, dict(record)
+        self._vocabulary = vocabulary
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {**self._record, "vocabulary": self.vocabulary}
+
+    @property
+    def vocabulary(self) -> int:
+        return self.filled if self._vocabulary is None else self._vocabulary
+
+    @cached_property
+    def filled(self) -> int:
+        return size_of(self._tokenizer)
+
+    @property
+    def end(self) -> int:
+        return self._special.end
+
+    @property
+    def mask(self) -> int | None:
+        return self._special.mask
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        named = {number for number, token in added if token.special and token.content != unknown}
+        empty = range(self.filled, self.vocabulary)
+        return frozenset(named | {each for each in self._special if each is not None} | set(empty))
+
+    def encode(self, text: str) -> Encoded:
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        return Encoded(found.ids, found.offsets)
+
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(each.ids, np.int64) for each in found]
+
+    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:
+        if self._bytes is not None:
+            found = np.array([len(self._bytes.get(token, b"")) for token in encoded.ids], np.int64)
+            if found.sum() == len(text.encode()):  # and not where the text was normalised first
+                return found
+        return sizes_of_spans(text, encoded.spans)
+
+    def written(self, ids: Sequence[int]) -> list[bytes]:
+        if self._bytes is not None:
+            return [self._bytes.get(token, b"") for token in ids]
+        found, before = [], None
+        for token in ids:
+            byte = _BYTE.fullmatch(self._tokenizer.id_to_token(token) or "") if self._falls_back else None
+            if byte is not None:
+                found.append(bytes.fromhex(byte.group(1)))
+                before = self._tokenizer.token_to_id("<0x41>") or before  # any whole character
+            else:  # blanks and marks of a tokenizer depend on the token before
+                known = "" if before is None else self._decoded([before])
+                both = self._decoded([token] if before is None else [before, token])
+                found.append((both.removeprefix(known) if both.startswith(known) else self._decoded([token])).encode())
+                before = token
+        return found
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    @cached_property
+    def _falls_back(self) -> bool:
+        """Whether tokens like <0xE6> are bytes."""
+        return bool(getattr(self._tokenizer.model, "byte_fallback", False))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        ordinary = [token for token in ids if token not in self.special]
+        if self._bytes is not None:
+            return b"".join(self._bytes.get(token, b"") for token in ordinary).decode(errors="replace")
+        return str(self._tokenizer.decode(ordinary))
+
+    def piece(self, token: int) -> str:
+        if self._bytes is not None and token in self._bytes:
+            return _written(self._bytes[token])
+        return str(self._tokenizer.id_to_token(token) or f"<{token}>")
+
+    @cached_property
+    def _bytes(self) -> dict[int, bytes] | None:
+        """What each ordinary token stands for, where tokens are strings of bytes."""
+        if type(self._tokenizer.decoder).__name__ != "ByteLevel":
+            return None
+        alphabet = _alphabet()
+        tokens = self._tokenizer.get_vocab(with_added_tokens=False).items()
+        found = {
+            number: bytes(alphabet[character] for character in token)
+            for token, number in tokens
+            if alphabet.keys() >= set(token)
+        }
+        added = {number: token.content.encode() for number, token in self._tokenizer.get_added_tokens_decoder().items()}
+        return {number: what for number, what in (found | added).items() if number not in self.special}
+
+
+def _written(what: bytes) -> str:
+    """For people: blanks as marks, bytes that are no character as numbers."""
+    try:
+        text = what.decode()
+    except UnicodeDecodeError:
+        return "0x" + what.hex()
+    return text.replace(" ", "·").replace("\n", "↵").replace("\t", "→")
+
+
+def size_of(tokenizer: Any) -> int:
+    """Number of ids of a `tokenizers.Tokenizer`, holes included."""
+    return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+
+
+def _alphabet() -> dict[str, int]:
+    """The character that GPT-2 writes each byte as: itself where it is visible, else one from U+0100 on."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(256 + at): byte for at, byte in enumerate(others)}

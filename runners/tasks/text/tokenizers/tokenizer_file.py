@@ -1,0 +1,147 @@
+"""A tokenizer that was made elsewhere: a local `tokenizer.json` of the package `tokenizers`.
+
+Its content hash is part of the spec and its path is not, as for text. What it does before and after a text (a first
+token, padding, cutting) is left out, and a text that spells a special token is read as text.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, final
+
+from pydantic import Field, PositiveInt, model_validator
+
+from grid.errors import EnvironmentProblem, SpecError
+from grid.spec import OutsideKey
+from runners.tasks.paths import absolute
+from runners.tasks.text.corpus import content_hash
+from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library, size_of
+from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
+
+ENDS: Final = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<end>", "[SEP]")
+"""What is taken for the end of a document where none is named, the first that there is."""
+MASKS: Final = ("<mask>", "[MASK]", "<|mask|>")
+
+
+@final
+class TokenizerFile(Tokenizer):
+    """A `tokenizer.json`. What is left out is filled in from the file when the spec is built."""
+
+    kind: Literal["tokenizer_file"] = "tokenizer_file"
+    path: Annotated[str, OutsideKey()]
+    """The file."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """blake2b-128 of the file."""
+    vocabulary: PositiveInt | None = None
+    """Number of ids: the greatest and one more by default, or more where a model has more rows than its tokenizer has
+    ids (Qwen, Pythia). Those beyond the file's are never drawn and are no text."""
+    end: str | None = None
+    """The token after every document; by default the first of `ENDS` that there is."""
+    mask: str | None = None
+    """The token that hides another; by default the first of `MASKS` that there is, else none."""
+
+    @model_validator(mode="after")
+    def _is_what_lies_there(self) -> Self:
+        """A spec that names everything can be read where the file is not."""
+        object.__setattr__(self, "path", absolute("tokenizer.path", self.path))
+        if self.mask is not None and self.mask == self.end:
+            raise ValueError(
+                f"one token ends documents and another hides tokens; got {self.end!r} as both; name two: "
+                "tokenizer.end and tokenizer.mask"
+            )
+        named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
+        if named and not Path(self.path).exists():
+            return self
+        try:
+            text = _read(Path(self.path))
+            tokenizer = _parsed(self.path, text)
+            self._fill("content_hash", content_hash(text))
+            if self.vocabulary is None:
+                self._fill("vocabulary", size_of(tokenizer))
+            self._fill("end", _named(tokenizer, ENDS))
+            self._fill("mask", _named(tokenizer, MASKS))
+            self._require(tokenizer)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def size(self) -> int:
+        assert self.vocabulary is not None
+        return self.vocabulary
+
+    @property
+    def hides(self) -> bool:
+        return self.mask is not None
+
+    def encoder(self, training: Texts) -> LibraryEncoder:  # noqa: ARG002  (nothing is learned)
+        text = _read(Path(self.path))
+        if content_hash(text) != self.content_hash:
+            raise SpecError(self._told(content_hash(text)))
+        tokenizer = _parsed(self.path, text)
+        self._require(tokenizer)
+        mask = None if self.mask is None else tokenizer.token_to_id(self.mask)
+        special = Special(tokenizer.token_to_id(self.end), mask)
+        record = {"kind": self.kind, "hash": self.content_hash}
+        return LibraryEncoder(tokenizer, special, record, vocabulary=self.vocabulary)
+
+    def _fill(self, field: str, found: object) -> None:
+        if getattr(self, field) is None:
+            self.settle(**{field: found})
+        elif field == "content_hash" and self.content_hash != found:
+            raise SpecError(self._told(found))
+
+    def _told(self, found: object) -> str:
+        return (
+            f"tokenizer.content_hash is that of the file; it is {self.content_hash} and {self.path} has {found}; "
+            "restore that file, or leave content_hash out to take it as it is"
+        )
+
+    def _require(self, tokenizer: Any) -> None:
+        if self.size < (least := size_of(tokenizer)):
+            raise SpecError(
+                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
+                f"has {least}; raise it, or leave it out"
+            )
+        if self.end is None:
+            raise SpecError(
+                f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; name one: tokenizer.end"
+            )
+        for field in ("end", "mask"):
+            token = getattr(self, field)
+            if token is not None and tokenizer.token_to_id(token) is None:
+                raise SpecError(f"tokenizer.{field} is a token of {self.path}; it has no {token!r}; name one it has")
+
+
+def _named(tokenizer: Any, names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if tokenizer.token_to_id(name) is not None), None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}; save it again") from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json") from error
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
+
+
+def _parsed(path: str, text: str) -> Any:
+    found = _parsed_as(text)
+    if isinstance(found, str):
+        raise SpecError(
+            f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
+            "Tokenizer.save"
+        )
+    return found
+
+
+@lru_cache(maxsize=4)
+def _parsed_as(text: str) -> Any:
+    """The tokenizer, or what is wrong."""
+    tokenizers = library("tokenizer_file")
+    try:
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # noqa: BLE001  (the package raises no other class)
+        return str(error)

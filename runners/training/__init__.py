@@ -1,0 +1,1 @@
+"""Training one model: loop, ranks, compilation, cost."""

@@ -1,0 +1,135 @@
+"""What an attempt takes for its own steps, as entries of `Finished.cost`.
+
+    steps, tokens        trained on; a token is a position of an input, padding included, sink tokens not
+    flops                operations of matrix products, forward and backward of the model (`runners.training.flops`)
+                         as its definition has them: by `execution.path="reference"`, whatever path computes it
+    train_s, evaluate_s, probe_s
+    graphs, compile_s    graphs compiled, and the seconds of the steps that compiled them: part of train_s
+    compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
+    joules               of the processor packages or the GPUs as a whole, evaluations and probes included
+    peak_memory_bytes    of the device on CUDA, else of the process
+    peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of its training
+
+An attempt that fails or is given back records what it took until then; one that is killed records nothing. Steps that
+are computed again after a loss count again.
+
+All but the two peaks are sums and add up over attempts. What cannot be measured has no entry. Operations of attention
+are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher, of evaluations, of what a
+path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several
+ranks they are those of the whole batch, and seconds and memory are rank 0's.
+
+The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
+attempts before it have no such entry.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, final
+
+from torch import Tensor
+
+from runners.training.distributed import World
+from runners.training.energy import Energy, meters
+from runners.training.flops import Shape, step_work
+from runners.training.memory import peak_memory_bytes
+from runners.training.peak_flops import peak_flops_per_s
+from runners.trial import Trial
+
+LONG_S: Final = 30.0
+"""Seconds of training after which half a second for the device's peak does not matter."""
+MOST_COUNTED: Final = 3
+"""Lengths of sequences that are counted; operations at others follow, since they are of degree 2 in the length."""
+
+
+@final
+class Cost:
+    """Adds up what the steps of one attempt take."""
+
+    def __init__(self, trial: Trial, world: World) -> None:
+        self._trial, self._world = trial, world
+        self._shapes, self._compiling = Counter[Shape](), Counter[Shape]()
+        self._drawn: Shape | None = None
+        self._graphs, self._compile_s = 0, 0.0
+        self._energy = Energy(meters(world.device, trial.execution.gpus) if world.place.rank == 0 else None)
+
+    def drew(self, inputs: Tensor) -> None:
+        """A step begins, with the batch `inputs` [B, T, ...] of all ranks."""
+        self._drawn = Shape(inputs.shape[0], inputs.shape[1])
+
+    def stepped(self, seconds: float, graphs: int) -> None:
+        """The step is done; `graphs` were compiled so far."""
+        assert self._drawn is not None
+        self._shapes[self._drawn] += 1
+        if graphs > self._graphs:
+            self._graphs, self._compile_s = graphs, self._compile_s + seconds
+            self._compiling[self._drawn] += 1
+        self._energy.look()
+
+    def entries(self, *, train_s: float, evaluate_s: float, probe_s: float, measure: bool = True) -> dict[str, float]:
+        """The cost of all steps so far, as the module says; of ranks other than 0 nothing. Only with `measure` may the
+        device's peak be measured."""
+        if self._world.place.rank:
+            return {}
+        device, gpus = self._world.device, self._trial.execution.gpus
+        found: dict[str, float | None] = {
+            "steps": self._shapes.total(),
+            "tokens": _tokens(self._shapes),
+            "train_s": train_s,
+            "evaluate_s": evaluate_s,
+            "probe_s": probe_s,
+            "joules": self._energy.joules(),
+            "peak_memory_bytes": peak_memory_bytes(),
+            "flops": flops(self._trial, self._shapes),
+        }
+        if self._graphs:
+            found |= {"graphs": self._graphs, "compile_s": self._compile_s}
+            found |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
+        peak = peak_flops_per_s(device, self._trial.training.precision, measure=measure and train_s > LONG_S)
+        found["peak_flops_per_s"] = None if peak is None else peak * gpus
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _tokens(shapes: Mapping[Shape, int]) -> int:
+    return sum(shape.batch * shape.length * steps for shape, steps in shapes.items())
+
+
+def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
+    """Of so many steps with batches of these shapes; None where the operations of an operator cannot be counted."""
+    total = Fraction(0)
+    try:
+        for batch in {shape.batch for shape in shapes}:
+            lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
+            total += _of_lengths(trial, batch, lengths)
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):  # one that asks for the value of a tensor, which has only a shape here
+        return None
+    return float(total)
+
+
+def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fraction:
+    known = sorted(lengths)
+    if len(known) > MOST_COUNTED:
+        known = [known[0], known[len(known) // 2], known[-1]]
+    counted = {length: Fraction(_of_step(trial, Shape(batch, length))) for length in known}
+    return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
+
+
+def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
+    """The polynomial through `counted`, at `length`."""
+    if length in counted:
+        return counted[length]
+    total = Fraction(0)
+    for one, value in counted.items():
+        for other in counted:
+            if other != one:
+                value *= Fraction(length - other, one - other)
+        total += value
+    return total
+
+
+def _of_step(trial: Trial, shape: Shape) -> float:
+    return step_work(trial.model, trial.operators(), trial.task.inputs, "reference", shape).flops

@@ -1,0 +1,204 @@
+"""What training a model has to do: floating-point operations, bytes moved, kernels launched.
+
+One layer, and one step forward and backward, run on shapes alone; every operation that PyTorch would send to a device
+is counted on the way. So an operator of the user's own is counted like any other, and so is what its backward adds.
+Matrix products are counted by the formulas of `torch.utils.flop_counter` (a product of [m, k] and [k, n] is 2 m k n,
+its two gradients as much each, hence three times the forward; a fused attention computes its logits anew, five
+products backward after two forward). An optimiser step moves 44 bytes a parameter: AdamW reads parameter, gradient and
+two moments and writes three of them, and the gradient is cleared, measured and clipped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from runners.training.meta_op_cache import outcome
+from variants import Backbone, Operator, Scalars, Tokens, Transformer
+from variants.model.shapes import shapes_only
+from variants.paths.choose import PathName
+
+_aten = torch.ops.aten
+_FUSED = _aten._scaled_dot_product_flash_attention_for_cpu
+_FUSED_BACKWARD = _aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+OPTIMISER_BYTES = 44
+"""Moved per parameter and step."""
+OPTIMISER_KERNELS = 12
+
+
+class Work(NamedTuple):
+    """What a device has to do; adds and scales entry by entry."""
+
+    flops: float = 0.0
+    """Of matrix products."""
+    product_bytes: float = 0.0
+    """Read and written by matrix products and fused attention."""
+    other_bytes: float = 0.0
+    """Read and written by everything else."""
+    kernels: float = 0.0
+
+    def plus(self, other: "Work", times: float = 1.0) -> "Work":
+        """This and `times` the other; never below zero."""
+        return Work(*(max(0.0, one + times * two) for one, two in zip(self, other, strict=True)))
+
+    def scaled(self, times: float) -> "Work":
+        """So many times this."""
+        return Work().plus(self, times)
+
+
+class Shape(NamedTuple):
+    """What a forward pass reads: `batch` sequences of `length` tokens."""
+
+    batch: int
+    length: int
+
+
+@lru_cache(maxsize=4096)
+def forward_work(
+    backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
+) -> Work:
+    """One forward pass without gradients, as an evaluation does; `operators` one per layer."""
+    return _stacked(
+        backbone, operators, lambda thin, chosen: _counted(thin, chosen, inputs, path, shape, training=False)
+    )
+
+
+@lru_cache(maxsize=4096)
+def step_work(
+    backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
+) -> Work:
+    """One forward and backward pass, without the optimiser."""
+    return _stacked(
+        backbone, operators, lambda thin, chosen: _counted(thin, chosen, inputs, path, shape, training=True)
+    )
+
+
+def optimiser_work(parameters: int) -> Work:
+    """One step of AdamW on so many parameters."""
+    return Work(other_bytes=float(OPTIMISER_BYTES * parameters), kernels=float(OPTIMISER_KERNELS))
+
+
+def _stacked(
+    backbone: Backbone, operators: tuple[Operator, ...], counted: Callable[[Backbone, tuple[Operator, ...]], Work]
+) -> Work:
+    """Layers of one operator are alike: a model of two less a model of one is a layer, whatever the depth."""
+    thin, total, first = backbone.changed(layers=1), Work(), True
+    for operator in dict.fromkeys(operators):
+        one = counted(thin, (operator,))
+        count = operators.count(operator)
+        if len(operators) == 1:
+            return one
+        layer = counted(backbone.changed(layers=2), (operator, operator)).plus(one, -1.0)
+        total = total.plus(one).plus(layer, count - 1) if first else total.plus(layer, count)
+        first = False
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _counted(
+    backbone: Backbone,
+    operators: tuple[Operator, ...],
+    inputs: Scalars | Tokens,
+    path: PathName,
+    shape: Shape,
+    *,
+    training: bool,
+) -> Work:
+    with shapes_only():
+        model = Transformer(backbone, operators, inputs=inputs, seed=0, path=path)
+    if isinstance(inputs, Tokens):
+        x = torch.empty(shape.batch, shape.length, dtype=torch.int64, device="meta")
+    else:
+        x = torch.empty(shape.batch, shape.length, inputs.width, device="meta")
+    model.train(training)
+    counter = Counter()
+    with _Fused(), counter, torch.set_grad_enabled(training):
+        outputs = model(x)
+        if training:
+            loss = outputs.log_softmax(-1) if isinstance(inputs, Tokens) else outputs.square()
+            loss.mean().backward()
+    return counter.work
+
+
+@final
+class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what is sent to a device while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._sums = [0.0, 0.0, 0.0, 0.0]
+
+    @property
+    def work(self) -> Work:
+        """All of it."""
+        return Work(*self._sums)
+
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run `function` and note it; views cost nothing."""
+        del types
+        given = dict(kwargs or {})
+        if function.is_view:
+            return function(*args, **given)
+        found = outcome(function, args, given)
+        flops = _flops(function, args, given, found)
+        self._sums[0] += flops or 0.0
+        self._sums[2 if flops is None else 1] += sum(map(_bytes, _tensors((args, tuple(given.values()), found))))
+        self._sums[3] += 1
+        return found
+
+
+def _flops(function: Any, args: tuple[Any, ...], given: Mapping[str, Any], found: Any) -> float | None:
+    """Of a matrix product; None for what is none."""
+    kind = function.overloadpacket
+    if kind is _FUSED:
+        return float(sdpa_flop_count(*(each.shape for each in args[:3])))  # type: ignore[no-untyped-call]
+    if kind is _FUSED_BACKWARD:
+        return float(sdpa_backward_flop_count(*(each.shape for each in args[:4])))  # type: ignore[no-untyped-call]
+    formula = flop_registry.get(kind)
+    return None if formula is None else float(formula(*args, **given, out_val=found))
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """What an expanded tensor repeats is read once."""
+    entries = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        entries *= size if stride else 1
+    return entries * tensor.element_size()
+
+
+class _Fused(TorchFunctionMode):
+    """Attention by the fused kernel, which a tensor without memory would be taken apart for."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if function is F.scaled_dot_product_attention and args[0].shape[-1] == args[2].shape[-1]:
+            return _FUSED(*args, 0.0, given["is_causal"], attn_mask=given["attn_mask"], scale=given["scale"])[0]
+        return function(*args, **given)

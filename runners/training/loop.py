@@ -1,0 +1,325 @@
+"""The training loop: batches, steps, evaluations, checkpoints; everything else is asked of the surroundings.
+
+A run is a function of its trial. Data, evaluation sample, initial weights and random numbers drawn inside the model
+follow from the seed and the step, so the state of a run is its step, its parameters and its optimiser's, and a resumed
+run equals the uninterrupted one bit for bit on the CPU, with the same number of threads, micro-batches and ranks.
+Parts of a batch, in a row or on several ranks, give the loss and gradient of the whole up to rounding; what a model
+draws (dropout) it draws by part.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from runners.evaluations.evaluation import opened
+from runners.optimisers.optimiser import LR_SHARE
+from runners.probes import Artefact, Found, Probing, Seen
+from runners.probes.probe import NORMS
+from runners.probes.run_probes import look, look_at_divergence, looked_at, require_long_enough
+from runners.tasks.task import DIVERGED, Items, Measured
+from runners.training.batch_parts import Part, parts, require_finite
+from runners.training.compilation import Forward, graphs_forgotten
+from runners.training.cost import Cost
+from runners.training.deterministic import deterministic, fix_workspace
+from runners.training.distributed import World
+from runners.training.flat_parameters import Flat
+from runners.training.rank_launcher import ranks
+from runners.training.training_context import Diverged, Finished, Silent, Surroundings
+from runners.trial import Trial, build_model
+from variants.model.running_means import RunningMeans, Share
+from variants.model.seeding import generator
+
+
+def train(trial: Trial, surroundings: Surroundings) -> Finished:
+    """Train `trial`, from the newest checkpoint of its surroundings where there is one.
+
+    Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and what the task names in
+    `Data.logged`.
+
+    Raises:
+        Diverged: the loss is no finite number, or a thousand times that of the best constant prediction.
+        SpecError: the task's files are not what the spec says, or what the model would read is no number.
+        EnvironmentProblem: the device is not there.
+    """
+    with ranks(trial) as world:
+        return train_as(world, trial, surroundings)
+
+
+def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished:
+    """Train `trial` as one of the ranks of `world`, all of which call this.
+
+    Of the surroundings of a rank other than 0, whether to stop is all that is asked.
+
+    Raises:
+        PeerLost: another rank is gone; else as `train`.
+    """
+    if world.place.rank:
+        surroundings = Silent(surroundings.stop_requested)
+    execution = trial.execution
+    fix_workspace(world.device, wanted=execution.deterministic)
+    exactly = deterministic(wanted=execution.deterministic)
+    with _own_randomness(world.device), _threads(execution.threads), exactly, graphs_forgotten():
+        return _Run(trial, surroundings, world).result()
+
+
+@final
+class _Run:
+    def __init__(self, trial: Trial, surroundings: Surroundings, world: World) -> None:
+        self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
+        self._training = trial.training
+        self._data = trial.task.open()
+        require_long_enough(self._data, trial.probing, trial.model)
+        self._judges = opened(trial.task, trial.evaluations)
+        self._bound = DIVERGED * self._data.constant_loss
+        self._model = build_model(trial).to(self._device)
+        self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)
+        self._means = RunningMeans(self._model) if trial.parts > 1 else None
+        first = world.place.rank * trial.accumulate
+        self._mine = range(first, first + trial.accumulate)
+        self._optimiser = self._training.optimiser.build(self._flat.weights)
+        parameters = sum(p.numel() for p in self._model.parameters())
+        self._forward = Forward(trial, self._device, parameters, self._outputs)
+        self._cost = Cost(trial, world)
+        self._norms: list[float] = []
+        self._train_s = self._evaluate_s = self._probe_s = 0.0
+
+    def result(self) -> Finished:
+        """Train; what it took is told where that fails, too."""
+        try:
+            return self._trained()
+        except BaseException:
+            with suppress(Exception):  # the device may be what failed
+                self._surroundings.took(self._spent(measure=False))
+            raise
+
+    def _trained(self) -> Finished:
+        """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
+        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
+        step, stopped = self._restored(), False
+        steps = self._training.steps
+        while not stopped:
+            if self._training.evaluates(step):
+                self._evaluate(step)
+            if step == steps:
+                break
+            step += 1
+            self._step(step)
+            stopped = self._world.any(self._surroundings.stop_requested())
+            if stopped or self._surroundings.checkpoint_due():
+                self._surroundings.save(step, self._state())
+        return self._finished(step, stopped=stopped)
+
+    def _record(self) -> Mapping[str, Any] | None:
+        """What the task and the evaluations have read."""
+        judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
+        return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
+
+    def _step(self, step: int) -> None:
+        began = time.perf_counter()
+        self._seed(step)
+        mine = self._parts(step)
+        rate = self._training.lr(step)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate * group.get(LR_SHARE, 1.0)
+        self._flat.zero_gradients()
+        if self._means is not None:
+            self._means.move([self._share(step, part) for part in mine], self._world.add)
+        losses = [self._backward(step, part) for part in mine if part.terms]
+        loss_tensor, *others = self._summed(losses)
+        norm = self._flat.clip_gradients(self._training.clip)
+        self._optimiser.step()
+        loss = loss_tensor.item()
+        if step <= NORMS:
+            self._norms.append(norm)
+        took = time.perf_counter() - began
+        self._train_s += took
+        self._cost.stepped(took, self._forward.graphs)
+        beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
+        self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
+
+    def _parts(self, step: int) -> list[Part]:
+        batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
+        if step == 1:
+            require_finite(batch)
+        self._cost.drew(batch.inputs)
+        return parts(self._data, batch, self._trial.parts, self._mine)
+
+    def _share(self, step: int, part: Part) -> Share:
+        return Share(
+            part.batch.inputs, part.sequences, partial(self._seed, step, part.number), visible=part.batch.visible
+        )
+
+    def _backward(self, step: int, part: Part) -> Sequence[Tensor]:
+        """Add the part's gradient to that of the batch; its share of the loss and of what is logged beside it."""
+        if self._means is not None:
+            self._seed(step, part.number)
+        batch = self._data.completed(part.batch)
+        losses = self._data.losses(self._forward(batch.inputs, batch.visible), batch.targets)
+        losses = losses if part.terms == 1 else [each * part.terms for each in losses]
+        losses[0].backward()  # type: ignore[no-untyped-call]
+        return [each.detach() for each in losses]
+
+    def _summed(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
+        """The losses of the whole batch; the gradient becomes that of the whole batch too."""
+        if self._means is None:
+            return losses[0]
+        nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
+        loss, *others = [torch.stack(each).sum() for each in zip(*losses, strict=True)] or nothing
+        loss = self._world.add(self._flat.with_loss(loss))[-1]
+        return [loss, *self._world.add(torch.stack(others))] if others else [loss]
+
+    def _seed(self, *place: int) -> None:
+        _seed(generator(self._trial.seed, "noise", *place).initial_seed(), self._device)
+
+    def _told(self, step: int, values: Mapping[str, float]) -> None:
+        loss, last = values["loss"], step == self._training.steps
+        diverged = not loss <= self._bound or (last and not self._flat.finite())
+        if diverged or last or step % self._trial.execution.log_every == 0:
+            self._surroundings.metrics(step, values)
+        self._surroundings.progress(step, self._training.steps, loss)
+        if diverged:
+            self._look_at_divergence(step)
+            raise Diverged(step, loss if not loss <= self._bound else math.nan)
+
+    def _evaluate(self, step: int) -> None:
+        if self._world.place.rank:
+            return
+        began = time.perf_counter()
+        self._model.eval()
+        with torch.inference_mode():
+            for found in self._measured(step):
+                if isinstance(found, Items):
+                    name, point, items, values = found
+                    self._surroundings.items(step, name, point=point, items=items, values=values)
+                else:
+                    name, value, point, count, se = found
+                    self._surroundings.evaluation(step, name, value, point=point, items=count, se_items=se)
+            looked = time.perf_counter()
+            self._look(step)
+        self._model.train()
+        ended = time.perf_counter()
+        self._evaluate_s += looked - began
+        self._probe_s += ended - looked
+
+    def _measured(self, step: int) -> Iterator[Measured | Items]:
+        yield from self._data.evaluate(self._predict)
+        for evaluation, judge in self._judges:
+            if step == self._training.steps or not evaluation.at_end:
+                with self._model.positioned(evaluation.positions(self._trial.model)):
+                    yield from judge.evaluate(self._predict)
+
+    def _look(self, step: int, looking: Callable[[Probing, Seen], Found] = look) -> None:
+        probing = self._trial.probing
+        batch = looked_at(self._data, probing).to(self._device)
+        with self._mixed():
+            for found in looking(probing, Seen(self._model, self._trial.task, batch, step, self._norms)):
+                if isinstance(found, Artefact):
+                    self._surroundings.artefact(step, found.name, found.arrays)
+                else:
+                    name, value, layer, head, point = found
+                    self._surroundings.probe(step, name, value, layer=layer, head=head, point=point)
+
+    def _look_at_divergence(self, step: int) -> None:
+        if self._world.place.rank:
+            return
+        began = time.perf_counter()
+        with torch.inference_mode():
+            self._look(step, look_at_divergence)
+        self._probe_s += time.perf_counter() - began
+
+    def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))
+
+    def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+        if self._training.precision == "float32":
+            return self._model(inputs, visible)  # type: ignore[no-any-return]
+        with self._mixed():
+            return self._model(inputs, visible).float()  # type: ignore[no-any-return]
+
+    def _mixed(self) -> torch.autocast:
+        lower = self._training.precision == "bfloat16"
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=lower)
+
+    def _state(self) -> dict[str, Any]:
+        """A copy: training goes on while it is written."""
+        return {
+            "model": _copied(self._model.state_dict()),
+            "optimiser": _copied(self._optimiser.state_dict()),
+            "norms": list(self._norms),
+        }
+
+    def _kept(self) -> dict[str, Any]:
+        """The weights, and what one needs to know of them where nothing of this campaign is."""
+        read = None if self._data.record is None else dict(self._data.record)
+        return {"model": _copied(self._model.state_dict()), "spec": self._trial.data(), "data": read}
+
+    def _restored(self) -> int:
+        found = self._world.restored(self._surroundings.restore())
+        if found is None:
+            return 0
+        step, state = found
+        self._model.load_state_dict(state["model"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._norms = list(state["norms"])
+        return step
+
+    def _finished(self, step: int, *, stopped: bool) -> Finished:
+        if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
+            self._surroundings.keep(step, self._kept())
+        return Finished(
+            step=step,
+            stopped=stopped,
+            parameters=sum(p.numel() for p in self._model.parameters()),
+            operator_parameters=self._model.operator_parameters(),
+            train_s=self._train_s,
+            evaluate_s=self._evaluate_s,
+            probe_s=self._probe_s,
+            cost=self._spent(measure=True),
+        )
+
+    def _spent(self, *, measure: bool) -> dict[str, float]:
+        seconds = {"train_s": self._train_s, "evaluate_s": self._evaluate_s, "probe_s": self._probe_s}
+        return self._cost.entries(**seconds, measure=measure)
+
+
+def _copied(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, Mapping):
+        return {name: _copied(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [_copied(value) for value in state]
+    return state
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Fix what the model itself may draw; `torch.manual_seed` would do more, at a tenth of a small model's step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def _own_randomness(device: torch.device) -> Iterator[None]:
+    """The caller's random numbers go on afterwards as if nothing had happened."""
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

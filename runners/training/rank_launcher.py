@@ -1,0 +1,352 @@
+"""The ranks of a trial over several GPUs of one node: this process is rank 0 and starts the others.
+
+Each other rank is a fresh interpreter, since neither CUDA nor autograd's threads survive a fork. It is told the trial
+on its standard input, with the text of the spec files its classes come from as they were loaded here. It says on a pipe
+that it is ready, or why it failed, dies with this process, and leaves signals to it. Ranks that torchrun or srun
+started meet where the environment says instead, and start nothing.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+
+from grid import Spec
+from grid.errors import EnvironmentProblem, SpecError
+from runners.child_lifetime import die_with
+from runners.provenance.code import SOURCE, specs
+from runners.provenance.specfile import import_spec_file, spec_module_name
+from runners.training.distributed import PeerLost, Place, World, grouped, place_given
+from runners.training.failure import failure_of
+from runners.training.memory import oom_kills
+from runners.training.training_context import Diverged, Killed, Silent
+from runners.trial import Trial
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_START = (
+    f"import signal; [signal.signal(getattr(signal, name), signal.SIG_IGN) for name in {_SIGNALS}]; "  # before imports
+    "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; from runners.training.rank_launcher import main; main(job)"
+)
+_SETTLE_S = 5.0
+"""How long after a lost connection the process behind it may take to be seen dead."""
+_LEAVE_S = 60.0
+"""How long a rank may take to end after the last step."""
+
+
+class RankFailed(RuntimeError):
+    """A rank other than 0 failed or died, and the trial with it; the text holds that rank's own error."""
+
+
+class RankKilled(RankFailed, Killed):
+    """A signal ended the process of a rank other than 0."""
+
+
+class RankOutOfMemory(RankFailed, MemoryError):
+    """A rank did not fit into memory, and said so, or was killed by the system for it."""
+
+
+@contextlib.contextmanager
+def ranks(trial: Trial) -> Iterator[World]:
+    """The ranks that `trial` asks for; with one, nothing is started. On leaving, those started here have ended.
+
+    Raises:
+        EnvironmentProblem: there are fewer devices than ranks, or the environment's ranks are of another number.
+        SpecError: another process cannot load a class of the trial.
+        RankFailed: a rank that was started here failed, instead of the error that followed from it.
+    """
+    execution = trial.execution
+    given = place_given() if execution.gpus > 1 else None
+    place = given or Place(0, execution.gpus)
+    if place.size != execution.gpus:
+        raise EnvironmentProblem(
+            f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
+            f"{place.size}; start as many, or unset WORLD_SIZE"
+        )
+    device = device_of(execution.device, place, joined=given is not None)
+    if execution.gpus == 1:
+        yield World(place, device)
+    elif given is not None:
+        with grouped(place, device):
+            yield World(place, device)
+    else:
+        with _started(trial, device) as world:
+            yield world
+
+
+def device_of(name: str, place: Place = Place(), *, joined: bool = False) -> torch.device:  # noqa: B008
+    """The device of a rank for `execution.device`; with several ranks it becomes this process's current one.
+
+    Raises:
+        EnvironmentProblem: it is not there, or there are fewer than ranks on this node.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() and name != "cpu" else 0
+    if name == "cuda" and not count:
+        raise EnvironmentProblem("execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'")
+    if not count:
+        return torch.device("cpu")
+    if place.size == 1:
+        return torch.device("cuda")
+    local = 0 if joined and count == 1 else place.local  # a launcher may show each rank its own device alone
+    if local >= count or (not joined and place.size > count):
+        raise EnvironmentProblem(
+            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}; ask for "
+            "more, lower execution.gpus, or use execution.device='cpu'"
+        )
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
+
+
+@contextlib.contextmanager
+def _started(trial: Trial, device: torch.device) -> Iterator[World]:
+    size = trial.execution.gpus
+    with tempfile.TemporaryDirectory(prefix="ablate-ranks-") as folder:
+        meeting = Path(folder, "store")
+        others = _Others(_job(trial, meeting), size)
+        try:
+            others.await_ready()
+            place = Place(0, size)
+            with grouped(place, device, _store(meeting, size)), _left_alone(others):
+                yield World(place, device, others.look)
+            others.leave()
+        except PeerLost as error:
+            raise others.failed(error) from error
+        finally:
+            others.kill()
+
+
+@contextlib.contextmanager
+def _left_alone(others: "_Others") -> Iterator[None]:
+    """After a failure no other rank is left: to leave the group would wait for what is still to be summed with them."""
+    try:
+        yield
+    except PeerLost as error:
+        failure = others.failed(error)
+        others.kill()
+        raise failure from error
+    except BaseException:
+        others.kill()
+        raise
+
+
+def _store(meeting: Path, size: int) -> FileStore:
+    """On a local disk and not at a port: no other process can have it, or find it."""
+    return FileStore(str(meeting), size)
+
+
+@final
+class _Others:
+    """Ranks 1 and up, as processes of their own."""
+
+    def __init__(self, job: dict[str, Any], size: int) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._said: list[int] = []
+        self._heard: dict[int, dict[str, str]] = {}
+        self._oom_kills = oom_kills()
+        try:
+            for rank in range(1, size):
+                self._start({**job, "rank": rank})
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self, job: dict[str, Any]) -> None:
+        said, says = os.pipe()
+        self._said.append(said)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START], stdin=subprocess.PIPE, pass_fds=[says], env=_environment(job)
+            )
+        finally:
+            os.close(says)
+        self._processes.append(process)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as told:  # it died: waiting for it will say so
+            told.write(json.dumps({**job, "says": says}).encode())
+
+    def await_ready(self) -> None:
+        """Wait until every rank has loaded the trial.
+
+        Raises:
+            RankFailed: one cannot.
+        """
+        for rank in range(1, len(self._processes) + 1):
+            if "ready" not in self._hear(rank):
+                raise self._failure(rank)
+
+    def look(self) -> None:
+        """Raise `PeerLost` if a rank has failed, also where its process does not end, or has ended."""
+        gone = self._to_blame() or self._ended()
+        if gone:
+            raise PeerLost(f"rank {gone[0]} ended")
+
+    def failed(self, error: PeerLost) -> Exception:
+        """Why a rank was lost: the failure of the one that did not merely lose another itself."""
+        if _of_memory(error):
+            return RankOutOfMemory(str(error))
+        until = time.monotonic() + _SETTLE_S
+        while not (to_blame := self._to_blame()) and time.monotonic() < until:
+            time.sleep(0.01)
+        ended = to_blame or self._ended()
+        return self._failure(ended[0]) if ended else RankFailed(str(error))
+
+    def _to_blame(self) -> list[int]:
+        """Ranks that have failed, or have ended and did not merely lose another."""
+        ended = self._ended()  # first: what a rank says, it says before it ends
+        for rank, said in enumerate(self._said, start=1):
+            while select.select([said], [], [], 0)[0] and self._hear(rank):
+                pass
+        words = {rank: self._heard.get(rank, {}).keys() for rank in range(1, len(self._processes) + 1)}
+        return [
+            rank
+            for rank, said in words.items()
+            if said & {"memory", "failed"} or (rank in ended and "lost" not in said)
+        ]
+
+    def _ended(self) -> list[int]:
+        return [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
+
+    def leave(self) -> None:
+        """Wait for the ranks to end by themselves, which they do after the last step."""
+        until = time.monotonic() + _LEAVE_S
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the trial is whole; `kill` ends it
+                process.wait(max(0.0, until - time.monotonic()))
+
+    def kill(self) -> None:
+        """No rank is left afterwards."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+        for said in self._said:
+            os.close(said)
+        self._said.clear()
+
+    def _hear(self, rank: int) -> dict[str, str]:
+        """The next thing the rank says, or `{}` where it ends without; waits for either."""
+        data = b""
+        while not data.endswith(b"\n"):
+            more = os.read(self._said[rank - 1], 65536)
+            if not more:
+                return {}
+            data += more
+        found: dict[str, str] = json.loads(data.splitlines()[-1])
+        self._heard[rank] = found
+        return found
+
+    def _failure(self, rank: int) -> RankFailed:
+        said = self._heard.get(rank, {})
+        who = f"rank {rank} of {len(self._processes) + 1} failed"
+        if "memory" in said:
+            return RankOutOfMemory(f"{who}: out of memory ({said['memory']})")
+        if own := said.get("failed") or said.get("lost"):
+            return RankFailed(f"{who}: {own}")
+        status = self._processes[rank - 1].wait()
+        if status == -signal.SIGKILL and self._killed_for_memory():
+            return RankOutOfMemory(f"{who}: the system killed its process, because the memory of the job was used up")
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
+
+    def _killed_for_memory(self) -> bool:
+        """Whether the system has killed for memory since the ranks were started."""
+        now = oom_kills()
+        return now is not None and self._oom_kills is not None and now > self._oom_kills
+
+
+def _of_memory(error: PeerLost) -> bool:
+    """Whether an operation failed because this rank had no room for it, and no other rank was lost."""
+    return isinstance(error.__cause__, Exception) and failure_of(error.__cause__).reason == "out_of_memory"
+
+
+def _environment(job: dict[str, Any]) -> dict[str, str]:
+    """torchrun's, for whatever reads it."""
+    rank, size = str(job["rank"]), str(job["size"])
+    return {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+
+
+def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
+    """What another rank must know, as JSON."""
+    modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
+    files, names = {}, []
+    for name in sorted(modules):
+        module = sys.modules[name]
+        file, source = getattr(module, "__file__", None), vars(module).get(SOURCE)
+        if source is not None and file is not None and spec_module_name(file) == name:
+            files[file] = source
+        elif name == "__main__":
+            raise SpecError(
+                "other processes load what a trial over several GPUs is made of, and a class of this one is defined in "
+                "the program that runs; define it in a spec file or a module"
+            )
+        else:
+            names.append(name)
+    return {
+        "path": sys.path,
+        "class": [type(trial).__module__, type(trial).__qualname__],
+        "spec": trial.data(),
+        "key": trial.key,
+        "files": files,
+        "modules": names,
+        "meeting": str(meeting),
+        "size": trial.execution.gpus,
+        "parent": os.getpid(),
+    }
+
+
+def main(job: dict[str, Any]) -> None:
+    """Entry of a rank's interpreter."""
+    die_with(job["parent"])
+    with os.fdopen(job["says"], "wb", buffering=0) as pipe:
+
+        def say(word: str, text: str) -> None:
+            with contextlib.suppress(BrokenPipeError):  # rank 0 is gone, and so is this process in a moment
+                pipe.write(json.dumps({word: text}).encode() + b"\n")
+
+        try:
+            trial = _loaded(job)
+            place = Place(job["rank"], job["size"], job["rank"])
+            device = device_of(trial.execution.device, place)
+            store = _store(Path(job["meeting"]), place.size)
+            say("ready", "")
+            _train(trial, place, device, store)
+        except PeerLost as error:
+            say("memory" if _of_memory(error) else "lost", str(error))
+            raise SystemExit(1) from None
+        except Exception as error:
+            failure = failure_of(error)
+            say("memory" if failure.reason == "out_of_memory" else "failed", failure.message)
+            raise
+
+
+def _train(trial: Trial, place: Place, device: torch.device, store: FileStore) -> None:
+    from runners.training.loop import train_as  # it imports this module
+
+    # Every rank sees the same loss, and rank 0 says it.
+    with contextlib.suppress(Diverged), grouped(place, device, store):
+        train_as(World(place, device), trial, Silent())
+
+
+def _loaded(job: dict[str, Any]) -> Trial:
+    for file, source in job["files"].items():
+        import_spec_file(file, source)
+    for name in job["modules"]:
+        import_module(name)
+    module, name = job["class"]
+    trial: Trial = getattr(import_module(module), name).model_validate(job["spec"])
+    if trial.key != job["key"]:
+        raise SpecError(
+            f"the trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again"
+        )
+    return trial

@@ -1,0 +1,1 @@
+"""Verdicts, effects, learning curves and Pareto sets of a grid."""

@@ -1,0 +1,83 @@
+"""Arrays that probes left beside the tables: which there are of a trial, and what is in one."""
+
+import io
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import polars as pl
+
+from grid.errors import NotFoundError, StoreError
+from store.files.atomic import environment_problem, read_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from store.store import Store
+
+LARGEST: Final = 2**28
+"""Bytes of all arrays of a file together, unpacked: more is refused, since it would take the reader's memory."""
+
+
+class Artefact(NamedTuple):
+    """A file of arrays."""
+
+    trial: str
+    attempt: int
+    step: int
+    name: str
+
+
+def artefacts(store: "Store", trial: str) -> list[Artefact]:
+    """The files of a trial that count, by step and name: of those of the attempts that its result came from, the last.
+
+    Raises:
+        SpecError: the key is none; EnvironmentProblem where the file system does not answer.
+    """
+    counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
+    found: dict[tuple[int, str], Artefact] = {}
+    for attempt, until in counted.iter_rows():
+        for name, step in store.layout.artefact_names(trial, attempt):
+            if until is None or step <= until:
+                found[step, name] = Artefact(trial, attempt, step, name)
+    return [found[key] for key in sorted(found)]
+
+
+def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
+    """The trials of a grid whose spec lists the probe `kind`, such as attention_maps: trial, cell, seed, status."""
+    return store.sql(
+        """
+        SELECT g.trial, g.cell, g.seed, t.status FROM grid_trial g JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND list_contains(json_extract_string(t.spec, '$.probing.probes[*].kind'), $kind)
+        ORDER BY g.position
+        """,
+        {"grid": grid, "kind": kind},
+    )
+
+
+def arrays(store: "Store", artefact: Artefact) -> dict[str, "np.ndarray"]:
+    """What a file holds, by name; nothing in it is executed.
+
+    Raises:
+        NotFoundError: it is gone.
+        StoreError: it is torn or altered, or larger than `LARGEST`.
+        EnvironmentProblem: the file system does not answer.
+    """
+    import numpy as np  # here: reading tables does not need it
+
+    path = store.layout.artefact(artefact.trial, artefact.attempt, artefact.step, artefact.name)
+    try:
+        data = read_bytes(path)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {path} any more") from error
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            size = sum(each.file_size for each in packed.infolist())
+        if size > LARGEST:
+            raise StoreError(f"{path} has {size:,} bytes of arrays; at most {LARGEST:,} are read")
+        with np.load(io.BytesIO(data), allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError) as error:
+        raise StoreError(f"{path} is no file of arrays ({error}); the trial's other files are served") from error

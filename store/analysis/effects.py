@@ -1,0 +1,136 @@
+"""What the axes of a grid do, read from its store: the grid's own measure, unless another is named."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import polars as pl
+
+from grid.names import label_of
+from store.analysis.verdicts import Measure, measure_of, runs
+from store.statistics import Factorial, HalfNormal, factorial, half_normal
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
+TOGETHER: Final = " = "
+"""Joins the names of axes that always move together."""
+BESIDE: Final = " / "
+"""Joins the levels of axes that always move together, where they are not called alike."""
+
+
+def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    """Main effects over the axes of the grid: a row per level of each, with these columns.
+
+    `factor` is the name of the axis, `level` the label of its value, `n` its runs with a value; `effect`, `low`, `high`
+    are its mean less the grid mean on the measure's scale with the t interval, `percent` the same of the grid mean
+    (`store.statistics.marginal.level_effects`). Axes that always move together (zipped ones) are one factor, named
+    after all of them, with levels such as "0.1 / 32": apart, none has an effect that could be estimated. Axes that do
+    not vary are left out. Raises as `verdicts` does, and SpecError for a value that the scale cannot take.
+    """
+    return analysis(store, grid, measure=measure).effects
+
+
+def analysis(
+    store: "Store", grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
+) -> Factorial:
+    """F tests and marginal means of the axes of the grid, and of their interactions by two; factors as in `effects`.
+
+    Raises as `effects` does.
+    """
+    rules = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, rules)
+    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
+    found = factorial(values, planned, scale=rules.scale, order=2 if interactions else 1, alpha=rules.alpha)
+    return found._replace(
+        terms=found.terms.with_columns(
+            _unmarked(pl.col("term", "note")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+        ),
+        means=found.means.with_columns(_unmarked(pl.col("term", "note"))),
+        effects=found.effects.with_columns(_unmarked(pl.col("factor"))),
+        notes=[note.replace(_AXIS, "") for note in found.notes],
+    )
+
+
+def unreplicated(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
+    """Half-normal plot data of a grid with one seed; factors as in `effects`.
+
+    Raises as `effects` does, and SpecError when runs of several seeds have values.
+    """
+    rules = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, rules)
+    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
+    found = half_normal(values, planned, scale=rules.scale, alpha=rules.alpha)
+    names = found.contrasts.with_columns(
+        _unmarked(pl.col("contrast")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+    )
+    return found._replace(contrasts=names)
+
+
+def _unmarked(names: pl.Expr) -> pl.Expr:
+    return names.str.replace_all(_AXIS, "", literal=True)
+
+
+def _factors(store: "Store", grid: str, rules: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
+    values = runs(store, grid, rules)
+    header = store.grid(grid)
+    labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
+    levels = levels_of(header, values["axes"].to_list())
+    factors = {
+        TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
+        for names in moving_together(levels)
+    }
+    columns = [pl.Series(_AXIS + factor, joint.values, pl.String) for factor, joint in factors.items()]
+    return values.with_columns(columns), {factor: joint.order for factor, joint in factors.items()}
+
+
+def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[str | None]]:
+    """By the name of each axis of a grid the labels of its levels in `axes`, the JSON of as many trials.
+
+    None where an axis does not apply. The axes, as their labels in the header, are in the grid's order.
+    """
+    rows = [json.loads(text) for text in axes]
+    return {axis["name"]: [_level(row.get(axis["name"]), axis["labels"]) for row in rows] for axis in header["axes"]}
+
+
+def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
+    """The names of columns grouped by what they tell apart, whatever they call it; those that do not vary are left out.
+
+    Widths 32, 64 zipped with rates 0.1, 0.2 are one group: whenever one changes, so does the other.
+    """
+    found: dict[tuple[int, ...], list[str]] = {}
+    for name, values in columns.items():
+        if len({value for value in values if value is not None}) > 1:
+            codes: dict[str | None, int] = {}
+            partition = tuple(codes.setdefault(value, len(codes)) for value in values)
+            found.setdefault(partition, []).append(name)
+    return list(found.values())
+
+
+class _Joint(NamedTuple):
+    """The levels of axes that move together: one per run, and all of them in the grid's order."""
+
+    values: list[str | None]
+    order: list[str]
+
+
+def _joint(group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Sequence[str]]) -> _Joint:
+    """Levels called alike in all axes keep their name; others are joined."""
+    rows = list(zip(*group.values(), strict=True))
+    names = {row: BESIDE.join(dict.fromkeys(level for level in row if level is not None)) or None for row in rows}
+
+    def place(row: tuple[str | None, ...]) -> list[int]:
+        known = [labels[name] for name in group]
+        return [of.index(level) if level in of else len(of) for level, of in zip(row, known, strict=True)]
+
+    ordered = [names[row] for row in sorted(names, key=place)]
+    return _Joint([names[row] for row in rows], [name for name in ordered if name is not None])
+
+
+def _level(value: object, labels: Sequence[str]) -> str | None:
+    """The label of an axis's value; null is the value None if the axis has it, else an axis that does not apply."""
+    if value is None and label_of(None) not in labels:
+        return None
+    return label_of(value)

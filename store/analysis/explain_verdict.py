@@ -1,0 +1,99 @@
+"""Why a cell of a grid has its verdict: everything that the verdict rests on, with both error bars."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from store.analysis.verdicts import Measure, baseline_of, measure_of, runs
+from store.database import queries
+from store.statistics import compare
+from store.statistics.checks import checks, why_lines
+from store.statistics.items import ItemBars, item_bars
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+
+def why(
+    store: "Store", grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the verdict of `cell` (a key or a label) rests on.
+
+    The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
+    values of the same items. Raises as `verdicts` does, and SpecError for the baseline itself.
+    """
+    from grid.errors import SpecError
+
+    rules = measure_of(store, grid, measure)
+    base, key = baseline_of(store, grid, baseline), baseline_of(store, grid, cell)
+    if key == base:
+        raise SpecError(f"the cell {cell!r} is the baseline, which has no verdict; ask for another cell")
+    values = runs(store, grid, rules)
+    found = compare(
+        values, baseline=base, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+    ).join(checks(values, baseline=base, scale=rules.scale, alpha=rules.alpha), on="cell", maintain_order="left")
+    row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
+    bars = paired_items(store, grid, rules, (key, base))
+    return {**row, "items": None if bars is None else bars._asdict()}
+
+
+def paired_items(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> ItemBars | None:
+    """Differences of the first of `cells` from the second by item, on shared seeds and items; None where none are."""
+    kept = item_differences(store, grid, measure, cells)
+    if kept.is_empty():
+        return None
+    seeds = kept["seed"].n_unique()
+    return item_bars(kept["difference"].to_numpy().astype(np.float64).reshape(seeds, -1), measure.alpha)
+
+
+def item_differences(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
+    """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
+
+    Of items that both recorded on every seed that they share; at the last step, in the unit of the measure.
+    """
+    condition, parameters = queries.agrees(measure.point)
+    found = store.sql(
+        f"""
+        WITH found AS (
+            SELECT g.cell, g.seed, i.item, i.value
+            FROM v_item i JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+            WHERE g.grid = $grid AND g.cell IN ($ours, $theirs) AND t.status = 'ok' AND i.name = $name AND {condition}
+                AND isfinite(i.value)
+            QUALIFY i.step = max(i.step) OVER (PARTITION BY i.trial)
+        )
+        SELECT a.seed, a.item, a.value - b.value AS difference FROM found a JOIN found b USING (seed, item)
+        WHERE a.cell = $ours AND b.cell = $theirs ORDER BY a.seed, a.item
+        """,
+        {"grid": grid, "name": measure.name, "ours": cells[0], "theirs": cells[1], **parameters},
+    )
+    seeds = found["seed"].n_unique()
+    whole = found.group_by("item").len()
+    common = whole.filter(whole["len"] == seeds)["item"]
+    return found.filter(found["item"].is_in(common.to_list()))
+
+
+def why_text(row: Mapping[str, Any]) -> list[str]:
+    """`why` as sentences, a topic each."""
+    return [*why_lines(row), f"error bars: {_bars(row['items'])}"]
+
+
+def _bars(items: Mapping[str, Any] | None) -> str:
+    if items is None:
+        return "over seeds only, as no values of single items are recorded for both arms"
+    mean, n = f"{items['difference']:.3g}", f"{items['items']:,} item{'s' * (items['items'] != 1)}"
+    if items["items"] == 1:
+        seeds = f"{items['seeds']} seed{'s' * (items['seeds'] != 1)}"
+        error = "" if items["seeds"] == 1 else f"; standard error {items['se_seeds']:.2g} over seeds"
+        return f"{mean} over {n} and {seeds}{error}; one item has no error bar over items"
+    if items["seeds"] == 1:
+        low, high = items["interval_items"]
+        return f"{mean} over {n} of one seed, interval {low:.3g} to {high:.3g} over items, which ignores seeds"
+    low, high = items["interval_both"]
+    few = "three seeds and items are the fewest for a bar over both"
+    both = few if np.isnan(low) else f"for other seeds and other items {low:.3g} to {high:.3g}"
+    return (
+        f"{mean} over {n} and {items['seeds']} seeds; standard error {items['se_seeds']:.2g} over seeds, "
+        f"{items['se_items']:.2g} over items; {both}"
+    )

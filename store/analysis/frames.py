@@ -1,0 +1,69 @@
+"""Frames of a grid with a column per axis or per coordinate, as `Campaign` hands them out."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from store.analysis.verdicts import measure_of
+from store.database import quoting
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+ALWAYS: Final = ("seed", "cell", "trial")
+"""Columns that no axis is called like; an axis takes the place of any other of its name, as in the view of the grid."""
+
+_KEYS: Final = ("operator", "cell", "trial")
+_TYPES: Final = {"BIGINT": pl.Int64, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean, "VARCHAR": pl.String}
+
+
+def trials(store: "Store", grid: str) -> pl.DataFrame:
+    """One row per planned trial of `grid`; see `Campaign.trials`."""
+    found = store.sql(_TRIALS, {"grid": grid})
+    rows = [json.loads(text) for text in found["axes"]]
+    axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
+    named = {name.lower() for name in axes["name"]}
+    own = found.drop("axes", "position", *(name for name in found.columns if name in named and name not in ALWAYS))
+    columns = []
+    for name, kind in axes.iter_rows():
+        values = [row.get(name) for row in rows]
+        if kind == "VARCHAR":
+            values = [_text(value) for value in values]
+        columns.append(pl.Series(name, values, _TYPES[kind], strict=False))
+    if (store.grid(grid)["measure"] or {}).get("name"):
+        measure = measure_of(store, grid, None)
+        value = store.final(grid, measure.name, measure.point)["value"]
+        columns.append(value.alias("value_2" if "value" in named else "value"))
+    return led_by(own.with_columns(columns), ())
+
+
+def led_by(frame: pl.DataFrame, first: Sequence[str]) -> pl.DataFrame:
+    """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
+    keys = [name for name in _KEYS if name in frame.columns]
+    return frame.select(*first, pl.exclude(*first, *keys), *keys)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def probes(store: "Store", grid: str, name: str) -> pl.DataFrame:
+    """One row per trial, step, layer, head and point; see `Campaign.probes`."""
+    of = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND p.name = $name"
+    given = {"grid": grid, "name": name}
+    keys = store.sql(f"SELECT DISTINCT unnest(map_keys(p.point)) AS key FROM {of} ORDER BY key", given)["key"]
+    coordinates = "".join(f", p.point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
+    return store.sql(
+        f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{coordinates}, p.value, g.operator, g.cell, trial "
+        f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point::VARCHAR",
+        given,
+    )
+
+
+_TRIALS: Final = """
+SELECT g.label, g.seed, t.status, t.reason, t.attempts, t.step, t.wall_s, g.operator, g.cell, g.trial,
+       g.axes::VARCHAR AS axes, g.position
+FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position
+"""

@@ -1,0 +1,103 @@
+"""Learning curves of a grid by what they cost: steps, tokens or seconds of training."""
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from store.analysis.metrics import direction
+from store.analysis.verdicts import baseline_of, measure_of
+from store.database import queries
+from store.statistics import Rule, compare_curves
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+By = Literal["steps", "tokens", "seconds"]
+
+
+def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
+    """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
+
+    A run that is outstanding, or recorded no value, has one row without cost and value.
+    Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
+    from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
+
+    Returns:
+        cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the
+        axes, the baseline first.
+
+    Raises:
+        SpecError: `by` is no cost.
+        NotFoundError: no ended run has recorded `name`; names those there are.
+    """
+    costs = list(get_args(By))
+    if by not in costs:
+        raise SpecError(f"curves are compared by {costs}; got {by!r}{did_you_mean(by, costs)}")
+    header = store.grid(grid)
+    found = store.sql(_POINTS, {"grid": grid, "name": name})
+    if found["step"].null_count() == found.height:
+        known = store.sql(_NAMES, {"grid": grid})["name"].to_list()
+        raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
+    if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
+        raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
+    cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
+    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64))
+    return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
+
+
+def compare_learning(
+    store: "Store",
+    grid: str,
+    name: str,
+    by: By,
+    *,
+    budget: float | None = None,
+    level: float | None = None,
+) -> pl.DataFrame:
+    """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
+
+    Values are compared on the scale and in the direction of the grid's measure if that is `name`, else on the linear
+    scale in the direction that is known of `name`, or as losses. Raises as `curve_points` does, and NotFoundError when
+    the baseline has no curve.
+    """
+    points = curve_points(store, grid, name, by)
+    return compare_curves(
+        points, rule_of(store, grid, name), baseline=baseline_of(store, grid, None), budget=budget, level=level
+    )
+
+
+def rule_of(store: "Store", grid: str, name: str) -> Rule:
+    """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
+    rules = measure_of(store, grid, None)
+    if rules.name == name:
+        return Rule(rules.scale, rules.better, rules.alpha)
+    return Rule("linear", direction(name) or "lower", rules.alpha)
+
+
+def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
+    """`wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added."""
+    run = pl.col("trial")
+    earlier = pl.col("wall_s").shift(1).over(run)
+    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
+    handed = pl.when(changed).then(earlier).otherwise(0.0).fill_null(0.0)
+    return found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
+
+
+_POINTS: Final = """
+SELECT g.cell, g.label, g.seed, t.status,
+       g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
+FROM grid_trial g JOIN trial t USING (trial)
+LEFT JOIN v_metric m ON m.trial = g.trial AND m.name = $name AND t.status IN ('ok', 'failed')
+LEFT JOIN (
+    SELECT trial, avg((cost->>'$.tokens')::DOUBLE / nullif((cost->>'$.steps')::DOUBLE, 0)) AS tokens_per_step
+    FROM attempt WHERE cost IS NOT NULL GROUP BY trial
+) c ON c.trial = g.trial
+WHERE g.grid = $grid
+ORDER BY g.position, m.step
+"""
+
+_NAMES: Final = """
+SELECT DISTINCT m.name FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
+"""

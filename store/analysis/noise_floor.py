@@ -1,0 +1,76 @@
+"""The noise floor of a grid: the smallest difference from its baseline that so many seeds would find."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from store.analysis.verdicts import baseline_of, measure_of, runs
+from store.statistics import MIN_PAIRS, Scale, detectable
+from store.statistics.arms import Pairing, arms, baseline_arm, pair
+from store.statistics.paired import or_null
+from store.statistics.scales import misfit
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+SEEDS: Final = (3, 5, 8, 10, 20, 50)
+"""Beside those that are planned."""
+
+
+class NoiseFloor(NamedTuple):
+    """What the spread over seeds lets be seen, with 80 % power in the hardest step of Holm's procedure."""
+
+    frame: pl.DataFrame
+    """seeds, smallest (median over the comparisons), low, high (the least and the greatest of them), in analysis units:
+    log ratios, log odds ratios, or plain differences; null where no spread is known."""
+    planned: int
+    """Seeds of the grid."""
+    comparisons: int
+    """Of how many the spread is known."""
+    family: int
+    """Of how many there are."""
+    scale: Scale
+    unknown: Mapping[str, int]
+    """Why the spread of the others is not known, and of how many."""
+
+
+def noise_floor(
+    store: "Store",
+    grid: str,
+    *,
+    baseline: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = SEEDS,
+) -> NoiseFloor:
+    """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
+    rules = measure_of(store, grid, measure)
+    found = arms(runs(store, grid, rules))
+    base = baseline_arm(found, baseline_of(store, grid, baseline))
+    pairings = [pair(arm, base, rules.scale) for arm in found.values() if arm.cell != base.cell]
+    reasons = [_unknown(each, rules.scale) for each in pairings]
+    known = [each for each, why in zip(pairings, reasons, strict=True) if why is None]
+    sd = np.array([float(each.summary.sd) for each in known])
+    planned = len(store.grid(grid)["seeds"])
+    alpha = rules.alpha / max(len(pairings), 1)
+    rows = []
+    for n in sorted({*seeds, planned}):
+        ends = sd * detectable(np.ones(1), np.array([float(n)]), alpha=alpha)  # it grows with the spread
+        usable = ends[np.isfinite(ends)]
+        three = (np.median(usable), usable.min(), usable.max()) if usable.size else (np.nan,) * 3
+        rows.append((n, *map(or_null, three)))
+    schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    unknown = Counter(why for why in reasons if why is not None)
+    return NoiseFloor(frame, planned, len(known), len(pairings), rules.scale, unknown)
+
+
+def _unknown(pairing: Pairing, scale: Scale) -> str | None:
+    """Why the spread of a pairing is not known; None where it is."""
+    if pairing.shared < MIN_PAIRS:
+        return f"fewer than {MIN_PAIRS} finished seeds in common with the baseline"
+    if not np.isfinite(pairing.differences).all():
+        return misfit(scale)
+    return None if pairing.spread else "the same difference on every seed"

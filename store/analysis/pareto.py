@@ -1,0 +1,236 @@
+"""Pareto sets of a grid: its measure beside what training cost, or beside anything else that runs ended with."""
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from store.analysis.metrics import direction
+from store.analysis.verdicts import measure_of, runs
+from store.database import queries
+from store.statistics import Better, Objective
+from store.statistics import pareto as pareto_set
+from store.statistics.arms import Arm, arms, pair
+from store.statistics.multiple_testing import MIN_PAIRS
+from store.statistics.scales import Scale, fits, forward
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "untold", "note")
+"""Columns of runs and of a Pareto set, which no objective can be called like."""
+
+COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
+"""Columns that every grid has; those per second are better when higher."""
+
+
+_SURELY: Final = 1e-9
+"""Differences that vary by so much of the size of the values do not do so by rounding."""
+
+
+class Quantity(NamedTuple):
+    """What cells are compared in beside the grid's measure."""
+
+    name: str
+    """A cost, a measurement or a probe; in this order where several are called so."""
+    point: Mapping[str, float] = {}
+    """Of a measurement or a probe."""
+    better: Better | None = None
+    """None: as `rule` says."""
+    column: str = ""
+    """What its column is called; empty: its name."""
+
+
+class Compared(NamedTuple):
+    """The runs of a grid, ready to be compared in several objectives."""
+
+    values: pl.DataFrame
+    """cell, label, seed, status and a column per objective; every planned run."""
+    objectives: list[Objective]
+    forbidden: dict[tuple[str, str], str]
+    alpha: float
+
+
+def pareto(
+    store: "Store",
+    grid: str,
+    against: Sequence[str | Quantity] = ("train_s",),
+    *,
+    measure: Mapping[str, Any] | None = None,
+) -> pl.DataFrame:
+    """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
+
+    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the
+    scale of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
+    another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
+    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's.
+
+    Raises:
+        NotFoundError: no run has one of them; names what there is.
+        SpecError: fewer than two objectives, several points agree, or a value that the measure's scale cannot take.
+    """
+    found = compared(store, grid, against, measure=measure)
+    words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
+    return queries.in_plan_order(store.sql, store.grid(grid), words)
+
+
+def compared(
+    store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
+) -> Compared:
+    """What `pareto` compares. Raises as that."""
+    rules = measure_of(store, grid, measure)
+    found = runs(store, grid, rules)
+    own = _free(rules.name)
+    values = found.select("cell", "label", "seed", "status", pl.col("value").alias(own))
+    objectives = [Objective(own, rules.better, rules.scale)]
+    costs = store.sql(_COSTS, {"grid": grid})
+    wanted = {_free(each.column or each.name): each for each in map(_quantity, against)}
+    for column, each in wanted.items():
+        if column == own:
+            continue
+        way, scale, _ = rule(store, grid, each.name)
+        objectives.append(Objective(column, each.better or way, scale, each.name == "parameters"))
+        if each.name in COSTS:
+            taken = costs.select("cell", "seed", pl.col(each.name).alias(column))
+        else:
+            taken = _measured(store, grid, each).rename({"value": column})
+        if taken[column].null_count() == taken.height:
+            have = [*_known_costs(costs), *_recorded(store, grid)] or "nothing yet"
+            raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
+        values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
+    return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
+
+
+def _quantity(named: str | Quantity) -> Quantity:
+    return Quantity(named) if isinstance(named, str) else named
+
+
+def _free(name: str) -> str:
+    return f"{name} (value)" if name in TAKEN else name
+
+
+class Way(NamedTuple):
+    """How a quantity is compared."""
+
+    better: Better
+    scale: Scale
+    known: bool = True
+    """Whether anything says which way is better; else it is taken as better when lower."""
+
+
+def rule(store: "Store", grid: str, name: str) -> Way:
+    """How `name` is compared: costs by ratios, the grid's own measure as the grid says, anything else by differences.
+
+    Rates per second are better when higher, other costs when lower; of other names `measure_words.direction` says it.
+    """
+    if name in COSTS:
+        return Way("higher" if name.endswith("_per_s") else "lower", "log")
+    own = store.grid(grid)["measure"] or {}
+    if own.get("name") == name:
+        rules = measure_of(store, grid, None)
+        return Way(rules.better, rules.scale)
+    way = direction(name)
+    return Way(way or "lower", "linear", known=way is not None)
+
+
+def known_costs(store: "Store", grid: str) -> list[str]:
+    """Those of `COSTS` that a finished run of the grid has told."""
+    return _known_costs(store.sql(_COSTS, {"grid": grid}))
+
+
+def _known_costs(costs: pl.DataFrame) -> list[str]:
+    return [name for name in COSTS if costs[name].count()]
+
+
+def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:
+    """Why `compare` would give no verdict, by the cell and the one it is compared with."""
+    cells = arms(values)
+    known = _of_clean(cells, scale)
+    for one, other in permutations(cells, 2):
+        if (one, other) not in known:
+            known[one, other] = pair(cells[one], cells[other], scale).problem
+    return {pair_: problem for pair_, problem in known.items() if problem is not None}
+
+
+def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], str | None]:
+    """What `pair` finds against pairs of cells that are surely alike, all at once: a thousand cells take it minutes.
+
+    All their runs have values on the same seeds, of one budget a seed and of one code: where the seeds are enough and
+    differences vary there is no problem, and where the seeds are too few it is the same for all.
+    """
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for cell, arm in cells.items():
+        runs = [arm.runs[seed] for seed in sorted(arm.runs)]
+        if runs and all(run.measured and run.code == runs[0].code for run in runs):
+            of = (*sorted(arm.runs), *(run.budget for run in runs), runs[0].code)
+            groups.setdefault(of, []).append(cell)
+    found: dict[tuple[str, str], str | None] = {}
+    for group in groups.values():
+        runs_of = [[cells[cell].runs[seed] for seed in sorted(cells[cell].runs)] for cell in group]
+        values = np.array([[run.value for run in runs] for runs in runs_of], dtype=np.float64)
+        if len(group) < 2 or not fits(values, scale):
+            continue
+        if values.shape[1] < MIN_PAIRS:
+            same = pair(cells[group[0]], cells[group[1]], scale).problem
+            found |= dict.fromkeys(permutations(group, 2), same)
+            continue
+        units = forward(values, scale)
+        least = _SURELY * max(1.0, float(np.abs(units).max()))
+        for one, row in zip(group, units, strict=True):
+            varies = (units - row).std(1, ddof=1) > least
+            found |= {(one, other): None for other, sure in zip(group, varies, strict=True) if sure}
+    return found
+
+
+def _measured(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
+    """cell, seed and value of a measurement or a probe."""
+    known = _known(store, grid)
+    if wanted.name in known:
+        return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
+    condition, parameters = queries.agrees(wanted.point)
+    found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
+    if found.is_empty():
+        probed = store.sql(_PROBES, {"grid": grid})["name"].to_list()
+        names = [*known, *probed]
+        raise NotFoundError(
+            f"grid {grid!r} has no {wanted.name!r}; there are {names}{did_you_mean(wanted.name, names)}"
+        )
+    if (found["points"] > 1).any():
+        raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")
+    return found.drop("points")
+
+
+def _known(store: "Store", grid: str) -> list[str]:
+    return [*COSTS, *_recorded(store, grid)]
+
+
+def _recorded(store: "Store", grid: str) -> list[str]:
+    names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+    return [name for name in names["name"].to_list() if name not in COSTS]
+
+
+_COSTS: Final = """
+WITH worked AS (
+    SELECT c.trial, sum((a.cost->>'$.flops')::DOUBLE) AS flops, count(a.cost->>'$.flops') = count(*) AS known
+    FROM counted c LEFT JOIN attempt a USING (trial, attempt) GROUP BY c.trial
+)
+SELECT c.cell, c.seed, c.train_s, c.memory_bytes, t.parameters, CASE WHEN w.known THEN w.flops END AS flops, c.joules,
+       c.flops_per_s, c.tokens_per_s
+FROM v_cost c JOIN trial t USING (trial) LEFT JOIN worked w USING (trial) WHERE c.grid = $grid
+"""
+
+_PROBED: Final = """
+SELECT g.cell, g.seed, avg(p.value) AS value, count(DISTINCT p.point) AS points
+FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
+      QUALIFY step = max(step) OVER (PARTITION BY trial)) p
+JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+WHERE g.grid = $grid AND t.status = 'ok' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
+"""
+
+_PROBES: Final = """
+SELECT DISTINCT p.name FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
+"""

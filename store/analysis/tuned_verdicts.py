@@ -1,0 +1,139 @@
+"""Verdicts of cells that were chosen as the best over some axes, such as the learning rate."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from grid.errors import SpecError
+from grid.names import label_of
+from grid.suggestions import did_you_mean
+from store.analysis.verdicts import baseline_of, measure_of, runs
+from store.statistics import compare
+from store.statistics.selection import Choice, Selected, Split, expected_optimism, select_then_report
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_AXIS: Final = "axis: "
+"""Keeps an axis that is called like a column of the runs apart from it."""
+
+
+def selected_verdicts(
+    store: "Store",
+    grid: str,
+    over: Sequence[str],
+    *,
+    split: Split = "apart",
+    baseline: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+) -> pl.DataFrame:
+    """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
+
+    Every setting, the baseline's too, is represented by its best cell on the seeds that select; it is compared on the
+    others ("apart"), or on all ("same"), which each reason then warns of. The columns besides those of `compare`:
+    selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
+    of the best of so many equal cells with as many values as it has, in standard deviations of a run; 0 apart).
+    Without any value on the seeds that select, in the setting or in the baseline's, there is no verdict and `among`
+    is 0; while runs on these seeds are outstanding, or where they failed, the reason says how many.
+
+    Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
+    """
+    rules = measure_of(store, grid, measure)
+    names = [axis["name"] for axis in store.grid(grid)["axes"]]
+    for name in over:
+        if name not in names:
+            raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{did_you_mean(name, names)}")
+    values = runs(store, grid, rules)
+    axes = [json.loads(text) for text in values["axes"]]
+    columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
+    wide = values.with_columns(columns)
+    within = [_AXIS + name for name in names if name not in over]
+    chosen = select_then_report(
+        wide,
+        over=[_AXIS + name for name in over],
+        within=within,
+        scale=rules.scale,
+        better=rules.better,
+        split=split,
+    )
+    _require_several(chosen, over, names)
+    base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))
+    found = compare(
+        _of_the_selected(chosen),
+        baseline=base,
+        scale=rules.scale,
+        better=rules.better,
+        rope=rules.rope,
+        alpha=rules.alpha,
+    )
+    return _with_choices(found, chosen, chosen.choices[base])
+
+
+def _require_several(chosen: Selected, over: Sequence[str], names: Sequence[str]) -> None:
+    if len(chosen.choices) < 2:
+        raise SpecError(
+            f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
+            f"the grid has the axes {names}"
+        )
+
+
+def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: str) -> str:
+    """The chosen cell of the setting that the baseline belongs to."""
+    settings = {row[0]: row[1:] for row in values.select("cell", *within).iter_rows()}
+    return next(cell for cell in chosen.choices if settings[cell] == settings[baseline])
+
+
+def _of_the_selected(chosen: Selected) -> pl.DataFrame:
+    """The runs to report, without the values of cells that nothing selected: these say nothing about their setting."""
+    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
+    return chosen.values.with_columns(
+        pl.when(pl.col("cell").is_in(unselected)).then(None).otherwise(pl.col("value")).alias("value")
+    )
+
+
+def _of_selecting(choice: Choice, where: str) -> str:
+    """What stands against the choice: nothing to choose by, runs to come, runs that failed."""
+    planned = f"{choice.runs} selecting runs{where}"
+    failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
+    if not choice.among:
+        left = [f"{choice.outstanding} of them outstanding"] if choice.outstanding else []
+        return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *failed])
+    ended = choice.runs - choice.outstanding
+    left = [f"preliminary: {ended} of {planned}"] if choice.outstanding else []
+    return "; ".join([*left, *failed])
+
+
+def _with_choices(found: pl.DataFrame, chosen: Selected, base: Choice) -> pl.DataFrame:
+    picks = [chosen.choices[cell] for cell in found["cell"]]
+    told = "; ".join(
+        [
+            f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}",
+            *filter(None, [chosen.warning.replace(_AXIS, "")]),
+        ]
+    )
+    theirs, words, reasons = _of_selecting(base, " in the baseline"), [], []
+    for pick, word, reason in zip(picks, found["verdict"], found["reason"], strict=True):
+        selected = pick.among and base.among
+        words.append(word if selected else "no verdict")
+        against = [_of_selecting(pick, ""), theirs, *([reason] if selected else []), told]
+        reasons.append("; ".join(filter(None, against)))
+    optimism = [expected_optimism(pick.among, pick.values) if chosen.warning else 0.0 for pick in picks]
+    levels = [
+        ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
+        for pick in picks
+    ]
+    return found.with_columns(
+        pl.Series("verdict", words, pl.String),
+        pl.Series("reason", reasons, pl.String),
+        pl.Series("selected", levels, pl.String),
+        pl.Series("among", [pick.among for pick in picks], pl.Int64),
+        pl.Series("selected_on", [list(chosen.selected_on)] * found.height, pl.List(pl.Int64)),
+        pl.Series("reported_on", [list(chosen.reported_on)] * found.height, pl.List(pl.Int64)),
+        pl.Series("optimism", optimism, pl.Float64),
+    )
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"

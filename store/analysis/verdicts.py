@@ -1,0 +1,188 @@
+"""The verdicts of a grid, read from its store: the grid's own measure and baseline, unless others are named."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import polars as pl
+
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from store.database import queries
+from store.statistics import Better, Scale, compare, failures
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+_STATUSES: Final = ("ok", "failed", "running", "pending")
+
+
+class Measure(NamedTuple):
+    """What a grid is judged by; the fields are those of the grid header's `measure`."""
+
+    name: str
+    point: Mapping[str, float] = {}
+    scale: Scale = "log"
+    better: Better = "lower"
+    rope: float = 0.05
+    alpha: float = 0.05
+
+
+def verdicts(
+    store: "Store", grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
+    """One row per cell other than the baseline: the columns of `compare`, then ok, failed, running, pending.
+
+    `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
+    such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
+    Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
+    """
+    rules = measure_of(store, grid, measure)
+    values = runs(store, grid, rules)
+    found = compare(
+        values,
+        baseline=baseline_of(store, grid, baseline),
+        scale=rules.scale,
+        better=rules.better,
+        rope=rules.rope,
+        alpha=rules.alpha,
+    )
+    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
+    progress = values.select("cell", *counts).group_by("cell").sum()
+    found = found.join(progress, on="cell", how="left", maintain_order="left")
+    return queries.in_plan_order(store.sql, store.grid(grid), found)
+
+
+def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
+    """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
+    rules = measure_of(store, grid, None)
+    return failures(runs(store, grid, rules), baseline=baseline_of(store, grid, baseline), alpha=rules.alpha)
+
+
+def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> Measure:
+    """The measure of the grid with single fields replaced. Raises SpecError for a field or name that is not there."""
+    known = list(Measure._fields)
+    for name in changes or {}:
+        if name not in known:
+            raise SpecError(f"a measure has the fields {known}; got {name!r}{did_you_mean(name, known)}")
+    header = store.grid(grid)
+    both = {**(header["measure"] or {}), **(changes or {})}
+    fields = {name: value for name, value in both.items() if name in known and value is not None}
+    if "name" not in fields:
+        said = (
+            f"say Campaign(...).grid({grid!r}, measure=Measure(name=...)) once"
+            if header.get("logged")
+            else "write measure=Measure(name=...) into its Grid and run it again, which trains nothing anew"
+        )
+        raise SpecError(f"grid {grid!r} has no measure; {said}{_of_those_measured(store, grid)}")
+    for axis, value in fields.get("point", {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
+    return Measure(**fields)
+
+
+def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
+    """The cell key of the baseline: `wanted` as a key or a label, or the grid's own."""
+    header = store.grid(grid)
+    name = header["baseline"] if wanted is None else wanted
+    listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
+    cells = dict(listed.iter_rows())
+    if name is None:
+        said = (
+            f"say Campaign(...).grid({grid!r}, baseline=LABEL) once"
+            if header.get("logged")
+            else 'write baseline={"operator": "softmax"} or the like into its Grid and run it again, '
+            "which trains nothing anew"
+        )
+        raise SpecError(f"grid {grid!r} has no baseline; {said}; it has {_some(list(cells))}")
+    if name not in cells and name not in cells.values():
+        hint = did_you_mean(name, list(cells))
+        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
+    return str(cells.get(name, name))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+
+
+def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
+    """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
+
+    `value` is that of the measure at the last step, null unless the run is ok; `budget` the steps it took; `code` the
+    version of the code, or versions if it was resumed with another.
+    Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
+    """
+    values = store.final(grid, measure.name, measure.point)
+    lost = store.unreadable(grid) if values["value"].null_count() == values.height else []
+    if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(lost):
+        raise NotFoundError(_no_such_measure(store, grid, measure))
+    about = store.sql(_ABOUT, {"grid": grid})
+    found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
+    columns = ("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s", "gpu")
+    return found.select(*columns)
+
+
+def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
+    """With the versions of every definition of which the grid's trials used several added to `code`.
+
+    Trials of different operators are made of different definitions; that alone is no mixture.
+    """
+    made = [json.loads(text) if text else {} for text in about["sources"]]
+    versions: dict[str, set[str]] = {}
+    for sources in made:
+        for name, version in sources.items():
+            versions.setdefault(name, set()).add(version)
+    mixed = sorted(name for name, found in versions.items() if len(found) > 1)
+    codes = [
+        code and " ".join([code, *(f"{name} {sources[name]}" for name in mixed if name in sources)])
+        for code, sources in zip(about["code"], made, strict=True)
+    ]
+    return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
+
+
+def _of_those_measured(store: "Store", grid: str) -> str:
+    listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+    return f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
+
+
+def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
+    listed = store.sql(
+        "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid}
+    )
+    names = list(dict.fromkeys(listed["name"].to_list()))
+    if measure.name not in names:
+        hint = did_you_mean(measure.name, names)
+        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {names}{hint}"
+    points = listed.filter(pl.col("name") == measure.name)["point"].to_list()
+    return (
+        f"no finished run of grid {grid!r} has {measure.name!r} at {dict(measure.point)}; "
+        f"they have {len(points)} points, such as {points[0]}"
+    )
+
+
+# The code of a run is that of all attempts from the one that began it to the latest that finished.
+_ABOUT: Final = """
+WITH finished AS (
+    SELECT trial, max(attempt) AS attempt FROM attempt WHERE status = 'ok' GROUP BY trial
+),
+begun AS (
+    SELECT a.trial, f.attempt AS last, coalesce(max(a.attempt) FILTER (WHERE a.resumed_attempt IS NULL), 1) AS first
+    FROM attempt a JOIN finished f ON f.trial = a.trial AND a.attempt <= f.attempt GROUP BY a.trial, f.attempt
+),
+version AS (
+    SELECT a.trial, string_agg(DISTINCT coalesce(a.code, 'unknown'), ' ' ORDER BY coalesce(a.code, 'unknown')) AS code
+    FROM attempt a JOIN begun b ON b.trial = a.trial AND a.attempt BETWEEN b.first AND b.last
+    GROUP BY a.trial
+)
+SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
+       CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
+       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu
+FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
+LEFT JOIN (
+    SELECT a.trial, a.sources, starts_with(a.device, 'cuda') AS gpu
+    FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt
+) made USING (trial)
+WHERE g.grid = $grid
+"""

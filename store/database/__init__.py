@@ -1,0 +1,1 @@
+"""The DuckDB database: schema, connections, views."""

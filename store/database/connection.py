@@ -1,0 +1,180 @@
+"""The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from grid.errors import AblateError, EnvironmentProblem, StoreError
+from store.database.schema_docs import describe
+from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
+from store.files.layout import STORE_SCHEMA
+from store.published.load import fill
+
+_LOG = logging.getLogger(__name__)
+
+
+@contextmanager
+def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A read-write connection to the database at `path`; the caller holds the ingest lock.
+
+    One that an older version wrote is replaced by an empty one, and the log says so: the campaign's files have it all.
+
+    Raises:
+        StoreError: a newer version wrote it, or it cannot be read.
+        EnvironmentProblem: the disk is full or not writable, or the engine cannot write a log at this path.
+    """
+    if "?" in str(path):  # it would write its log to another file
+        raise EnvironmentProblem(
+            f"the engine takes no database whose path has a question mark: {path}; rename the place"
+        )
+    make_directory(path.parent)
+    with engine_errors(path), ExitStack() as stack:
+        if not path.exists():
+            _create(path)
+        connection = stack.enter_context(_connected(path, threads))
+        if stored_version(connection, path) < STORE_SCHEMA:
+            stack.close()
+            _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
+            _create(path)
+            connection = stack.enter_context(_connected(path, threads))
+        check_version(connection, path)
+        yield connection
+
+
+def _create(path: Path) -> None:
+    """An empty store at `path`, whole or not there: a kill in the middle would leave no readable database."""
+    remove_log(path)
+    write_atomic(path, _empty())
+
+
+def remove_log(path: Path) -> None:
+    """Remove the log of the database at `path` for good, before another takes its place: replayed, it would damage it.
+
+    Raises:
+        EnvironmentProblem: it cannot be removed.
+    """
+    log = Path(f"{path}.wal")
+    try:
+        log.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise environment_problem("remove", log, error) from error
+
+
+@cache
+def _empty() -> bytes:
+    """The file of a store without rows: half a second to make, and the same for every campaign."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.duckdb"
+        with _connected(path, threads=1) as connection, transaction(connection):
+            connection.execute(files("store.database").joinpath("schema.sql").read_text())
+            connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
+            connection.execute(files("store.database").joinpath("views.sql").read_text())
+            connection.execute(files("store.database").joinpath("macros.sql").read_text())
+            describe(connection)
+            fill(connection)
+        return path.read_bytes()
+
+
+@contextmanager
+def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "preserve_insertion_order": False,  # rows of a table have no order, and keeping one costs a third
+        **({} if threads is None else {"threads": threads}),
+    }
+    connection = duckdb.connect(str(path), config=config)
+    try:
+        yield connection
+        connection.execute("CHECKPOINT")
+    except BaseException:
+        # what broke the connection says more than its refusal to close; open, it would break the next one as well
+        with suppress(duckdb.Error):
+            connection.close()
+        raise
+    connection.close()
+
+
+def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """The version of the schema of the store behind `connection`.
+
+    Raises:
+        StoreError: it is not a store at all.
+    """
+    try:
+        found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
+        raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
+    return int(found[0][0]) if found else 0
+
+
+def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuse a database that another version of the schema wrote.
+
+    Raises:
+        StoreError: it is newer, older, or not a store at all.
+    """
+    version = stored_version(connection, path)
+    if version > STORE_SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer ablate (store version {version}; this one reads {STORE_SCHEMA}); "
+            "upgrade ablate, or make the store again from the campaign's files with `ablate rebuild`"
+        )
+    if version < STORE_SCHEMA:
+        raise StoreError(
+            f"{path} was written by an older ablate (store version {version}; this one reads {STORE_SCHEMA}); "
+            "make it again from the campaign's files with `ablate rebuild`"
+        )
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All statements inside become visible together, or none does."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):  # a fatal error, such as a full disk, has already ended the transaction
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+@contextmanager
+def engine_errors(path: Path) -> Iterator[None]:
+    """Turn what the engine raises about the file `path` into one sentence."""
+    try:
+        yield
+    except AblateError:
+        raise
+    except duckdb.Error as error:
+        raise translated(error, path) from error
+
+
+def translated(error: duckdb.Error, path: Path) -> AblateError:
+    """The engine's `error` about the database at `path`, as something the user can act on."""
+    text = first_line(error)
+    if "No space left on device" in str(error) or "Disk quota" in str(error):
+        return EnvironmentProblem(f"cannot write {path}: the disk is full; free some space, nothing landed is lost")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EnvironmentProblem(f"cannot write {path}: memory is used up ({text}); free some and try again")
+    if "Permission denied" in str(error) or "Read-only file system" in str(error):
+        return EnvironmentProblem(f"cannot open {path} ({text}); choose a directory you may write to")
+    return StoreError(f"{path} cannot be used ({text}); make it again from the campaign's files with `ablate rebuild`")
+
+
+def with_suggestion(error: BaseException) -> str:
+    """The first line of an error's text, and what the engine suggests on the next, as one line."""
+    first, *rest = str(error).strip().split("\n")
+    hints = [line.strip() for line in rest if line.strip().startswith(("Did you mean", "Candidate bindings"))]
+    return "; ".join([first.rstrip("!"), *hints[:1]])
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,42 @@
+"""The SQL that was asked while something was made, so that it can stand beside what was made of it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from store.database import quoting
+
+_ASKED: Final = ContextVar[list[str] | None]("asked", default=None)
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\$(?P<name>\w+)")
+
+
+@contextmanager
+def asked() -> Iterator[list[str]]:
+    """The statements that stores answer inside, in this thread, with their values written in: each once, in order."""
+    found: list[str] = []
+    token = _ASKED.set(found)
+    try:
+        yield found
+    finally:
+        _ASKED.reset(token)
+
+
+def note(query: str, parameters: Sequence[Any] | Mapping[str, Any] | None) -> None:
+    """A store is asked `query`."""
+    found = _ASKED.get()
+    if found is not None and (text := with_values(query, parameters)) not in found:
+        found.append(text)
+
+
+def with_values(query: str, parameters: Sequence[Any] | Mapping[str, Any] | None) -> str:
+    """`query` with the literal of every `$name` (of a sequence `$1`, `$2`, ...) in its place."""
+    values = dict(parameters) if isinstance(parameters, Mapping) else dict(enumerate(parameters or (), 1))
+    named = {str(name): value for name, value in values.items()}
+
+    def literal(found: re.Match[str]) -> str:
+        name = found["name"]
+        return found[0] if name is None or name not in named else quoting.literal(named[name])
+
+    return _TOKEN.sub(literal, query).strip()

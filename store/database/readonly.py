@@ -1,0 +1,111 @@
+"""A connection through which nobody can write, reach a file or the network, or change a setting."""
+
+import tempfile
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import duckdb
+
+from grid.errors import SpecError
+from store.database import quoting
+from store.database.connection import check_version, engine_errors
+
+_READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_EXPLAINING: Final = ("explain", "analyze", "verbose")
+_CONFIG: Final = {
+    # the engine would otherwise fetch an extension from the network when a query names one of its functions
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # keys to other people's data that lie in the home directory stay there
+    "allow_persistent_secrets": False,
+}
+_LIMITS: Final = ("memory_limit", "max_temp_directory_size")
+
+
+def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A locked, read-only connection to this very file.
+
+    It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
+    the file it opened first, even when another has been renamed over it. What does not fit into memory is spilled to a
+    directory of this connection alone, the only one it may touch; the engine makes it when it is needed, removes it
+    when the connection is closed, and keeps to its own limits, 80 % of memory and 90 % of the free disk; or, with
+    `memory_bytes`, to so much of both.
+    """
+    spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
+    limits = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")
+    with engine_errors(snapshot):
+        connection = duckdb.connect(":memory:", config={**_CONFIG, **limits, "temp_directory": str(spill)})
+        connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
+        connection.execute("USE store")
+        check_version(connection, snapshot)
+        # it would be drawn on stdout, into the result; where it is off the engine may refuse to be told so, as in a
+        # notebook that has no widgets to draw it
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+            connection.execute("SET enable_progress_bar = false")
+        # variables of the caller are no tables; a second lock, since the next line closes them, too
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Refuse all but one statement that reads.
+
+    Raises:
+        SpecError: there is none, there are several, or it would change something.
+    """
+    statements = connection.extract_statements(query)
+    if not statements:
+        raise SpecError("there is no SQL statement in the query; write SELECT ...")
+    if len(statements) != 1:
+        raise SpecError(f"one SQL statement at a time; got {len(statements)}")
+    kind = _kind(statements[0])
+    if kind == duckdb.StatementType.MULTI:
+        raise SpecError(
+            "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
+            "list them, as in PIVOT ... ON column IN ('a', 'b')"
+        )
+    if kind not in _READING:
+        raise SpecError(f"the store is read-only: write SELECT ...; got {_named(kind)}")
+    if kind == duckdb.StatementType.EXPLAIN:
+        _check_explained(connection, statements[0].query)
+
+
+def _kind(statement: duckdb.Statement) -> duckdb.StatementType | None:
+    """None for one of the engine's kinds that its Python module has no name for, such as UPDATE EXTENSIONS."""
+    try:
+        return statement.type
+    except ValueError:
+        return None
+
+
+def _named(kind: duckdb.StatementType | None) -> str:
+    return f"a {kind.name} statement" if kind else "another statement"
+
+
+def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """EXPLAIN ANALYZE runs what it explains."""
+    inner = connection.extract_statements(explained(query))
+    if [_kind(each) for each in inner] != [duckdb.StatementType.SELECT]:
+        found = f"; got one of {_named(_kind(inner[0]))}" if inner else ", without brackets around it"
+        raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
+
+
+def explained(query: str) -> str:
+    """What follows EXPLAIN, ANALYZE and options in brackets; told apart by the engine's own tokens."""
+    text = query.encode()
+    tokens = duckdb.tokenize(query)
+    ends = [*(start for start, _ in tokens[1:]), len(text)]
+    words = [
+        (start, text[start:end].decode().strip().lower())
+        for (start, kind), end in zip(tokens, ends, strict=True)
+        if kind != duckdb.token_type.comment
+    ]
+    depth = 0
+    for start, word in words:
+        if depth == 0 and word != "(" and word not in _EXPLAINING:
+            return text[start:].decode()
+        depth += (word == "(") - (word == ")")
+    return ""

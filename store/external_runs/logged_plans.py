@@ -1,0 +1,262 @@
+"""Grids that grow as runs are logged: every run publishes its own line, and the grid's files are derived from all.
+
+    submissions/<id>/manifest.jsonl + .idx   the one trial of a run, as in every submission
+    submissions/<id>/logged.json             {"schema", "grid", "began"}: the run was logged, into which grid, and when
+    grids/<name>.judged                      {"schema", "grid", "baseline": label, "measure"}: what `Campaign.grid` said
+    grids/<name>.json, .trials.jsonl         derived; "logged": true in the header
+
+No lock is needed: whoever publishes a run derives the grid until what lies there says the same as the runs do, and
+whoever writes last has looked after its last write.
+"""
+
+import json
+import secrets
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from grid.key import canonical_json, content_key
+from grid.names import label_of, require_name, require_slug
+from store.files.atomic import (
+    environment_problem,
+    make_directory,
+    parse_object,
+    read_bytes,
+    read_json,
+    sync_directory,
+    temporary_name,
+    write_atomic,
+    write_json,
+)
+from store.files.checksum import sealed
+from store.files.layout import FILE_SCHEMA, Layout
+from store.files.plans import require_version
+
+Line = Mapping[str, Any]
+"""A trial line, as docs/design.md has it."""
+
+_MOST_DIFFERENCES: Final = 3
+
+
+def require_logged(layout: Layout, grid: str) -> None:
+    """Refuse a grid's name that is none, or that a grid of a spec file has.
+
+    Raises:
+        SpecError: it is one of these.
+        StoreError: the grid's header is damaged, or of another version.
+    """
+    require_slug(grid)
+    require_version(layout, grid)
+    try:
+        header = read_json(layout.grid_header(grid))
+    except NotFoundError:
+        return
+    if header.get("logged") is not True:
+        raise SpecError(
+            f"runs are logged into grids of their own; {grid!r} of {layout.root} was planned by a spec, "
+            "give the grid another name"
+        )
+
+
+def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of one run: its key is that of config, label and seed, its cell's that of config and label.
+
+    A `seed` among `config` must be the run's and is left out there, so that runs that differ by it are replicates.
+
+    Raises:
+        SpecError: the label is empty, the seed no whole number, the config no plain data, an axis no scalar.
+    """
+    if not isinstance(label, str) or not label.strip():
+        raise SpecError(f"a run has a label, the name of its variant; got {label!r}")
+    if type(seed) is not int or abs(seed) >= 2**63:
+        raise SpecError(f"the seed of a run is a whole number; got {seed!r}")
+    if not isinstance(config, Mapping):
+        raise SpecError(f"config is a mapping of names to values, such as vars(args); got {type(config).__name__}")
+    if config.get("seed", seed) != seed:
+        raise SpecError(f"a run has one seed; got seed={seed!r}, and {config['seed']!r} in its config")
+    rest = {name: value for name, value in config.items() if name != "seed"}
+    same = {"kind": "logged", "label": label, "config": rest}
+    for name, value in axes.items():
+        require_name(name)
+        if value is not None and not isinstance(value, str | int | float):
+            raise SpecError(f"the value on an axis is a number, a text or a truth value; {name!r} has {value!r}")
+    return {
+        "trial": content_key(canonical_json({**same, "seed": seed})),
+        "cell": content_key(canonical_json(same)),
+        "seed": seed,
+        "grid": grid,
+        "label": label,
+        "operator": label,
+        "axes": json.loads(canonical_json(axes)),
+        "spec": json.loads(canonical_json({**same, "seed": seed})),
+    }
+
+
+def publish(layout: Layout, line: Line) -> str:
+    """Make the run of `line` part of its grid; the name of its submission.
+
+    Raises:
+        SpecError: the grid has another cell of that label, or the same with other axes.
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
+    submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+    _publish_submission(layout, submission, line)
+    try:
+        _require_fits(line, logged_lines(layout, line["grid"]))  # another may have come in between
+    except SpecError:
+        _withdraw(layout, submission)
+        raise
+    derive(layout, line["grid"])
+    return submission
+
+
+def _require_fits(line: Line, others: Sequence[Line]) -> None:
+    for other in others:
+        if other["label"] == line["label"] and other["cell"] != line["cell"]:
+            told = _differences(other["spec"]["config"], line["spec"]["config"])
+            raise SpecError(
+                f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
+                f"another config: {told}; give this one another label, or log it into another grid"
+            )
+        if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
+            raise SpecError(
+                f"a variant has one place on the axes; {line['label']!r} of grid {line['grid']!r} is at "
+                f"{other['axes']}, and now at {line['axes']}"
+            )
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    missing = "nothing"
+    names = sorted({*before, *now})
+    told = [
+        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
+        for name in names
+        if before.get(name, missing) != now.get(name, missing)
+    ]
+    more = f" and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
+    return ", ".join(told[:_MOST_DIFFERENCES]) + more
+
+
+def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
+    place = layout.submission(submission)
+    draft = place.with_name(temporary_name(place.name))
+    make_directory(draft)
+    try:
+        write_atomic(draft / "manifest.jsonl", _encoded([line]))
+        write_atomic(draft / "manifest.idx", struct.pack("<Q", 0))
+        write_json(draft / "logged.json", {"schema": FILE_SCHEMA, "grid": line["grid"], "began": time.time()})
+        draft.rename(place)
+        sync_directory(place.parent)
+    except OSError as error:
+        raise environment_problem("write", place, error) from error
+
+
+def _withdraw(layout: Layout, submission: str) -> None:
+    place = layout.submission(submission)
+    for name in ("logged.json", "manifest.jsonl", "manifest.idx"):
+        (place / name).unlink(missing_ok=True)
+    place.rmdir()
+
+
+def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
+    """The lines of all runs logged into `grid`, oldest first; of a trial that was logged again the first."""
+    found: list[tuple[float, str, dict[str, Any]]] = []
+    for submission in layout.submission_ids():
+        try:
+            about = read_json(layout.submission(submission) / "logged.json")
+            if about.get("grid") != grid:
+                continue
+            line = parse_object(read_bytes(layout.manifest(submission)), str(layout.manifest(submission)))
+        except (NotFoundError, StoreError, FileNotFoundError):  # of `ablate run`; damaged, which ingest tells; gone
+            continue
+        found.append((float(about["began"]), submission, line))
+    lines: dict[str, dict[str, Any]] = {}
+    for _, _, line in sorted(found, key=lambda each: each[:2]):
+        lines.setdefault(line["trial"], line)
+    return list(lines.values())
+
+
+def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
+    """Write down what `grid` is judged by; None leaves what was said before.
+
+    Raises:
+        SpecError: the name is none for a grid of logged runs, or the baseline is no label.
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    require_logged(layout, grid)
+    if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
+        raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
+    before = _judged(layout, grid)
+    after = {
+        "schema": FILE_SCHEMA,
+        "grid": grid,
+        "baseline": before.get("baseline") if baseline is None else baseline,
+        "measure": before.get("measure") if measure is None else dict(measure),
+    }
+    if after != before:
+        write_json(layout.grid_header(grid).with_suffix(".judged"), after)
+    derive(layout, grid)
+
+
+def _judged(layout: Layout, grid: str) -> dict[str, Any]:
+    try:
+        return read_json(layout.grid_header(grid).with_suffix(".judged"))
+    except NotFoundError:
+        return {}
+
+
+def derive(layout: Layout, grid: str) -> None:
+    """Write the files of `grid` from all of its runs, until they say what the runs do.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    while True:
+        lines = logged_lines(layout, grid)
+        trials, header = _encoded(lines), _header(grid, lines, _judged(layout, grid))
+        if not lines or _lies_there(layout, grid, trials, header):
+            return
+        write_atomic(layout.grid_trials(grid), trials)
+        write_json(layout.grid_header(grid), header)
+
+
+def _lies_there(layout: Layout, grid: str, trials: bytes, header: Mapping[str, Any]) -> bool:
+    try:
+        return read_bytes(layout.grid_trials(grid)) == trials and read_json(layout.grid_header(grid)) == header
+    except (FileNotFoundError, NotFoundError, StoreError):
+        return False
+    except OSError as error:
+        raise EnvironmentProblem(str(environment_problem("read", layout.grid_trials(grid), error))) from error
+
+
+def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:
+    cells = {line["label"]: line["cell"] for line in lines}
+    return {
+        "schema": FILE_SCHEMA,
+        "grid": grid,
+        "cells": len({line["cell"] for line in lines}),
+        "trials": len(lines),
+        "seeds": sorted({line["seed"] for line in lines}),
+        "axes": _axes(lines),
+        "rules": [],
+        "baseline": cells.get(judged.get("baseline")),
+        "measure": judged.get("measure"),
+        "base": {"kind": "logged"},
+        "logged": True,
+    }
+
+
+def _axes(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, None]] = {}
+    for line in lines:
+        for name, value in line["axes"].items():
+            found.setdefault(name, {})[label_of(value)] = None
+    return [{"path": name, "name": name, "labels": list(labels)} for name, labels in found.items()]
+
+
+def _encoded(lines: Sequence[Line]) -> bytes:
+    texts = (json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") for line in lines)
+    return b"".join(sealed(text) + b"\n" for text in texts)

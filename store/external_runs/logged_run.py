@@ -1,0 +1,305 @@
+"""One run of a training loop of your own, as it is logged."""
+
+import atexit
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, SupportsFloat, final
+
+import pyarrow as pa
+
+from grid.errors import EnvironmentProblem, SpecError
+from store.external_runs.logged_attempts import claim, end, failure, require_free
+from store.external_runs.logged_plans import publish
+from store.files.heartbeat import Heartbeat
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.files.trial_status import trial_state
+
+FLUSH_S: Final = 30.0
+"""Seconds after which what was logged goes to disk with the next value, or a fifth of the run's age if that is more."""
+
+MOST_ROWS: Final = 200_000
+"""Values that are kept in memory at most."""
+
+
+def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
+    """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
+    if steps is not None and (type(steps) is not int or steps < 1):
+        raise SpecError(f"the steps of a run are a whole number above 0; got {steps!r}")
+    if code is not None and (not isinstance(code, str) or not code.strip()):
+        raise SpecError(f"the code of a run is a text that names its version, such as a commit; got {code!r}")
+    named = f"{line['label']!r} with seed {line['seed']} of grid {line['grid']!r}"
+    require_free(trial_state(layout, line["trial"]), named)
+    submission = publish(layout, line)
+    return Run(layout, claim(layout, line["trial"], submission, code, named), line, steps)
+
+
+@final
+class Run:
+    """A run that is being logged: `log`, `evaluate` and `probe`, then `finish` or `fail`.
+
+    As a context manager it finishes at the end of the block, and an exception is recorded as a failed attempt. Values
+    go to disk every half minute and at the end. A process that is killed leaves what had gone to disk, and its attempt
+    is seen as lost; one that ends without a word records that it did.
+    """
+
+    def __init__(self, layout: Layout, start: Mapping[str, Any], line: Mapping[str, Any], steps: int | None) -> None:
+        self._layout = layout
+        self._start = start
+        self._line = line
+        self._steps = steps
+        self._buffer = ShardBuffer(layout, submission=start["submission"], worker=0)
+        self._seen: dict[str, int] = {}
+        self._places: set[tuple[Any, ...]] = set()
+        self._began = self._flushed = time.monotonic()
+        self._pid = os.getpid()
+        self._step = 0
+        self._status: str | None = None
+        self._alive = Heartbeat(layout.heartbeat(start["trial"], start["attempt"]), float(start["heartbeat_s"]))
+        self._alive.start()
+        pa.array([0.0])  # it looks for pandas the first time, which can no longer be imported when a process ends
+        atexit.register(self._at_exit)
+
+    def __repr__(self) -> str:
+        state = self._status or f"at step {self._step}"
+        line = self._line
+        return f"Run({line['label']!r}, seed {line['seed']}, grid {line['grid']!r}, attempt {self.attempt}: {state})"
+
+    @property
+    def trial(self) -> str:
+        """The key: that of config, label and seed."""
+        return str(self._line["trial"])
+
+    @property
+    def attempt(self) -> int:
+        """Counted from 1; more where the same run was logged before."""
+        return int(self._start["attempt"])
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was finished, or has failed."""
+        return self._status is not None
+
+    def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat) -> None:
+        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
+
+        Raises:
+            SpecError: the run has ended, the step of a metric does not rise, or a value is no number.
+        """
+        self._require_open()
+        _require_step(step)
+        wall_s = time.monotonic() - self._began
+        values = {name: _number(name, value) for name, value in {**(metrics or {}), **named}.items()}
+        for name in values:
+            if step <= self._seen.get(name, -1):
+                raise SpecError(
+                    f"the step of a metric rises; {name!r} was logged at step {self._seen[name]} and now at {step}, "
+                    "count steps over the whole run"
+                )
+        for name, value in values.items():
+            self._seen[name] = step
+            self._buffer.add("metric", (self.trial, self.attempt, step, name, value, wall_s))
+        self._kept(step, values.get("loss"))
+
+    def evaluate(
+        self,
+        step: int,
+        name: str,
+        value: SupportsFloat | None = None,
+        *,
+        point: Mapping[str, SupportsFloat] | None = None,
+        items: int | Mapping[str, SupportsFloat] = 1,
+        se_items: SupportsFloat | None = None,
+    ) -> None:
+        """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
+
+        `items` is the number of items that the value is the mean of, or their values by name; with these, the value and
+        its standard error over items may be left out.
+
+        Raises:
+            SpecError: the run has ended, the place was recorded before, a value is no number, or not the items' mean.
+        """
+        self._require_open()
+        _require_step(step)
+        where = _point(point)
+        self._require_new(("evaluation", step, _name(name), *sorted(where.items())), f"{name!r} at step {step}")
+        number, values, error = _evaluated(name, value, items, se_items)
+        count = len(values) or int(items if isinstance(items, int) else 1)
+        row = (self.trial, self.attempt, step, name, where, number, count, error)
+        self._buffer.add("evaluation", row)
+        self._buffer.extend("item", [(*row[:5], item, each) for item, each in values.items()])
+        self._kept(step, None)
+
+    def probe(
+        self,
+        step: int,
+        name: str,
+        value: SupportsFloat,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        point: Mapping[str, SupportsFloat] | None = None,
+    ) -> None:
+        """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
+
+        Raises:
+            SpecError: the run has ended, the place was recorded before, or the value is no number.
+        """
+        self._require_open()
+        _require_step(step)
+        where = _point(point)
+        place = ("probe", step, _name(name), layer, head, *sorted(where.items()))
+        self._require_new(place, f"{name!r} at step {step}")
+        row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
+        self._buffer.add("probe", row)
+        self._kept(step, None)
+
+    def flush(self) -> None:
+        """Make everything logged so far durable.
+
+        Raises:
+            EnvironmentProblem: the disk is full or not writable; the values are kept for the next time.
+        """
+        self._buffer.flush()
+        self._flushed = time.monotonic()
+
+    def finish(self) -> None:
+        """The run is done, and its result counts.
+
+        Raises:
+            SpecError: the run has ended before.
+            EnvironmentProblem: the campaign cannot be written, so that the run does not count.
+        """
+        self._end({"status": "ok"})
+
+    def fail(self, error: BaseException | str, reason: str | None = None) -> None:
+        """The run failed; `reason` is "error", "diverged", "out_of_memory" or "killed", by default told by `error`.
+
+        The text of the error is what `ablate logs` shows.
+
+        Raises:
+            SpecError: the run has ended before, or there is no such reason.
+            EnvironmentProblem: the campaign cannot be written.
+        """
+        self._end(failure(error, reason))
+
+    def __enter__(self) -> Self:
+        self._require_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            return
+        if error is None:
+            self.finish()
+        elif isinstance(error, Exception):
+            self.fail(error)
+        else:
+            self._end({"status": "stopped", "message": f"it was stopped by {type(error).__name__}"})
+
+    def _end(self, outcome: Mapping[str, Any]) -> None:
+        self._require_open()
+        self.flush()
+        end(self._layout, self._start, self._step, outcome)
+        self._status = str(outcome["status"])
+        self._alive.stop()
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """The process ends before the run was finished; a child that was forked has no say in it."""
+        if self._status is not None or os.getpid() != self._pid:
+            return
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        if isinstance(error, Exception):
+            self.fail(error)
+        else:
+            self._end({"status": "stopped", "message": "the process ended before the run was finished"})
+
+    def _require_open(self) -> None:
+        if self._status is not None:
+            raise SpecError(f"a run is logged until it ends; {self!r} has ended, start another")
+        if os.getpid() != self._pid:
+            raise SpecError(f"one process logs a run; {self!r} was started by process {self._pid}, start another here")
+
+    def _require_new(self, place: tuple[Any, ...], told: str) -> None:
+        if place in self._places:
+            raise SpecError(f"one value has one place; {told} was recorded there before, give it another point")
+        self._places.add(place)
+
+    def _kept(self, step: int, loss: float | None) -> None:
+        self._step = max(self._step, step)
+        if self._steps is not None:
+            self._alive.tell(self._step, self._steps, math.nan if loss is None else loss)
+        now = time.monotonic()
+        due = now - self._flushed >= max(FLUSH_S, 0.2 * (now - self._began)) or len(self._buffer) > MOST_ROWS
+        if due:
+            try:
+                self.flush()
+            except EnvironmentProblem as error:  # training goes on; the values are kept, and `finish` will tell
+                self._flushed = now
+                warnings.warn(f"{error}; the values are kept for another try", RuntimeWarning, stacklevel=3)
+
+
+def _require_step(step: int) -> None:
+    if type(step) is not int or not 0 <= step < 2**63:
+        raise SpecError(f"a step is a whole number from 0; got {step!r}")
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise SpecError(f"what is logged has a name; got {name!r}")
+    return name
+
+
+def _number(name: str, value: SupportsFloat) -> float:
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise SpecError(f"what is logged is a number; {_name(name)!r} has {value!r}")
+
+
+def _point(point: Mapping[str, SupportsFloat] | None) -> dict[str, float]:
+    found = {_name(name): _number(name, value) for name, value in (point or {}).items()}
+    for name, value in found.items():
+        if not math.isfinite(value):
+            raise SpecError(f"a point has finite coordinates; {name!r} has {value!r}")
+    return found
+
+
+def _evaluated(
+    name: str,
+    value: SupportsFloat | None,
+    items: int | Mapping[str, SupportsFloat],
+    se_items: SupportsFloat | None,
+) -> tuple[float, dict[str, float], float | None]:
+    """The value of an evaluation, those of its items by name, and its standard error over items."""
+    error = None if se_items is None else _number(name, se_items)
+    if not isinstance(items, Mapping):
+        if type(items) is not int or items < 1:
+            raise SpecError(f"items is their number, from 1, or their values by name; got {items!r}")
+        if value is None:
+            raise SpecError(f"an evaluation has a value, or the values of its items; {name!r} has none")
+        return _number(name, value), {}, error
+    values = {_name(item): _number(item, each) for item, each in items.items()}
+    if not values:
+        raise SpecError(f"the items of an evaluation are at least one; {name!r} has none")
+    mean = _mean(list(values.values()))
+    number = mean if value is None else _number(name, value)
+    if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
+        raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
+    if error is None and len(values) > 1 and math.isfinite(mean):
+        error = math.sqrt(math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values))
+    return number, values, error
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else math.nan

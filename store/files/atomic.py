@@ -1,0 +1,246 @@
+"""Files that are either there and whole, or not there: temp file, fsync, rename, fsync of the directory."""
+
+import errno
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeVar, final
+from uuid import uuid4
+
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from store.files import checksum
+
+T = TypeVar("T")
+
+PAUSES_S = (0.05, 0.2, 0.8, 2.0)
+"""Waits before what a network file system refused for the moment is tried again; the patient go on with the last."""
+
+_LOST_TOUCH = (
+    "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
+)
+_MOMENTARY = (errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN)
+_REMEDIES = {
+    **dict.fromkeys(_MOMENTARY, _LOST_TOUCH),
+    errno.ENOSPC: "free some space and run the same command again; what has landed is kept",
+    errno.EDQUOT: "your disk quota is used up: free some space and run the same command again; what has landed is kept",
+    errno.EACCES: "choose a directory you may write to, or change its permissions",
+    errno.EPERM: "choose a directory you may write to, or change its permissions",
+    errno.EROFS: "the file system is read-only: choose another campaign directory",
+    errno.ENOTDIR: "a file stands where a directory is needed: choose another campaign directory or move the file",
+    errno.EEXIST: "a file stands where a directory is needed: choose another campaign directory or move the file",
+}
+
+
+def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentProblem:
+    """One sentence for an `OSError` met while doing `action` ("write", "create", ...) to `path`."""
+    why = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
+    return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
+
+
+@final
+class _Patience:
+    """How long this process waits for a file system that is away, and whom it tells."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.tell: Callable[[str], None] = lambda _: None
+        self.over: Callable[[], bool] = lambda: False
+
+
+_PATIENCE = _Patience()
+
+
+def be_patient(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
+    """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
+
+    That is for processes that hold work which would be lost. A wait is told when it gets long, and when it is over.
+    """
+    _PATIENCE.seconds, _PATIENCE.tell, _PATIENCE.over = seconds, tell, over
+
+
+def retried(action: Callable[[], T]) -> T:
+    """What `action` returns; where it fails as network file systems do for a moment, it is called again, afresh.
+
+    It must open what it needs itself: a stale handle stays stale. NFS says ESTALE, Lustre also the others.
+
+    Raises:
+        OSError: that of the last of five tries, or of more in a process that is patient; at once one that does not pass
+            by itself.
+    """
+    for pause_s in PAUSES_S:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in _MOMENTARY:
+                raise
+        time.sleep(pause_s)
+    return _awaited(action) if _PATIENCE.seconds else action()
+
+
+def _awaited(action: Callable[[], T]) -> T:
+    began, told = time.monotonic(), False
+    while True:
+        try:
+            found = action()
+        except OSError as error:
+            late = time.monotonic() - began >= _PATIENCE.seconds or _PATIENCE.over()
+            if error.errno not in _MOMENTARY or late:
+                raise
+            if not told:
+                _PATIENCE.tell(f"the file system is away ({error}); waiting for up to {_PATIENCE.seconds:.0f} s")
+            told = True
+        else:
+            if told:
+                _PATIENCE.tell(f"the file system is back after {time.monotonic() - began:.0f} s")
+            return found
+        time.sleep(PAUSES_S[-1])
+
+
+def temporary_name(name: str) -> str:
+    """A name for the unfinished form of `name` that no other process uses and that readers ignore."""
+    return f"{name}.tmp.{socket.gethostname()}.{os.getpid()}.{uuid4().hex[:8]}"
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether `path` is an unfinished file, left by a writer that is at work or was killed."""
+    return ".tmp." in path.name
+
+
+def make_directory(path: Path) -> Path:
+    """Create `path` and its parents if they are missing; those that it made survive a crash of the machine.
+
+    Raises:
+        EnvironmentProblem: it cannot be created.
+    """
+    try:
+        missing = retried(lambda: _missing(path))
+        retried(lambda: _make(path, missing))
+    except OSError as error:
+        raise environment_problem("create", path, error) from error
+    return path
+
+
+def _missing(path: Path) -> list[Path]:
+    """`path` and its parents up to the first that is there, which stands before those below it."""
+    return list(takewhile(lambda each: not each.exists(), (path, *path.parents)))[::-1]
+
+
+def _make(path: Path, missing: Iterable[Path]) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
+
+
+def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
+    """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
+
+    It never has other permissions than `mode`; None: those of any new file.
+
+    Raises:
+        EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
+    """
+    make_directory(path.parent)
+    try:
+        retried(lambda: _publish(path, data, mode))
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
+    return path
+
+
+def _publish(path: Path, data: bytes, mode: int | None) -> None:
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        _write_through(temporary, data, mode)
+        try:
+            temporary.rename(path)
+        except FileNotFoundError:
+            # NFS: the answer to a rename was lost, and the rename that was sent again found nothing left to do
+            if not path.is_file() or path.read_bytes() != data:
+                raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def _write_through(path: Path, data: bytes, mode: int | None) -> None:
+    with path.open("xb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and new names in the directory `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> Path:
+    """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
+    text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
+    return write_atomic(path, checksum.sealed(text.encode("ascii")) + b"\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What the file `path` holds.
+
+    Raises:
+        OSError: it cannot be read, also after some tries.
+    """
+    return retried(path.read_bytes)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in the file `path`.
+
+    Raises:
+        NotFoundError: there is no such file.
+        StoreError: it is torn or altered: not one JSON object, or not even a file.
+    """
+    try:
+        data = read_bytes(path)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise StoreError(f"{path} must be a file, and a directory stands there; move it away") from error
+    except NotADirectoryError as error:
+        raise StoreError(f"{path.parent} must be a directory, and a file stands there; move it away") from error
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+    return parse_object(data, str(path))
+
+
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON object that `data` holds, without its seal; `where` names its place in errors.
+
+    Raises:
+        StoreError: it is not exactly one JSON object of finite numbers and valid text, or its seal is broken.
+    """
+    try:
+        found = _DECODER.decode(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{where} must hold one JSON object, not {type(found).__name__}; it was torn or altered")
+    if checksum.is_broken(data):
+        raise StoreError(f'{where} does not have the hash that its last member "seal" says; it was torn or altered')
+    found.pop("seal", None)
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""One for all: `json.loads` would make one per object, and a campaign has tens of thousands."""

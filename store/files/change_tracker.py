@@ -1,0 +1,120 @@
+"""What of a campaign's trials need not be looked at again: a memory of how the directories were at the last ingest.
+
+Trials are fanned out into up to 256 directories, `trials/<two digits>`. Whoever begins or ends an attempt, or judges it
+later, first gives that directory a new time of change (`tell`). So a directory that is as it was holds nothing new, and
+a look at 100,000 trials is one at 256 directories. Attempts that had not ended are read every time all the same.
+
+A directory is looked at again as long as its last change is younger than `SETTLED_S`: it was told before the change was
+made, and a network file system may show an old listing for a minute. And it is looked at every `LOOK_AGAIN_S`, since
+somebody may have changed files by hand, or have been held up for longer between telling and doing. The memory belongs
+to one state of the database; after any other it is void.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import final
+
+from grid.errors import AblateError
+from store.files.atomic import environment_problem, read_json, retried, write_json
+from store.files.layout import FILE_SCHEMA, Layout
+
+SETTLED_S = 90
+"""Seconds after its last change in which a directory may have changed, or been listed, unnoticed."""
+
+LOOK_AGAIN_S = 600
+"""Seconds after which a directory is looked at again, whatever it says."""
+
+
+def tell(layout: Layout, trial: str) -> None:
+    """Say that files of `trial` are about to change.
+
+    Raises:
+        EnvironmentProblem: the directory cannot be written.
+    """
+    directory = layout.trial(trial).parent
+    try:
+        retried(lambda: os.utime(directory))
+    except FileNotFoundError:  # its first trial is about to make it
+        return
+    except OSError as error:
+        raise environment_problem("change", directory, error) from error
+
+
+Stamp = tuple[int, int, int]
+"""What of a file changes with it: inode, and the times of change of its bytes (or names) and of itself, in ns."""
+
+
+@final
+class Looked:
+    """The directories of trials as they are now, and which of them are in the database as they are.
+
+    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be.
+
+    Raises:
+        EnvironmentProblem: the file system does not answer, or the store's directory cannot be written.
+    """
+
+    def __init__(self, layout: Layout, *, thorough: bool) -> None:
+        self._layout = layout
+        self._now_ns = _now_ns(layout)
+        self._stamps = {fan: _stamp(layout.trials / fan) for fan in layout.fans()}
+        self._database = _stamp(layout.live)
+        self._before = _remembered(layout, self._database)
+        known = {} if thorough else self._before
+        self.same = frozenset(fan for fan, (stamp, looked_ns) in known.items() if self._is_same(fan, stamp, looked_ns))
+        """Those that need no look."""
+
+    def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
+        return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9
+
+    def remember(self, troubled: Iterable[str]) -> None:
+        """Keep for the next ingest what this one has seen; the database is closed.
+
+        Args:
+            troubled: records that could not be read, as paths in the campaign: they are tried again every time.
+
+        Raises:
+            EnvironmentProblem: the store's directory cannot be written.
+        """
+        again = {Path(file).parts[1] for file in troubled if file.startswith("trials/")}
+        seen = {fan: self._before[fan] for fan in self.same - again}
+        for fan, stamp in self._stamps.items():
+            settled = stamp is not None and self._now_ns - max(stamp[1:]) > SETTLED_S * 10**9
+            if stamp is not None and settled and fan not in self.same | again:
+                seen[fan] = (stamp, self._now_ns)
+        database = _stamp(self._layout.live)
+        if (seen, database) == (self._before, self._database):
+            return
+        record = {"schema": FILE_SCHEMA, "database": database, "directories": {fan: seen[fan] for fan in sorted(seen)}}
+        write_json(self._layout.looked, record)
+
+
+def _remembered(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
+    """By directory its stamp, and when it was looked at; nothing where that was for another state of the database."""
+    try:
+        found = read_json(layout.looked)
+        if found["schema"] != FILE_SCHEMA or found["database"] != list(database or ()):
+            return {}
+        return {fan: ((stamp[0], stamp[1], stamp[2]), looked) for fan, (stamp, looked) in found["directories"].items()}
+    except (AblateError, LookupError, TypeError, ValueError, AttributeError):
+        return {}  # a memory that is damaged, or cannot be read, is none: everything is looked at instead
+
+
+def _now_ns(layout: Layout) -> int:
+    """By the clock that stamps the campaign's files, which may be that of another machine."""
+    try:
+        os.utime(layout.ingest_lock)
+        return layout.ingest_lock.stat().st_mtime_ns
+    except OSError as error:
+        raise environment_problem("change", layout.ingest_lock, error) from error
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = retried(path.stat)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns

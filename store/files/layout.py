@@ -1,0 +1,253 @@
+"""Where every file of a campaign lies: the wire format as paths."""
+
+import os
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from grid.errors import SpecError
+from store.files.atomic import environment_problem, is_temporary, retried
+
+FILE_SCHEMA = 1
+"""Version of the JSON files and shards; a reader refuses every other."""
+
+STORE_SCHEMA = 11
+"""Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+_FAN = re.compile(r"[0-9a-f]{2}")
+_ARTEFACT = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_ARRAYS = re.compile(rf"(?P<name>{_ARTEFACT.pattern})-(?P<step>[0-9]{{9,}})\.npz")
+_GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ATTEMPT = re.compile(r"[0-9]{3,}")
+_SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The campaign directory `root`; nothing is created or read until asked for.
+
+    Raises:
+        EnvironmentProblem: by all that list, where the file system does not answer.
+    """
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))
+
+    @property
+    def grids(self) -> Path:
+        """Directory of grid headers and their trial lists."""
+        return self.root / "grids"
+
+    @property
+    def submissions(self) -> Path:
+        """Directory of submissions, one per `run`."""
+        return self.root / "submissions"
+
+    @property
+    def trials(self) -> Path:
+        """Directory of trials, fanned out by the first two digits of the key."""
+        return self.root / "trials"
+
+    @property
+    def spool(self) -> Path:
+        """Directory of shards."""
+        return self.root / "spool"
+
+    @property
+    def snapshots(self) -> Path:
+        """Directory of the trees that were submitted."""
+        return self.root / "snapshots"
+
+    @property
+    def store(self) -> Path:
+        """Directory of the database."""
+        return self.root / "store"
+
+    @property
+    def live(self) -> Path:
+        """The database that the one ingester writes."""
+        return self.store / "live.duckdb"
+
+    @property
+    def snapshot(self) -> Path:
+        """The published copy of the database that readers open."""
+        return self.store / "snapshot.duckdb"
+
+    @property
+    def ingest_lock(self) -> Path:
+        """The file whose flock makes a process the ingester."""
+        return self.store / "ingest.lock"
+
+    @property
+    def looked(self) -> Path:
+        """What the last ingest has seen of the directories of trials."""
+        return self.store / "looked.json"
+
+    def exists(self) -> bool:
+        """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""
+        return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.spool))
+
+    def grid_header(self, name: str) -> Path:
+        """`grids/<name>.json`."""
+        return self.grids / f"{_checked(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"
+
+    def grid_trials(self, name: str) -> Path:
+        """`grids/<name>.trials.jsonl`: the grid's trials in execution order."""
+        return self.grid_header(name).with_suffix(".trials.jsonl")
+
+    def submission(self, submission: str) -> Path:
+        """Directory of one submission."""
+        return self.submissions / _checked(_SUBMISSION, submission, "a submission is named YYYYmmddTHHMMSS-<6 hex>")
+
+    def manifest(self, submission: str) -> Path:
+        """`manifest.jsonl`: the trials of the submission."""
+        return self.submission(submission) / "manifest.jsonl"
+
+    def manifest_index(self, submission: str) -> Path:
+        """`manifest.idx`: little-endian uint64 byte offsets of the manifest's lines."""
+        return self.submission(submission) / "manifest.idx"
+
+    def submission_record(self, submission: str) -> Path:
+        """`submission.json`: what was asked for, and which jobs it became."""
+        return self.submission(submission) / "submission.json"
+
+    def snapshot_tar(self, content: str) -> Path:
+        """`snapshots/<blake2b-128 of the file>.tar`: code, spec file and what it imports, as they were submitted."""
+        return self.snapshots / f"{_checked(_KEY, content, 'a tree is named by 32 hexadecimal digits')}.tar"
+
+    def trial(self, key: str) -> Path:
+        """Directory of one trial's attempts."""
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        return self.root.joinpath("trials", key[:2], key)
+
+    def attempt(self, key: str, attempt: int) -> Path:
+        """Directory of one attempt, numbered from 1; whoever creates it owns it."""
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        return self.root.joinpath("trials", key[:2], key, f"{attempt:03d}")
+
+    def start(self, key: str, attempt: int) -> Path:
+        """`start.json` of an attempt."""
+        return self.attempt(key, attempt) / "start.json"
+
+    def end(self, key: str, attempt: int) -> Path:
+        """`end.json` of an attempt; its presence means the attempt has ended."""
+        return self.attempt(key, attempt) / "end.json"
+
+    def heartbeat(self, key: str, attempt: int) -> Path:
+        """The file an attempt touches every few seconds."""
+        return self.attempt(key, attempt) / "heartbeat"
+
+    def log(self, key: str, attempt: int) -> Path:
+        """Free text for people; nobody parses it."""
+        return self.attempt(key, attempt) / "log"
+
+    def checkpoint(self, key: str, attempt: int) -> Path:
+        """Directory of an attempt's checkpoints."""
+        return self.attempt(key, attempt) / "checkpoint"
+
+    def weights(self, key: str, attempt: int) -> Path:
+        """Directory of the trained weights, where a trial keeps them: a file like a checkpoint."""
+        return self.attempt(key, attempt) / "weights"
+
+    def evaluations(self, key: str, attempt: int) -> Path:
+        """Directory of what the trained model was judged by later: records, and the shards that they name."""
+        return self.attempt(key, attempt) / "evaluations"
+
+    def evaluation(self, key: str, attempt: int, evaluation: str) -> Path:
+        """The record of one later evaluation, named by the key of its spec."""
+        checked = _checked(_KEY, evaluation, "an evaluation's key is 32 hexadecimal digits")
+        return self.evaluations(key, attempt) / f"{checked}.json"
+
+    def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
+        """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
+        checked = _checked(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
+        return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
+
+    def artefact_names(self, key: str, attempt: int) -> list[tuple[str, int]]:
+        """Name and step of every file of arrays that an attempt left, sorted."""
+        found = (_ARRAYS.fullmatch(name) for name in _names(self.attempt(key, attempt) / "artefacts"))
+        return sorted((each["name"], int(each["step"])) for each in found if each)
+
+    def grid_names(self) -> list[str]:
+        """Names of the grids that have a header, sorted."""
+        found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
+        return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
+
+    def submission_ids(self) -> list[str]:
+        """Submissions whose manifest is published, oldest first."""
+        found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
+        return [name for name in found if self.manifest(name).is_file()]
+
+    def fans(self) -> list[str]:
+        """Names of the directories that trials are fanned out into, sorted."""
+        return sorted({name for name in _names(self.trials) if _FAN.fullmatch(name)})
+
+    def trial_keys(self) -> Iterator[str]:
+        """Keys of all trials that have a directory, sorted."""
+        for fan in self.fans():
+            yield from _keys(fan, _names(self.trials / fan))
+
+    def attempts(self, key: str) -> list[int]:
+        """Numbers of the trial's attempts, ascending, whether or not they have begun."""
+        return _numbers(_names(self.trial(key)))
+
+    def every_attempt(self, leave_out: Container[str] = ()) -> Iterator[tuple[str, int, str]]:
+        """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many.
+
+        Directories of `fans` in `leave_out` are not read.
+        """
+        trials = f"{self.root}/trials"
+        for fan in self.fans():
+            if fan in leave_out:
+                continue
+            for key in _keys(fan, _names(f"{trials}/{fan}")):
+                directory = f"{trials}/{fan}/{key}"
+                for attempt in _numbers(_names(directory)):
+                    yield key, attempt, f"{directory}/{attempt:03d}"
+
+    def evaluation_keys(self, key: str, attempt: int) -> list[str]:
+        """Keys of what an attempt was judged by later, sorted."""
+        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        names = _names(f"{self.root}/trials/{key[:2]}/{key}/{attempt:03d}/evaluations")
+        stems = sorted(name.removesuffix(".json") for name in names if ".json" in name)
+        return [stem for stem in stems if _KEY.fullmatch(stem)]
+
+    def shards(self) -> list[Path]:
+        """All published shard files, sorted by name; unfinished files are left out."""
+        found = (self.spool / name for name in _names(self.spool) if name.endswith(".parquet"))
+        return sorted(path for path in found if not is_temporary(path))
+
+
+def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
+    if not pattern.fullmatch(name):
+        raise SpecError(f"{rule}; got {name!r}")
+    return name
+
+
+def _keys(fan: str, names: Iterable[str]) -> list[str]:
+    """The trials that lie in their own directory `fan`, sorted, each once: a stale listing may name one twice."""
+    return sorted({name for name in names if name[:2] == fan and _KEY.fullmatch(name)})
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    """Of attempts, sorted, each once."""
+    return sorted({int(name) for name in names if _ATTEMPT.fullmatch(name)})
+
+
+def _names(directory: Path | str) -> list[str]:
+    def listed() -> list[str]:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries]
+
+    try:
+        return retried(listed)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise environment_problem("list", Path(directory), error) from error

@@ -1,0 +1,92 @@
+"""Texts that a campaign keeps under names, a file each, for people to come back to: queries, views of the dashboard."""
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from grid.errors import NotFoundError, SpecError
+from grid.suggestions import did_you_mean
+from store.files.atomic import environment_problem, is_temporary, read_bytes, write_atomic
+from store.files.layout import Layout
+
+_NAME: Final = re.compile(r"[a-z0-9_-]+")
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` could name a saved text; no reading SQL statement is such a word."""
+    return _NAME.fullmatch(text) is not None
+
+
+class Shelf(NamedTuple):
+    """One kind of saved texts: `<folder>/<name>.<ending>` in the campaign."""
+
+    folder: str
+    ending: str
+    noun: str
+    how: str
+    """How to save one, with `{name}` where its name goes."""
+
+    def every(self, layout: Layout) -> dict[str, str]:
+        """The saved texts by name, in the order of names.
+
+        Raises:
+            EnvironmentProblem: one cannot be read.
+        """
+        found = sorted(self._directory(layout).glob(f"*.{self.ending}"))
+        kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
+        return {path.stem: self._read(path) for path in kept}
+
+    def text(self, layout: Layout, name: str) -> str:
+        """The saved text `name`.
+
+        Raises:
+            SpecError: `name` cannot be one.
+            NotFoundError: there is none of that name; says which there are.
+            EnvironmentProblem: it cannot be read.
+        """
+        path = self._path(layout, name)
+        if not path.is_file():
+            known = list(self.every(layout))
+            listed = f"there are {known}{did_you_mean(name, known)}" if known else "there is none yet"
+            how = self.how.format(name=name)
+            raise NotFoundError(f"the campaign has no saved {self.noun} {name!r}; {listed}: {how}")
+        return self._read(path)
+
+    def save(self, layout: Layout, name: str, text: str) -> bool:
+        """Keep `text` as `name`; whether that replaced another.
+
+        Raises:
+            SpecError: `name` cannot be one.
+            EnvironmentProblem: it cannot be written.
+        """
+        path = self._path(layout, name)
+        replaced = path.is_file() and self._read(path).strip() != text.strip()
+        write_atomic(path, f"{text.strip()}\n".encode())
+        return replaced
+
+    def _path(self, layout: Layout, name: str) -> Path:
+        if not is_name(name):
+            raise SpecError(f"a saved {self.noun} is named by lower-case letters, digits, _ and -; got {name!r}")
+        return self._directory(layout) / f"{name}.{self.ending}"
+
+    def _directory(self, layout: Layout) -> Path:
+        return layout.root / self.folder
+
+    def _read(self, path: Path) -> str:
+        if not path.resolve().is_relative_to(path.parents[1].resolve()):
+            raise SpecError(
+                f"{path} is a link that leads out of the campaign; it is not read: put the {self.noun} there"
+            )
+        try:
+            return read_bytes(path).decode()
+        except OSError as error:
+            raise environment_problem("read", path, error) from error
+        except UnicodeDecodeError as error:
+            raise SpecError(f"{path} is not UTF-8 text ({error.reason}); save the {self.noun} again") from error
+
+
+QUERIES: Final = Shelf("queries", "sql", "query", "`ablate sql --save {name} QUERY`")
+"""One reading SQL statement each."""
+
+VIEWS: Final = Shelf("views", "json", "view", "`Views` at the top of a page of the dashboard saves it")
+"""A page of the dashboard with its state each."""

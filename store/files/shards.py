@@ -1,0 +1,296 @@
+"""Shards: the long tables of a campaign as Parquet files, each written once by one worker.
+
+The name carries the table and the blake2b-128 of the whole file, so one rename publishes both, and a flipped bit is
+found before the file is parsed:
+
+    <submission>-<worker>-<sequence>-<table>.<blake2b>.parquet
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple, final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from grid.errors import SpecError, StoreError
+from store.files.atomic import read_bytes, write_atomic
+from store.files.layout import FILE_SCHEMA, Layout
+
+POINT = pa.map_(pa.string(), pa.float64())
+"""Where on its grid a value was taken: coordinate name -> value."""
+
+TABLES: Final[Mapping[str, pa.Schema]] = {
+    "metric": pa.schema(
+        [
+            pa.field("trial", pa.string(), nullable=False),
+            pa.field("attempt", pa.int32(), nullable=False),
+            pa.field("step", pa.int64(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("value", pa.float64(), nullable=False),
+            pa.field("wall_s", pa.float64(), nullable=False),
+        ]
+    ),
+    "evaluation": pa.schema(
+        [
+            pa.field("trial", pa.string(), nullable=False),
+            pa.field("attempt", pa.int32(), nullable=False),
+            pa.field("step", pa.int64(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("point", POINT, nullable=False),
+            pa.field("value", pa.float64(), nullable=False),
+            pa.field("items", pa.int64(), nullable=False),
+            pa.field("se_items", pa.float64()),
+        ]
+    ),
+    "item": pa.schema(
+        [
+            pa.field("trial", pa.string(), nullable=False),
+            pa.field("attempt", pa.int32(), nullable=False),
+            pa.field("step", pa.int64(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("point", POINT, nullable=False),
+            pa.field("item", pa.string(), nullable=False),
+            pa.field("value", pa.float64(), nullable=False),
+        ]
+    ),
+    "probe": pa.schema(
+        [
+            pa.field("trial", pa.string(), nullable=False),
+            pa.field("attempt", pa.int32(), nullable=False),
+            pa.field("step", pa.int64(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("layer", pa.int16()),
+            pa.field("head", pa.int16()),
+            pa.field("point", POINT, nullable=False),
+            pa.field("value", pa.float64(), nullable=False),
+        ]
+    ),
+}
+"""The columns of each long table, in order."""
+
+_NAME = re.compile(
+    r"(?P<submission>[0-9]{8}T[0-9]{6}-[0-9a-f]{6})-(?P<worker>[0-9]+)-(?P<sequence>[0-9]+)"
+    r"-(?P<table>[a-z]+)\.(?P<blake2b>[0-9a-f]{32})\.parquet"
+)
+
+
+class BadShard(StoreError):
+    """A shard that must not be read; `reason` says what is wrong with it."""
+
+    def __init__(self, path: Path, reason: str, *, lost: bool = True, passing: bool = False) -> None:
+        super().__init__(f"{path} cannot be served: {reason}; the other shards are not affected")
+        self.reason = reason
+        self.lost = lost
+        """Whether its rows are lost unless the file is restored, and not merely for another version of this program."""
+        self.passing = passing
+        """Whether the very same file may be readable the next time."""
+
+
+class ShardInfo(NamedTuple):
+    """What a verified shard says of itself."""
+
+    path: Path
+    table: str
+    blake2b: str
+    rows: int
+    bytes: int
+    schema: int
+    submission: str
+    worker: int
+    sequence: int
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a file of this name was published as a shard."""
+    return _NAME.fullmatch(name) is not None
+
+
+class Encoded(NamedTuple):
+    """A finished shard that is not on disk yet."""
+
+    name: str
+    data: bytes
+
+
+def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) -> Encoded:
+    """The shard of `columns`, named `<prefix>-<table>.<hash>.parquet`."""
+    schema = TABLES.get(table)
+    if schema is None:
+        raise SpecError(f"{table!r} is not a shard table; there are {sorted(TABLES)}")
+    if set(columns) != set(schema.names):
+        raise SpecError(f"a {table} shard has the columns {schema.names}; got {sorted(columns)}")
+    arrays = [_array(columns[field.name], field) for field in schema]
+    described = schema.with_metadata(
+        {"ablate.schema": str(FILE_SCHEMA), "ablate.table": table, "ablate.rows": str(len(arrays[0]))}
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=described), sink, compression="zstd", write_page_checksum=True)
+    data = sink.getvalue().to_pybytes()
+    return Encoded(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
+
+
+def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    if field.type == POINT:
+        values = [None if point is None else sorted(point.items()) for point in values]
+    array = pa.array(values, type=field.type)
+    if array.null_count and not field.nullable:
+        raise SpecError(
+            f"column {field.name!r} of a shard must have a value in every row; {array.null_count} have none"
+        )
+    return array
+
+
+def content_hash(data: bytes) -> str:
+    """blake2b-128 of `data` as 32 hexadecimal digits."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def shard_prefix(submission: str, worker: int, sequence: int) -> str:
+    """The part of a shard's name that says who wrote it and when in its sequence."""
+    return f"{submission}-{worker:04d}-{sequence:06d}"
+
+
+def write_shard(
+    layout: Layout,
+    table: str,
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    submission: str,
+    worker: int,
+    sequence: int,
+) -> Path:
+    """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping.
+
+    Raises:
+        SpecError: the table or its columns are not those of the wire format.
+        EnvironmentProblem: the disk is full or not writable; nothing of the shard is visible.
+    """
+    encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
+    return write_atomic(layout.spool / encoded.name, encoded.data)
+
+
+@final
+class ShardBuffer:
+    """Rows of one worker, kept in memory until `flush` publishes them as shards: one per table that has rows.
+
+    A flush that fails keeps everything: the next one first retries the very same files.
+    """
+
+    def __init__(self, layout: Layout, *, submission: str, worker: int) -> None:
+        self._layout = layout
+        self._submission = submission
+        self._worker = worker
+        self._sequence = 0
+        self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
+        self._unwritten: list[Encoded] = []
+
+    def __len__(self) -> int:
+        """Rows that are not yet in a shard."""
+        return sum(map(len, self._rows.values()))
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything added so far is on disk."""
+        return not len(self) and not self._unwritten
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None:
+        """Keep one row, its values in the order of `TABLES[table]`."""
+        self._rows[table].append(row)
+
+    def extend(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Keep several rows."""
+        self._rows[table].extend(rows)
+
+    def pending(self, trial: str, attempt: int) -> dict[str, list[tuple[Any, ...]]]:
+        """By table the rows of an attempt that are not yet in a shard."""
+        found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
+        return {table: rows for table, rows in found.items() if rows}
+
+    def flush(self) -> list[Path]:
+        """Publish all rows; afterwards they survive a crash of the machine.
+
+        Raises:
+            EnvironmentProblem: the disk is full or not writable; the rows are still here, so flush again later.
+        """
+        self._encode()
+        written: list[Path] = []
+        while self._unwritten:
+            first = self._unwritten[0]
+            written.append(write_atomic(self._layout.spool / first.name, first.data))
+            self._unwritten.pop(0)
+        return written
+
+    def _encode(self) -> None:
+        prefix = shard_prefix(self._submission, self._worker, self._sequence)
+        for table, rows in self._rows.items():
+            if rows:
+                columns = dict(zip(TABLES[table].names, zip(*rows, strict=True), strict=True))
+                self._unwritten.append(encode_shard(table, columns, prefix))
+                self._rows[table] = []
+        self._sequence += 1
+
+
+def verify_shard(path: Path) -> ShardInfo:
+    """Check that `path` is a whole, unaltered shard of a known table and version.
+
+    Raises:
+        BadShard: it is not; `reason` says why.
+    """
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        raise BadShard(path, "its name is not <submission>-<worker>-<sequence>-<table>.<blake2b>.parquet")
+    table = named["table"]
+    if table not in TABLES:
+        raise BadShard(path, f"its name speaks of the table {table!r}, and there are {sorted(TABLES)}")
+    data = _bytes(path)
+    if content_hash(data) != named["blake2b"]:
+        raise BadShard(path, f"its {len(data)} bytes do not have the hash in its name: it was torn or altered")
+    rows = _described_rows(path, data, table)
+    return ShardInfo(
+        path=path,
+        table=table,
+        blake2b=named["blake2b"],
+        rows=rows,
+        bytes=len(data),
+        schema=FILE_SCHEMA,
+        submission=named["submission"],
+        worker=int(named["worker"]),
+        sequence=int(named["sequence"]),
+    )
+
+
+def _of_another_version(path: Path, version: str) -> BadShard:
+    reason = f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}"
+    if not version.isdecimal():
+        return BadShard(path, reason)
+    remedy = "upgrade ablate" if int(version) > FILE_SCHEMA else "read it with the ablate that wrote it"
+    return BadShard(path, f"{reason}; {remedy}", lost=False)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise BadShard(path, f"it cannot be read ({error.strerror})", passing=True) from error
+
+
+def _described_rows(path: Path, data: bytes, table: str) -> int:
+    """Rows of a shard whose hash is right, after checking what its footer says."""
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise BadShard(path, f"it is not a Parquet file ({error})") from error
+    about = metadata.metadata or {}
+    version = about.get(b"ablate.schema", b"").decode(errors="replace")
+    if not version.isdecimal() or int(version) != FILE_SCHEMA:
+        raise _of_another_version(path, version)
+    if about.get(b"ablate.table") != table.encode():
+        raise BadShard(path, f"its name says {table!r} and its footer {about.get(b'ablate.table')!r}")
+    if about.get(b"ablate.rows") != str(metadata.num_rows).encode():
+        raise BadShard(path, f"it holds {metadata.num_rows} rows and its footer promises {about.get(b'ablate.rows')!r}")
+    if not metadata.schema.to_arrow_schema().equals(TABLES[table], check_metadata=False):
+        raise BadShard(path, f"its columns are not those of {table}")
+    return int(metadata.num_rows)

@@ -1,0 +1,243 @@
+"""How far a trial is, from the files of its attempts alone; no database and no scheduler is asked."""
+
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, final
+
+from grid.errors import NotFoundError, StoreError
+from store.files.atomic import environment_problem, parse_object, read_bytes, read_json, retried
+from store.files.layout import Layout
+
+Status = Literal["ok", "failed", "running", "pending"]
+
+MISSED_BEATS = 6
+"""An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
+
+HEARTBEAT_S = 15.0
+"""Seconds between signs of life of an attempt that does not say."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SPACE = Path("/proc/self/ns/pid")
+_UNKNOWN = "unknown"
+
+
+@final
+@dataclass(frozen=True)
+class AttemptState:
+    """One attempt that has begun: the records it wrote, and whether its process still lives."""
+
+    attempt: int
+    start: dict[str, Any]
+    end: dict[str, Any] | None
+    alive: bool
+    """Whether it has not ended and its process is there."""
+
+
+@final
+@dataclass(frozen=True)
+class TrialState:
+    """The state of one trial and its begun attempts, oldest first."""
+
+    status: Status
+    attempts: tuple[AttemptState, ...]
+
+    @property
+    def live(self) -> AttemptState | None:
+        """The latest attempt that is at work."""
+        return next((found for found in reversed(self.attempts) if found.alive), None)
+
+    @property
+    def result(self) -> AttemptState | None:
+        """The attempt whose result counts: the latest that is ok."""
+        return next((found for found in reversed(self.attempts) if (found.end or {}).get("status") == "ok"), None)
+
+    @property
+    def ended(self) -> AttemptState | None:
+        """The latest attempt that has ended."""
+        return next((found for found in reversed(self.attempts) if found.end is not None), None)
+
+
+class Progress(NamedTuple):
+    """How far an attempt said it was, with its last sign of life."""
+
+    step: int
+    steps: int
+    loss: float | None
+    """None where it is no finite number."""
+
+
+@cache
+def pid_space() -> str | None:
+    """Where a process number names one process: the boot of this machine, and the PID namespace of this process.
+
+    Containers of one node may share its name and not its processes. None where there is no /proc, and no namespace;
+    "unknown" where /proc does not show this process under the number that it knows itself by.
+    """
+    try:
+        shown = Path("/proc/self").readlink().name
+    except OSError:
+        return None
+    try:
+        return f"{_BOOT.read_text().strip()}-{_SPACE.stat().st_ino}" if shown == str(os.getpid()) else _UNKNOWN
+    except OSError:
+        return _UNKNOWN
+
+
+def process_started(pid: int) -> int | None:
+    """When the process `pid` began, in clock ticks since boot; None if it is gone, a zombie, or there is no /proc.
+
+    Together with the number it names a process: numbers are used again, pairs are not.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # the command's name is in parentheses and may hold spaces and parentheses itself
+    fields = text[text.rindex(b")") + 1 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def process_alive(pid: int, pid_started: float | None) -> bool:
+    """Whether the very process that recorded (`pid`, `pid_started`) still exists on this host."""
+    if not Path("/proc/self/stat").exists():
+        return _exists(pid)
+    started = process_started(pid)
+    return started is not None and (pid_started is None or started == pid_started)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def beat_s(start: Mapping[str, Any]) -> float:
+    """Seconds between signs of life of the attempt with this start record."""
+    every = start.get("heartbeat_s")
+    return float(every) if isinstance(every, int | float) and math.isfinite(every) and every > 0 else HEARTBEAT_S
+
+
+def lease_s(start: Mapping[str, Any]) -> float:
+    """Seconds without a sign of life after which an attempt with this start record is taken for dead."""
+    return MISSED_BEATS * beat_s(start)
+
+
+def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
+    """When the attempt gave its last sign of life, in nanoseconds by whichever clock stamps files; None if never.
+
+    Raises:
+        EnvironmentProblem: the file system does not answer.
+    """
+    path = layout.heartbeat(key, attempt)
+    try:
+        return retried(lambda: _modified_ns(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+
+
+def _modified_ns(path: Path) -> int:
+    """Opened for it: NFS asks the server at an open, and answers a plain stat from what it knew a minute ago."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
+
+
+def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
+    """Seconds since the attempt's last sign of life, below 0 where clocks differ; None if it never gave one."""
+    beat = last_beat_ns(layout, key, attempt)
+    return None if beat is None else time.time() - beat / 1e9
+
+
+def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
+    """How far the attempt was at its last sign of life; None where it has not said, or it cannot be read."""
+    path = layout.heartbeat(key, attempt)
+    try:
+        found = parse_object(read_bytes(path), str(path))
+    except (OSError, StoreError):
+        return None
+    step, steps, loss = found.get("step"), found.get("steps"), found.get("loss")
+    if type(step) is not int or type(steps) is not int:
+        return None
+    return Progress(step, steps, float(loss) if isinstance(loss, int | float) else None)
+
+
+def local_process(start: Mapping[str, Any]) -> bool | None:
+    """Whether the process of an attempt of this host is there; None for an attempt of another host.
+
+    None as well where its number may be that of another process here: in another container, or before a boot. Records
+    that do not say so are of this host.
+    """
+    pid, space = start.get("pid"), start.get("pid_space")
+    if start.get("host") != socket.gethostname() or not isinstance(pid, int):
+        return None
+    if space is not None and (space == _UNKNOWN or space != pid_space()):
+        return None
+    return process_alive(pid, start.get("pid_started"))
+
+
+def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
+    """Whether the process of an attempt that wrote `start` and no end is at work, for displays.
+
+    Of another host it compares clocks, so it can be wrong by as much as they differ; a sign of life from the future is
+    a young one. Who wants to take a trial over asks `runners.attempts.leases`.
+    """
+    here = local_process(start)
+    if here is not None:
+        return here
+    age = heartbeat_age(layout, key, attempt)
+    return age is not None and age < lease_s(start)
+
+
+Alive = Callable[[Layout, str, int, Mapping[str, Any]], bool]
+"""Decides whether an attempt without an end is at work, from its start record."""
+
+
+def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_alive) -> AttemptState | None:
+    """The state of one attempt; None while its `start.json` is missing or damaged.
+
+    A damaged `end.json` counts as none: what it said is lost, so the trial is done again.
+    """
+    start = _sound(layout.start(key, attempt))
+    if start is None:
+        return None
+    end = _sound(layout.end(key, attempt))
+    return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
+
+
+def _sound(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(path)
+    except (NotFoundError, StoreError):
+        return None
+
+
+def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState:
+    """The state of the trial `key`; a trial without a directory is pending."""
+    found = (attempt_state(layout, key, attempt, alive) for attempt in layout.attempts(key))
+    attempts = tuple(state for state in found if state is not None)
+    return TrialState(_status(attempts), attempts)
+
+
+def _status(attempts: tuple[AttemptState, ...]) -> Status:
+    if any(found.end is not None and found.end.get("status") == "ok" for found in attempts):
+        return "ok"
+    ended = [found for found in attempts if found.end is not None]
+    live = [found for found in attempts if found.alive]
+    # a failed trial that is being tried again is running, until that attempt has ended too
+    if ended and ended[-1].end is not None and ended[-1].end.get("status") == "failed":
+        return "running" if live and live[-1].attempt > ended[-1].attempt else "failed"
+    return "running" if live else "pending"

@@ -1,0 +1,98 @@
+"""From files to the live database: what is new since the last time, each fact once, by one process at a time."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, final
+
+import duckdb
+
+from grid.errors import EnvironmentProblem
+from store.database.connection import open_live
+from store.database.grid_views import refresh_grid_views
+from store.files.change_tracker import Looked
+from store.files.layout import Layout
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.ingest_records import Landing
+from store.ingest.ingest_shards import Intake
+from store.ingest.snapshot import publish, snapshot_is_current, sweep
+
+
+@final
+class Ingested(NamedTuple):
+    """What one ingest brought into the database."""
+
+    rows: int = 0
+    """Rows of long tables."""
+    shards: int = 0
+    bad_shards: int = 0
+    """Shards put into quarantine this time."""
+    forgotten: int = 0
+    """Shards that were in quarantine and whose file is gone."""
+    plans: int = 0
+    """Grids and submissions read, read again, or gone."""
+    attempts: int = 0
+    """Attempts that are new or have changed."""
+    evaluated: int = 0
+    """Later evaluations of finished trials that are new, were made again, or are gone."""
+    bad_records: int = 0
+    """JSON files and lines that could not be read this time."""
+    published: bool = False
+    """Whether readers have a new snapshot."""
+    busy: bool = False
+    """Whether nothing was done because another process is ingesting."""
+
+
+def ingest(
+    root: Path | Layout, *, wait: bool = True, threads: int | None = None, snapshot: bool = True, thorough: bool = True
+) -> Ingested:
+    """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
+
+    Args:
+        root: the campaign directory.
+        wait: whether to wait while another process ingests, or to return at once, `busy`.
+        threads: cores to use; give 1 while trials train on the others.
+        snapshot: whether to publish.
+        thorough: whether to look at every trial, or only where something has changed by what `store.files.change_tracker` remembers.
+
+    Raises:
+        StoreError: another version wrote the database, or it cannot be read; says what to do.
+        EnvironmentProblem: the disk is full or not writable; what was there stays.
+    """
+    layout = root if isinstance(root, Layout) else Layout(root)
+    with ingest_lock(layout, wait=wait) as held:
+        if not held:
+            return Ingested(busy=True)
+        sweep(layout)
+        with open_live(layout.live, threads=threads) as connection:
+            # not before: opening may put an empty database in place of an older version's
+            looked = Looked(layout, thorough=thorough)
+            found = ingest_into(layout, connection, looked.same)
+            troubled = connection.execute("SELECT file FROM bad_record").fetchall()
+        if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
+            publish(layout)
+            found = found._replace(published=True)
+        with suppress(EnvironmentProblem):  # all is in the database; without a memory, the next look is thorough
+            looked.remember(file for (file,) in troubled)
+        return found
+
+
+def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> Ingested:
+    """Bring everything new into the database behind `connection`; the caller holds the lock.
+
+    The directories `same` of trials hold nothing new.
+    """
+    landing, intake = Landing(layout, connection, same), Intake(layout, connection)
+    landing.run()
+    intake.run()
+    refresh_grid_views(connection)
+    return Ingested(
+        rows=intake.rows,
+        shards=intake.shards,
+        bad_shards=intake.bad_shards,
+        forgotten=intake.forgotten,
+        plans=landing.plans,
+        attempts=landing.attempts,
+        evaluated=landing.evaluated,
+        bad_records=landing.problems,
+    )

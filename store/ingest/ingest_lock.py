@@ -1,0 +1,40 @@
+"""Who may ingest: the process that holds a flock on `store/ingest.lock`. The kernel frees it when the process dies."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from store.files.atomic import environment_problem, make_directory
+from store.files.layout import Layout
+
+
+@contextmanager
+def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock of the campaign's one ingester.
+
+    Yields:
+        False if another process holds it and `wait` is off; otherwise True, after waiting if need be.
+
+    Raises:
+        EnvironmentProblem: the store's directory cannot be written.
+    """
+    make_directory(layout.store)
+    try:
+        descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise environment_problem("open", layout.ingest_lock, error) from error
+    try:
+        yield _lock(layout, descriptor, wait=wait)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(layout: Layout, descriptor: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:  # a file system without locks
+        raise environment_problem("lock", layout.ingest_lock, error) from error
+    return True

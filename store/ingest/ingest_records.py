@@ -1,0 +1,298 @@
+"""Plans and records into tables: what changed on disk since the last time, and the states that follow from it."""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, final
+
+import duckdb
+import pyarrow as pa
+
+from store.database.connection import transaction
+from store.files.attempt_records import Attempt, Problem, attempt_signature, read_attempt
+from store.files.layout import Layout
+from store.files.plans import Plan, column_type, json_text, plan_signatures, read_plan
+from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
+from store.files.record_fields import clean_text
+
+_ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
+
+
+@final
+class Landing:
+    """Brings the JSON files of a campaign into the live database."""
+
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> None:
+        """Records in the directories `same` of trials are known as they are; open attempts are read all the same."""
+        self._layout = layout
+        self._connection = connection
+        self._same = frozenset(same)
+        self.plans = 0
+        self.attempts = 0
+        self.evaluated = 0
+        self.problems = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything in the database is different now."""
+        return self.plans + self.attempts + self.problems > 0
+
+    def run(self) -> None:
+        """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
+
+        An ingest that is killed in between would else leave states that no later one derives again.
+        """
+        with transaction(self._connection):
+            self._plans()
+            problems = [*self._attempts(), *self._evaluated()]
+            self._replace_problems(problems)
+            if self.changed:
+                derive_trials(self._connection)
+
+    def _plans(self) -> None:
+        on_disk = plan_signatures(self._layout)
+        known = dict(self._connection.execute("SELECT source, signature FROM plan_file").fetchall())
+        changed = [source for source, signature in on_disk.items() if known.get(source) != signature]
+        vanished = [source for source in known if source not in on_disk]
+        if not changed and not vanished:
+            return
+        for source in [*vanished, *changed]:
+            self._drop_plan(source)
+        for source in changed:
+            self._insert_plan(read_plan(self._layout, source), on_disk[source])
+        self.plans += len(changed) + len(vanished)
+
+    def _drop_plan(self, source: str) -> None:
+        execute = self._connection.execute
+        if source.startswith("grids/"):
+            for table in ("grid", "axis", "grid_trial"):
+                execute(f"DELETE FROM {table} WHERE grid = $grid", {"grid": source.removeprefix("grids/")})
+        for table in ("planned", "plan_file"):
+            execute(f"DELETE FROM {table} WHERE source = $source", {"source": source})
+        # the files of a plan are <source>.json and <source>.trials.jsonl, or lie in the directory <source>
+        prefixes = {"dot": f"{source}.json", "lines": f"{source}.trials.jsonl", "inside": f"{source}/"}
+        execute("DELETE FROM bad_record WHERE file IN ($dot, $lines) OR starts_with(file, $inside)", prefixes)
+
+    def _insert_plan(self, plan: Plan, signature: str) -> None:
+        self._insert("plan_file", [{"source": plan.source, "signature": signature}])
+        self._insert("planned", [{"source": plan.source, **_planned(line)} for line in plan.lines])
+        if plan.source.startswith("grids/"):
+            name = plan.source.removeprefix("grids/")
+            self._insert("grid_trial", [_grid_trial(name, at, line) for at, line in enumerate(plan.lines)])
+        if plan.header is not None:
+            self._insert("grid", [_grid(plan.header)])
+            self._insert("axis", _axes(plan.header, plan.lines))
+        self._problems(plan.problems)
+
+    def _problems(self, problems: Iterable[Problem]) -> None:
+        rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
+        self._insert("bad_record", rows)
+        self.problems += len(rows)
+
+    def _attempts(self) -> list[Problem]:
+        """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
+        execute = self._connection.execute
+        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
+        signatures = {(trial, attempt): found for trial, attempt, found in self._elsewhere(ended)}
+        columns = ", ".join(Attempt._fields)
+        rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
+        open_before = {row[:2]: Attempt(*row) for row in rows_before}
+        rows: list[Attempt] = []
+        problems: list[Problem] = []
+        missing = {*signatures, *open_before}
+        gone: list[tuple[str, int]] = []
+        for key, attempt, directory in self._to_read(open_before):
+            place = (key, attempt)
+            known = place in missing
+            missing.discard(place)
+            before = signatures.get(place)
+            if before is not None and before == attempt_signature(directory):
+                continue
+            row, found = read_attempt(self._layout, *place)
+            problems += found
+            rows += [row] if row is not None and row != open_before.get(place) else []
+            gone += [place] if row is None and known else []
+        gone += sorted(missing)
+        self._replace_attempts(rows, gone)
+        self.attempts += len(rows) + len(gone)
+        return problems
+
+    def _to_read(self, open_before: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
+        yield from self._layout.every_attempt(leave_out=self._same)
+        for key, attempt in open_before:
+            if key[:2] in self._same:
+                yield key, attempt, str(self._layout.attempt(key, attempt))
+
+    def _elsewhere(self, asked: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that says `_ELSEWHERE`."""
+        return self._connection.execute(asked, {"same": list(self._same)}).fetchall()
+
+    def _evaluated(self) -> list[Problem]:
+        """Later evaluations that are new or have changed; and those gone, or damaged by now."""
+        execute = self._connection.execute
+        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_ELSEWHERE} ORDER BY ALL"
+        finished = self._elsewhere(ok)
+        on_disk = evaluated_on_disk(self._layout, finished)
+        columns = "trial, attempt, evaluation, signature"
+        rows_before = self._elsewhere(f"SELECT {columns} FROM evaluated WHERE {_ELSEWHERE}")
+        known = {row[:3]: row[3] for row in rows_before}
+        changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
+        leaving = [place for place in known if place not in on_disk or place in changed]
+        found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]
+        rows = [each for each in found if isinstance(each, Evaluated)]
+        for trial, attempt, evaluation in leaving:
+            gone = {"trial": trial, "attempt": attempt, "evaluation": evaluation}
+            execute(
+                "DELETE FROM evaluated WHERE trial = $trial AND attempt = $attempt AND evaluation = $evaluation", gone
+            )
+        self._insert("evaluated", [row._asdict() for row in rows])
+        self.evaluated += len(set(leaving) | {row[:3] for row in rows})
+        return [each for each in found if each is not None and not isinstance(each, Evaluated)]
+
+    def _replace_attempts(self, rows: Sequence[Attempt], gone: Sequence[tuple[str, int]]) -> None:
+        places = [*gone, *((row.trial, row.attempt) for row in rows)]
+        if places:
+            leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
+            self._connection.register("leaving", leaving)
+            self._connection.execute(
+                "DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)"
+            )
+            self._connection.unregister("leaving")
+        self._insert("attempt", [row._asdict() for row in rows])
+
+    def _replace_problems(self, problems: Sequence[Problem]) -> None:
+        """Records of attempts that are damaged now; those that were and are whole or gone by now are dropped."""
+        before = self._connection.execute(
+            "SELECT file, reason FROM bad_record WHERE starts_with(file, 'trials/') ORDER BY ALL"
+        ).fetchall()
+        if before != sorted(problems):
+            self._connection.execute("DELETE FROM bad_record WHERE starts_with(file, 'trials/')")
+            self._problems(problems)
+            self.problems += not problems
+
+    def _insert(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        self._connection.register("incoming", pa.Table.from_pylist(list(rows)))
+        self._connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+        self._connection.unregister("incoming")
+
+
+def _planned(line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "trial": line["trial"],
+        "cell": line["cell"],
+        "operator": clean_text(line["operator"]),
+        "seed": line["seed"],
+        "spec": json_text(line["spec"]),
+    }
+
+
+def _grid_trial(grid: str, position: int, line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "grid": grid,
+        "trial": line["trial"],
+        "cell": line["cell"],
+        "label": clean_text(line["label"]),
+        "operator": clean_text(line["operator"]),
+        "seed": line["seed"],
+        "axes": json_text(line["axes"]),
+        "position": position,
+    }
+
+
+def _grid(header: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: header[name] for name in ("grid", "cells", "trials", "seeds")}
+    texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
+    return {**plain, **texts, "baseline": header.get("baseline"), "header": json_text(header)}
+
+
+def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "grid": header["grid"],
+            "position": position,
+            "name": clean_text(axis["name"]),
+            "path": clean_text(axis["path"]),
+            "labels": [clean_text(str(label)) for label in axis["labels"]],
+            "type": column_type(line["axes"].get(axis["name"]) for line in lines),
+        }
+        for position, axis in enumerate(header["axes"])
+    ]
+
+
+def derive_trials(connection: duckdb.DuckDBPyConnection) -> None:
+    """Bring the tables `trial` and `counted` in line with plans and attempts."""
+    for statement in (_DROP_UNKNOWN, _UPDATE_SPECS, _ADD_PLANNED, _ADD_UNPLANNED, _UPDATE_STATES, *_COUNT):
+        connection.execute(statement)
+
+
+# the plan that counts for a trial: its latest submission, or, before any, the last grid by name
+_LATEST = """
+    SELECT trial, arg_max(cell, source) AS cell, arg_max(operator, source) AS operator, arg_max(seed, source) AS seed,
+           arg_max(spec, source) AS spec
+    FROM planned GROUP BY trial
+"""
+_DROP_UNKNOWN = """
+    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM planned UNION SELECT trial FROM attempt)
+"""
+_UPDATE_SPECS = f"""
+    UPDATE trial SET cell = p.cell, operator = p.operator, seed = p.seed, spec = p.spec, task = p.spec->>'$.task.kind'
+    FROM ({_LATEST}) p WHERE p.trial = trial.trial
+    AND (trial.cell, trial.operator, trial.seed, trial.spec) IS DISTINCT FROM (p.cell, p.operator, p.seed, p.spec)
+"""
+_ADD_PLANNED = f"""
+    INSERT INTO trial BY NAME
+    SELECT p.*, p.spec->>'$.task.kind' AS task, 'pending' AS status, 0 AS attempts
+    FROM ({_LATEST}) p ANTI JOIN trial USING (trial)
+"""
+_ADD_UNPLANNED = """
+    INSERT INTO trial BY NAME
+    SELECT DISTINCT trial, 'pending' AS status, 0 AS attempts FROM attempt ANTI JOIN trial USING (trial)
+"""
+_UPDATE_STATES = """
+    WITH per_trial AS (
+        SELECT trial, count(*) AS attempts,
+               max(attempt) FILTER (WHERE status = 'ok') AS ok,
+               max(attempt) FILTER (WHERE status IS NOT NULL) AS ended,
+               max(attempt) FILTER (WHERE alive) AS live,
+               sum(wall_s) AS wall_s
+        FROM attempt GROUP BY trial
+    ),
+    state AS (
+        SELECT p.trial, p.attempts, p.wall_s, a.step, a.parameters, a.operator_parameters,
+               CASE WHEN p.ok IS NOT NULL THEN 'ok'
+                    WHEN a.status = 'failed' AND coalesce(p.live, 0) < p.ended THEN 'failed'
+                    WHEN p.live IS NOT NULL THEN 'running' ELSE 'pending' END AS status,
+               CASE WHEN a.status = 'failed' THEN a.reason END AS reason
+        FROM per_trial p LEFT JOIN attempt a ON a.trial = p.trial AND a.attempt = coalesce(p.ok, p.ended)
+    ),
+    every AS (
+        SELECT t.trial, coalesce(s.status, 'pending') AS status, s.reason, coalesce(s.attempts, 0) AS attempts,
+               s.step, s.wall_s, s.parameters, s.operator_parameters
+        FROM trial t LEFT JOIN state s USING (trial)
+    )
+    UPDATE trial SET status = e.status, reason = e.reason, attempts = e.attempts, step = e.step, wall_s = e.wall_s,
+                     parameters = e.parameters, operator_parameters = e.operator_parameters
+    FROM every e WHERE e.trial = trial.trial
+    AND (trial.status, trial.reason, trial.attempts, trial.step, trial.wall_s, trial.parameters,
+         trial.operator_parameters)
+        IS DISTINCT FROM (e.status, e.reason, e.attempts, e.step, e.wall_s, e.parameters, e.operator_parameters)
+"""
+_CHAINS = """
+    WITH RECURSIVE chain(trial, attempt, until) AS (
+        SELECT trial, coalesce(max(attempt) FILTER (WHERE status = 'ok'), max(attempt)), NULL::BIGINT
+        FROM attempt GROUP BY trial
+        UNION ALL
+        SELECT a.trial, a.resumed_attempt, least(a.resumed_step, c.until)
+        FROM attempt a JOIN chain c USING (trial, attempt) WHERE a.resumed_attempt < a.attempt
+    )
+    SELECT trial, attempt, until FROM chain
+"""
+_COUNT = (
+    f"CREATE OR REPLACE TEMP TABLE chained AS {_CHAINS}",
+    "DELETE FROM counted WHERE NOT EXISTS (FROM chained c WHERE c.trial = counted.trial "
+    "AND c.attempt = counted.attempt AND c.until IS NOT DISTINCT FROM counted.until)",
+    "INSERT INTO counted SELECT * FROM chained ANTI JOIN counted USING (trial, attempt)",
+    "DROP TABLE chained",
+)
+"""Only rows that change are written: a campaign has one for each of very many trials."""

@@ -1,0 +1,245 @@
+"""Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+import duckdb
+import pyarrow as pa
+
+from grid.errors import EnvironmentProblem
+from store.database import quoting
+from store.database.connection import first_line, transaction, translated
+from store.files.layout import Layout
+from store.files.plans import file_signature
+from store.files.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
+
+RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
+"""What to do about trials whose results cannot be read."""
+
+_REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
+
+_REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"
+
+BATCH_ROWS = 2_000_000
+"""Rows that one transaction inserts at most, unless one shard has more: what a kill in the middle can undo."""
+
+
+@final
+class Intake:
+    """Brings the shards of a campaign into the live database."""
+
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
+        self._layout = layout
+        self._connection = connection
+        self._signatures: dict[str, str] = {}
+        self._quarantined: dict[str, tuple[str, str]] = {}
+        """By name the signature of what lay in quarantine when the shards were listed, and the reason."""
+        self.rows = 0
+        self.shards = 0
+        self.bad_shards = 0
+        self.forgotten = 0
+        """Quarantined shards whose file is gone."""
+
+    def run(self) -> None:
+        """Insert every new sound shard; quarantine the others.
+
+        Raises:
+            EnvironmentProblem: the disk is full; what was inserted before stays.
+        """
+        named = self._named()
+        self._withdraw_unnamed(named)
+        files = {**{path.name: path for path in self._layout.shards()}, **named}
+        self._recheck(files)
+        found = self._connection.execute("SELECT file, signature, reason FROM bad_shard").fetchall()
+        self._quarantined = {name: (signature, reason) for name, signature, reason in found}
+        self._forget(name for name in self._quarantined if name not in files)
+        ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
+        known = set(ledger.values())
+        batch: list[ShardInfo] = []
+        waiting = 0
+        for name, path in files.items():
+            before = self._quarantined.get(name)
+            if name in ledger or (before is not None and before[0] == file_signature(path)):
+                continue
+            info = self._verified(path, known)
+            if info is None:
+                continue
+            if batch and waiting + info.rows > BATCH_ROWS:
+                self._insert(batch)
+                batch, waiting = [], 0
+            batch.append(info)
+            known.add(info.blake2b)
+            waiting += info.rows
+        self._insert(batch)
+
+    def _named(self) -> dict[str, Path]:
+        """By name the shards of later evaluations: those that a record names."""
+        found = self._connection.execute("SELECT trial, attempt, unnest(shards) AS name FROM evaluated ORDER BY ALL")
+        return {name: self._layout.evaluations(trial, attempt) / name for trial, attempt, name in found.fetchall()}
+
+    def _withdraw_unnamed(self, named: Mapping[str, Path]) -> None:
+        """Remove the rows of later evaluations whose record names them no more: it was replaced, or is gone."""
+        later = self._connection.execute('SELECT file, number, "table" FROM shard WHERE later').fetchall()
+        for name, number, table in later:
+            if name not in named:
+                with transaction(self._connection):
+                    self._withdraw(number, table)
+
+    def _recheck(self, files: Mapping[str, Path]) -> None:
+        """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
+        ledger = self._connection.execute('SELECT file, signature, number, "table" FROM shard').fetchall()
+        for name, signature, number, table in ledger:
+            path = files.get(name)
+            if path is None or file_signature(path) == signature:
+                continue
+            now = file_signature(path)
+            try:
+                verify_shard(path)
+            except BadShard as error:
+                with transaction(self._connection):
+                    self._withdraw(number, table)
+                    self._enter_bad(name, error.reason + self._remedy(path, error), "" if error.passing else now)
+                self.bad_shards += 1
+            else:
+                row = {"number": number, "signature": now}
+                self._connection.execute("UPDATE shard SET signature = $signature WHERE number = $number", row)
+
+    def _withdraw(self, number: int, table: str) -> None:
+        """Remove the shard `number` and its rows, and let a twin of it be tried that was set aside."""
+        execute = self._connection.execute
+        execute(
+            "UPDATE bad_shard SET signature = '' FROM shard s WHERE s.number = $number AND contains(bad_shard.file, "
+            "s.blake2b)",
+            {"number": number},
+        )
+        execute("DELETE FROM shard WHERE number = $number", {"number": number})
+        execute(f"DELETE FROM {table} WHERE shard = $number", {"number": number})
+        execute("DELETE FROM last_value WHERE shard = $number", {"number": number})
+        execute("DELETE FROM recorded")
+        execute("INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value")
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in list(names):
+            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+            self.forgotten += 1
+
+    def _verified(self, path: Path, known: set[str]) -> ShardInfo | None:
+        signature = self._signatures[path.name] = file_signature(path)
+        try:
+            info = verify_shard(path)
+        except BadShard as error:
+            self._quarantine(path.name, error.reason + self._remedy(path, error), "" if error.passing else signature)
+            return None
+        if info.blake2b in known:
+            self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)
+            return None
+        return info
+
+    def _remedy(self, path: Path, error: BadShard) -> str:
+        if not error.lost:
+            return ""
+        if self._is_later(path):
+            return _REMEDY_LATER
+        return _REMEDY if is_shard_name(path.name) else ""
+
+    def _is_later(self, path: Path) -> bool:
+        return path.parent != self._layout.spool
+
+    def _quarantine(self, name: str, reason: str, signature: str) -> None:
+        """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""
+        if self._quarantined.get(name) == (signature, reason):
+            return
+        with transaction(self._connection):
+            self._enter_bad(name, reason, signature)
+        self.bad_shards += 1
+
+    def _enter_bad(self, name: str, reason: str, signature: str) -> None:
+        row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
+        self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+        self._connection.execute("INSERT INTO bad_shard VALUES ($file, $reason, $signature, $found)", row)
+
+    def _insert(self, batch: Sequence[ShardInfo]) -> None:
+        """Insert the shards of `batch` in one transaction, or, if the engine refuses one of them, one by one."""
+        if not batch:
+            return
+        try:
+            self._insert_together(batch)
+        except duckdb.Error as error:
+            problem = translated(error, self._layout.live)
+            if isinstance(problem, EnvironmentProblem) or _of_the_database(error):
+                raise problem from error
+            if len(batch) > 1:
+                for info in batch:
+                    self._insert([info])
+                return
+            path = batch[0].path
+            signature = "" if isinstance(error, duckdb.IOException) else file_signature(path)
+            self._quarantine(path.name, f"the engine cannot read it ({first_line(error)})", signature)
+
+    def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
+        connection = self._connection
+        with transaction(connection):
+            first = self._number(batch)
+            for table, schema in TABLES.items():
+                paths = [quoting.pattern(str(info.path)) for info in batch if info.table == table]
+                if paths:
+                    columns = ", ".join(schema.names)
+                    connection.execute(
+                        f"INSERT INTO {table} ({columns}, shard) SELECT {columns}, number "
+                        "FROM read_parquet($paths, filename = true) JOIN numbered ON parse_filename(filename) = file",
+                        {"paths": paths},
+                    )
+                    value = "arg_max(value, step)" if table == "metric" else "NULL"
+                    connection.execute(
+                        "INSERT INTO last_value SELECT shard, $table, trial, attempt, name, max(step), "
+                        f"{value} FROM {table} WHERE shard >= $first GROUP BY shard, trial, attempt, name",
+                        {"table": table, "first": first},
+                    )
+            connection.execute(
+                "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value "
+                "ANTI JOIN recorded USING (trial, attempt) WHERE shard >= $first",
+                {"first": first},
+            )
+            self._enter(batch)
+            connection.unregister("numbered")
+        self.rows += sum(info.rows for info in batch)
+        self.shards += len(batch)
+
+    def _number(self, batch: Sequence[ShardInfo]) -> int:
+        """Register `numbered`: the file of every shard of `batch` with a number above all others; the first of them."""
+        last = self._connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0]
+        names = [info.path.name for info in batch]
+        numbers = pa.array(range(last + 1, last + 1 + len(batch)), pa.int32())
+        self._connection.register("numbered", pa.table({"file": names, "number": numbers}))
+        return int(last) + 1
+
+    def _enter(self, batch: Sequence[ShardInfo]) -> None:
+        now = time.time()
+        ledger = pa.table(
+            {
+                "blake2b": [info.blake2b for info in batch],
+                "file": [info.path.name for info in batch],
+                "table": [info.table for info in batch],
+                "rows": [info.rows for info in batch],
+                "bytes": [info.bytes for info in batch],
+                "schema": [info.schema for info in batch],
+                "submission": [info.submission for info in batch],
+                "worker": [info.worker for info in batch],
+                "sequence": [info.sequence for info in batch],
+                "later": [self._is_later(info.path) for info in batch],
+                "signature": [self._signatures[info.path.name] for info in batch],
+                "ingested": [now] * len(batch),
+            }
+        )
+        self._connection.register("incoming", ledger)
+        self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
+        self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
+        self._connection.unregister("incoming")
+
+
+def _of_the_database(error: duckdb.Error) -> bool:
+    """Whether the database that is written is at fault, and not the shard that is read."""
+    broken = isinstance(error, duckdb.FatalException | duckdb.InternalException)
+    return broken or "Corrupt database" in str(error)

@@ -1,0 +1,46 @@
+"""The database made again from the campaign's files: the remedy for an older version and for a damaged store."""
+
+from pathlib import Path
+
+from grid.errors import NotFoundError
+from store.database.connection import open_live, remove_log
+from store.files.atomic import environment_problem, sync_directory, temporary_name
+from store.files.layout import Layout
+from store.ingest.ingest import Ingested, ingest_into
+from store.ingest.ingest_lock import ingest_lock
+from store.ingest.snapshot import publish, sweep
+
+
+def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
+    """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
+
+    Readers are served from the old snapshot until the new one is complete.
+
+    Raises:
+        NotFoundError: there is no campaign.
+        EnvironmentProblem: the disk is full or not writable; the old database stays.
+    """
+    layout = root if isinstance(root, Layout) else Layout(root)
+    if not layout.exists():
+        raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
+    with ingest_lock(layout, wait=True):
+        sweep(layout)
+        fresh = layout.store / temporary_name("live.duckdb")
+        try:
+            with open_live(fresh, threads=threads) as connection:
+                found = ingest_into(layout, connection)
+            _replace(layout, fresh)
+        except BaseException:
+            sweep(layout)  # on a full disk it would stand in the way of the next try
+            raise
+        publish(layout)
+    return found._replace(published=True)
+
+
+def _replace(layout: Layout, fresh: Path) -> None:
+    remove_log(layout.live)
+    try:
+        fresh.rename(layout.live)
+        sync_directory(layout.store)
+    except OSError as error:
+        raise environment_problem("write", layout.live, error) from error

@@ -1,0 +1,57 @@
+"""The published copy of the database: whole, never changed, replaced by rename; old readers keep the old file."""
+
+import os
+import shutil
+from pathlib import Path
+
+from store.files.atomic import environment_problem, is_temporary, sync_directory, temporary_name
+from store.files.layout import Layout
+
+
+def publish(layout: Layout) -> Path:
+    """Copy the live database to the snapshot; the caller holds the ingest lock and has closed the database.
+
+    Raises:
+        EnvironmentProblem: the disk is full or not writable; the last snapshot stays.
+    """
+    temporary = layout.snapshot.with_name(temporary_name(layout.snapshot.name))
+    try:
+        try:
+            shutil.copyfile(layout.live, temporary)
+            about = layout.live.stat()
+            os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
+            _sync(temporary)
+            temporary.rename(layout.snapshot)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(layout.store)
+    except OSError as error:
+        raise environment_problem("write", layout.snapshot, error) from error
+    return layout.snapshot
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def snapshot_is_current(layout: Layout) -> bool:
+    """Whether the snapshot is a copy of the live database as it is: of its size, and with its time of change.
+
+    Which of two times is the later one says nothing: clocks of two machines differ, and one may be put back.
+    """
+    try:
+        copy, live = layout.snapshot.stat(), layout.live.stat()
+    except FileNotFoundError:
+        return False
+    return (copy.st_size, copy.st_mtime_ns) == (live.st_size, live.st_mtime_ns)
+
+
+def sweep(layout: Layout) -> None:
+    """Remove unfinished files that a killed ingester left in the store; the caller holds the ingest lock."""
+    for path in layout.store.iterdir():
+        if is_temporary(path):
+            path.unlink(missing_ok=True)

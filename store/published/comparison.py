@@ -1,0 +1,207 @@
+"""Published differences beside one's own: a word each, and what is not the same.
+
+No word says that a result was reproduced. A claim and a grid are two experiments of other scale, data and budget; what
+can be asked is whether the difference that a paper prints points where one's own does, as far as noise lets see.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from store.published.claims import Claim, claims
+from store.published.filter import chosen
+from store.published.matching import another, differs, named, pointed
+from store.published.our_results import Own, Point, Results, read_arms, results
+from store.published.tables import trust_of
+from store.statistics import holm, p_zero, t_interval
+from store.statistics.arms import pair
+from store.statistics.paired import Paired
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+Word = Literal["same direction", "within noise", "differs", "not comparable"]
+WORDS: Final[tuple[Word, ...]] = ("same direction", "within noise", "differs", "not comparable")
+ALPHA: Final = 0.05
+"""Family-wise error rate over all claims that a table of comparisons judges."""
+
+
+class _Tried(NamedTuple):
+    """A claim and what the grid has for it; `why` is the reason where nothing can be judged."""
+
+    claim: Claim
+    own: Own | None = None
+    base: Own | None = None
+    point: Point = ()
+    summary: Paired | None = None
+    tested: bool = False
+    """Whether it counts in the family: values on both sides, whatever they look like."""
+    why: str = ""
+
+
+def compare_published(
+    store: "Store", grid: str, *, paper: str | None = None, table: str | None = None, metric: str | None = None
+) -> pl.DataFrame:
+    """One row per claim of the papers, cell of `grid` beside it and own baseline; or one row that says why none can.
+
+    Returns:
+        paper, paper_table, row_label, column_label, claim, metric, operator, arguments, baseline, unit (of the
+        differences: % on the log scale, else as printed), published, published_noise (half of a 95 % interval over test
+        items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
+        own difference, at Holm's level over all claims with values), p_holm, word, because, differs, notes, trust.
+
+    Raises:
+        NotFoundError: there is no such grid, paper, table or metric.
+    """
+    wanted = claims(chosen(paper, table, metric))
+    found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
+    found = found._replace(arms=read_arms(store, grid))
+    tried = [each for claim in wanted for each in _beside(claim, found)]
+    judged = _judged([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
+    rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _beside(claim: Claim, found: Results) -> list[_Tried]:
+    """Every cell of the grid that the claim can stand beside."""
+    why = _never(claim, found)
+    if why:
+        return [_Tried(claim, why=why)]
+    cell, base = claim.cell, claim.base
+    assert cell.operator is not None
+    assert base.operator is not None
+    ours = found.of_operator(cell.operator, cell.arguments, cell.task)
+    theirs: dict[str, list[Own | None]] = {}
+    for other in found.of_operator(base.operator, base.arguments, base.task):
+        theirs.setdefault(other.rest, []).append(other)
+    if not ours:
+        return [_Tried(claim, why=f"no cell of the grid is {named(cell)}")]
+    same = [own for own in ours if not another(cell, own)]
+    if not same:
+        return [_Tried(claim, why=another(cell, ours[0]))]
+    if not theirs:
+        return [_Tried(claim, why=f"no cell of the grid is its baseline, {named(base)}")]
+    alone: list[Own | None] = [None]
+    pairs = [(own, other) for own in same for other in theirs.get(own.rest, alone)]
+    return [each for own, other in pairs for each in _with(claim, own, other, found)]
+
+
+def _never(claim: Claim, found: Results) -> str:
+    """Why no cell of the grid can stand beside the claim, whatever its operator."""
+    cell, base = claim.cell, claim.base
+    if cell.value is None or base.value is None:
+        return f"the paper prints a dash: {cell.mark if cell.value is None else base.mark}"
+    if cell.unusable or base.unusable:
+        return f"the paper contradicts itself; {cell.trust if cell.unusable else base.trust}"
+    if claim.difference is None:
+        return "a published value is zero, which has no ratio"
+    if cell.measurement is None:
+        return f"nothing here measures it: {cell.metric}"
+    if not any(own.task.get("kind") == cell.task for own in found.cells.values()):
+        kinds = ", ".join(sorted({str(own.task.get("kind")) for own in found.cells.values()}))
+        return f"another task: the grid learns {kinds or 'nothing yet'}, the paper's is {cell.task}"
+    return ""
+
+
+def _with(claim: Claim, own: Own, base: Own | None, found: Results) -> Iterator[_Tried]:
+    cell = claim.cell
+    assert cell.measurement is not None
+    if base is None:
+        yield _Tried(claim, own, why=f"no cell of {named(claim.base)} differs from {own.label} in the operator only")
+        return
+    points = found.points(own.cell, cell.measurement, cell.point)
+    if not points or not found.arms:
+        where = f" at {pointed(cell.point)}" if cell.point else ""
+        yield _Tried(claim, own, base, why=f"no finished run of {own.label} measured {cell.measurement}{where}")
+    for point in points if found.arms else ():
+        arms = [found.arm(each.cell, cell.measurement, point) for each in (own, base)]
+        pairing = pair(arms[0], arms[1], cell.scale)
+        if pairing.problem:
+            yield _Tried(claim, own, base, point, tested=True, why=pairing.problem)
+        else:
+            yield _Tried(claim, own, base, point, pairing.summary, tested=True)
+
+
+class _Judged(NamedTuple):
+    pairs: int
+    mean: float
+    low: float
+    high: float
+    p_holm: float
+
+
+def _judged(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
+    """Mean, interval and p of every comparison among `family`, of which some may have no p.
+
+    An interval is at the level that Holm gives its comparison, so that it excludes zero where p is at most ALPHA.
+    """
+    if not summaries:
+        return
+    both = Paired(*(np.array([float(part) for part in parts]) for parts in zip(*summaries, strict=True)))
+    p = p_zero(both)
+    adjusted = holm(np.concatenate([p, np.full(family - p.size, np.nan)]))[: p.size]
+    rejected = int((adjusted <= ALPHA).sum())
+    ranks = np.argsort(np.argsort(p, kind="stable"), kind="stable")
+    for i, rank in enumerate(np.minimum(ranks, rejected)):
+        low, high = t_interval(Paired(*(part[i] for part in both)), ALPHA / max(family - int(rank), 1))
+        yield _Judged(round(float(both.n[i])), float(both.mean[i]), float(low), float(high), float(adjusted[i]))
+
+
+def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
+    cell, base = tried.claim.cell, tried.claim.base
+    word, because = _word(tried.claim, judged) if judged else ("not comparable", tried.why)
+    shown = (judged.mean, judged.low, judged.high) if judged else (None, None, None)
+    arm = tried.base.label if tried.base else None
+    doubts = sorted({*cell.notes, *base.notes})
+    return (
+        *(cell.paper, cell.paper_table, cell.row_label, cell.column_label, tried.claim.words, cell.metric),
+        *(cell.operator, pointed(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
+        *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
+        *(tried.own.label if tried.own else None, arm, cell.measurement, pointed(dict(tried.point))),
+        *(judged.pairs if judged else None, *(_printed(each, cell.scale, cell.factor) for each in shown)),
+        *(judged.p_holm if judged else None, word, because),
+        *(differs(cell, tried.own) if tried.own else None, doubts, trust_of(doubts)),
+    )
+
+
+def _word(claim: Claim, judged: _Judged) -> tuple[Word, str]:
+    """What the two differences say together. The published one counts as it is printed: a sign, no more."""
+    published, noise = claim.difference, claim.noise
+    assert published is not None
+    told = judged.p_holm <= ALPHA
+    if not told:
+        return "within noise", "the interval here contains zero"
+    if published == 0:
+        return "not comparable", "the paper prints equal values, which have no direction"
+    if noise is not None and abs(published) <= noise:
+        return "within noise", f"the published difference is within the noise of its test items, {noise:.2g}"
+    if math.copysign(1, published) == math.copysign(1, judged.mean):
+        return "same direction", "both differences have the same sign"
+    return "differs", "the difference here has the other sign"
+
+
+def _percent(difference: float | None, scale: str) -> float | None:
+    return _printed(difference, scale, 1.0)
+
+
+def _printed(difference: float | None, scale: str, factor: float) -> float | None:
+    """A difference as it is shown: per cent of the baseline on the log scale, else in the printed unit."""
+    if difference is None or scale == "linear":
+        return None if difference is None else difference / factor
+    return math.expm1(min(difference, 700.0)) * 100
+
+
+_SCHEMA: Final[dict[str, Any]] = {
+    **dict.fromkeys(("paper", "paper_table", "row_label", "column_label", "claim", "metric"), pl.String),
+    **dict.fromkeys(("operator", "arguments", "baseline", "unit"), pl.String),
+    **dict.fromkeys(("published", "published_noise"), pl.Float64),
+    **dict.fromkeys(("label", "base", "name", "point"), pl.String),
+    "pairs": pl.Int64,
+    **dict.fromkeys(("own", "low", "high", "p_holm"), pl.Float64),
+    **dict.fromkeys(("word", "because", "differs"), pl.String),
+    "notes": pl.List(pl.Int64),
+    "trust": pl.String,
+}

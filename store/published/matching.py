@@ -1,0 +1,111 @@
+"""In words: which operator and point a published cell is of, and how its experiment differs from one's own."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from store.published.our_results import Own
+from store.published.tables import Cell
+
+OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
+"""Facts of a printed cell that its measurement, its point or its operator says already."""
+
+_ALIKE = 1.1
+"""Sizes whose ratio is below this count as the same: papers round."""
+_PROBED: Final[Mapping[str, int]] = {"sink_share": 64}
+"""Tokens of the sequences that 004 probes (section 4: T = 64); shares of other lengths are other quantities."""
+
+
+def named(cell: Cell) -> str:
+    """`ssa`, `temperature with tau=5`."""
+    return f"{cell.operator} with {pointed(cell.arguments)}" if cell.arguments else f"{cell.operator}"
+
+
+def pointed(point: Mapping[str, float] | Mapping[str, str]) -> str:
+    """`sigma_f=5, sigma_x=1`."""
+    return ", ".join(f"{name}={at:g}" if isinstance(at, float | int) else f"{name}={at}" for name, at in point.items())
+
+
+def sized(number: float) -> str:
+    """`362`, `3.62k`, `22.5M`, `20B`: counts with three digits."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:g}"
+
+
+def differs(cell: Cell, own: Own) -> str:
+    """What is not the same: size, training, data, layers, what else the paper sets; each with one's own value."""
+    known = [
+        _amounts("parameters", cell.parameters, own.parameters) or _unknown_size(cell),
+        _amounts("steps", cell.steps, own.steps),
+        _amounts("tokens", cell.tokens, own.tokens),
+        _data(cell, own),
+        f"in {cell.placement}, here {own.placement}" if cell.placement not in (None, own.placement) else "",
+        *(_fact(name, text, own) for name, text in cell.setup.items() if name not in OF_MEASUREMENT),
+    ]
+    return "; ".join(filter(None, known))
+
+
+def another(cell: Cell, own: Own) -> str:
+    """Why a cell of the grid is not what is printed at `cell`, whatever its operator; empty where it may be.
+
+    Other scales, data and budgets are told by `differs`; another task, other layers or a probe of another length are
+    another quantity.
+    """
+    kind = own.task.get("kind")
+    if cell.task is not None and kind != cell.task:
+        return f"another task: the grid learns {kind or 'nothing yet'}, the paper's is {cell.task}"
+    if cell.placement is not None and own.placement != cell.placement:
+        return f"no cell of the grid has it in {cell.placement}"
+    length = _PROBED.get(cell.measurement or "")
+    if length is not None and own.probed is not None and own.probed != length:
+        return f"sink shares of other lengths are not comparable: of {length} tokens there, of {own.probed} here"
+    return ""
+
+
+def agrees(here: str, there: str) -> bool:
+    """Whether a word of a spec or a level of an axis is what a paper writes, and nothing else.
+
+    The same number ("0.10" is "0.1"), or the same text but for capitals, and for signs between words ("GPT-2 XL" is
+    "gpt-2_xl").
+    """
+    one, other = (re.sub(r"[\s_-]+(?=[a-z])", " ", text.strip().casefold()) for text in (here, there))
+    if one == other:
+        return True
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
+
+
+def _fact(name: str, text: str, own: Own) -> str:
+    """What is not known to be the same of a fact of a setup."""
+    here = own.said.get(name)
+    if here is None:
+        return f"{name} {text} there"
+    return "" if agrees(here, text) else f"{name} {text}, here {here}"
+
+
+def alike(theirs: float, ours: float | None) -> bool:
+    """Whether two amounts count as the same; one that is unknown does not."""
+    return ours is not None and ours > 0 and max(theirs / ours, ours / theirs) < _ALIKE
+
+
+def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
+    if theirs is None or alike(theirs, ours):
+        return ""
+    return f"{sized(theirs)} {what}, here {sized(ours) if ours is not None else 'unknown'}"
+
+
+def _unknown_size(cell: Cell) -> str:
+    return f"{cell.model} there" if cell.parameters is None else ""
+
+
+def _data(cell: Cell, own: Own) -> str:
+    """Data that are drawn from the same formula are the same; a corpus is another unless it says otherwise."""
+    if cell.data is None or cell.task == "linear_functions":
+        return ""
+    source = own.task.get("source") or own.task.get("text") or {}
+    kind = source.get("kind") if isinstance(source, Mapping) else source
+    return f"{cell.data}, here {kind or own.task.get('kind')}"

@@ -1,0 +1,141 @@
+"""What a grid has that published values can stand beside: its cells, which operators they are, what they measured."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from store.analysis.verdicts import Measure, runs
+from store.published.facts import facts
+from store.statistics.arms import Arm, arms
+
+if TYPE_CHECKING:
+    from store.store import Store
+
+Point = tuple[tuple[str, float], ...]
+
+
+class Own(NamedTuple):
+    """A cell of the grid."""
+
+    cell: str
+    label: str
+    task: Mapping[str, Any]
+    placement: str
+    rest: str
+    """Its spec without operator and placement: what an arm shares with the one it is compared with."""
+    parameters: int | None
+    steps: int | None
+    tokens: float | None
+    said: Mapping[str, str] = {}
+    """What its spec says of facts that papers tell setups apart by, in their words: `{"heads": "8"}`."""
+    probed: int | None = None
+    """Positions of the sequences that probes look at; None where the spec does not say."""
+
+
+class Results(NamedTuple):
+    """Everything that a comparison asks of a grid."""
+
+    cells: Mapping[str, Own]
+    """In the order of the plan."""
+    operators: Mapping[str, Collection[tuple[str, Point | tuple[tuple[str, str], ...]]]]
+    """By cell: operators of papers that it is, each with the arguments that a paper gives."""
+    values: Mapping[tuple[str, str], Mapping[Point, Mapping[int, float]]]
+    """By cell and measurement, by point: the last value by seed. Probes are means over layers and heads."""
+    arms: Mapping[str, Arm]
+    """By cell: its runs, with the value of some other measurement (`read_arms`); empty before any run has finished."""
+
+    def of_operator(self, operator: str, arguments: Mapping[str, str], task: str | None) -> list[Own]:
+        """Cells that are this operator with these arguments, on tasks of this kind."""
+        wanted = operator, tuple(sorted(arguments.items()))
+        return [
+            own
+            for own in self.cells.values()
+            if wanted in self.operators.get(own.cell, ()) and own.task.get("kind") == task
+        ]
+
+    def points(self, cell: str, name: str, point: Mapping[str, float]) -> list[Point]:
+        """Points of a measurement of a cell that agree with `point`, which may leave out coordinates."""
+        measured = self.values.get((cell, name), {})
+        return [each for each in sorted(measured) if point.items() <= dict(each).items()]
+
+    def arm(self, cell: str, name: str, point: Point) -> Arm:
+        """The runs of a cell with the values of a measurement at a point."""
+        found, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
+        return found._replace(
+            runs={
+                seed: run._replace(value=values.get(seed) if run.status == "ok" else None)
+                for seed, run in found.runs.items()
+            }
+        )
+
+
+def results(store: "Store", grid: str, names: Collection[str]) -> Results:
+    """Read of `grid` what is there of the measurements `names`, without arms.
+
+    Raises NotFoundError where there is no such grid.
+    """
+    store.grid(grid)
+    found = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
+    operators: dict[str, set[Any]] = {}
+    for cell, operator, arguments in store.sql(_OPERATORS, {"grid": grid}).iter_rows():
+        operators.setdefault(cell, set()).add((operator, tuple(sorted(json.loads(arguments).items()))))
+    values: dict[tuple[str, str], dict[Point, dict[int, float]]] = {}
+    for cell, seed, name, point, value in store.sql(_VALUES, {"grid": grid, "names": list(names)}).iter_rows():
+        at = tuple(sorted(json.loads(point).items()))
+        values.setdefault((cell, name), {}).setdefault(at, {}).setdefault(seed, value)
+    return Results(found, operators, values, {})
+
+
+def _own(row: Mapping[str, Any]) -> Own:
+    spec = json.loads(row["spec"])
+    where = spec.get("placement") or {}
+    share, side = where.get("share", 1.0), where.get("side", "top")
+    all_layers = share == 1 and side in ("top", "bottom")
+    placement = "all layers" if all_layers else f"{side} {100 * share:g} %" if share < 1 else f"{side} layers"
+    rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
+    sizes = (row[name] for name in ("parameters", "steps", "tokens"))
+    shared = json.dumps(rest, sort_keys=True)
+    own = Own(row["cell"], row["label"], spec.get("task") or {}, placement, shared, *sizes)
+    return own._replace(said=facts(spec), probed=_probed(spec))
+
+
+def _probed(spec: Mapping[str, Any]) -> int | None:
+    """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
+    longest = [
+        part.get(name) for part, name in ((spec.get("probing") or {}, "length"), (spec.get("task") or {}, "context"))
+    ]
+    known = [each for each in longest if each is not None]
+    return min(known) if longest[0] is not None else None
+
+
+def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:
+    """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
+    some = store.sql(_ANY, {"grid": grid}).rows()
+    return arms(runs(store, grid, Measure(some[0][0], json.loads(some[0][1])))) if some else {}
+
+
+_CELLS: Final = """
+SELECT g.cell, any_value(g.label) AS label, any_value(t.spec)::VARCHAR AS spec, max(t.parameters) AS parameters,
+       max(t.step) FILTER (WHERE t.status = 'ok') AS steps, max(c.tokens)::DOUBLE AS tokens
+FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_cost c ON c.grid = g.grid AND c.trial = g.trial
+WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell ORDER BY min(g.position)
+"""
+
+_OPERATORS: Final = """
+SELECT DISTINCT o.cell, o.operator, to_json(o.arguments)::VARCHAR AS arguments
+FROM v_published_operator o JOIN grid_trial g USING (cell) WHERE g.grid = $grid
+"""
+
+_VALUES: Final = """
+SELECT cell, seed, name, to_json(point)::VARCHAR AS point, value FROM (
+    SELECT cell, seed, source, name, point, value FROM v_final WHERE grid = $grid AND list_contains($names, name)
+    UNION ALL
+    SELECT g.cell, g.seed, 'probe', p.name, p.point, avg(p.value)
+    FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+    WHERE g.grid = $grid AND t.status = 'ok' AND list_contains($names, p.name)
+    GROUP BY p.trial, g.cell, g.seed, p.name, p.point, p.step
+    QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
+) ORDER BY source
+"""
+
+_ANY: Final = "SELECT name, to_json(point)::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL LIMIT 1"

@@ -1,0 +1,107 @@
+"""The battery: every law, tried on an operator, and what came of it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import walk_tb
+from typing import NamedTuple
+
+from variants.laws import (
+    extremes,
+    gradients,
+    layers,
+    limits,
+    models,
+    numbers,
+    precision,
+    scores,
+    starts,
+    symmetry,
+    values,
+    visibility,
+)
+from variants.laws.inputs import fit
+from variants.laws.law import Law, LawBroken, NothingStated
+from variants.operator import Operator
+from variants.stages.stage import Stage
+
+LAWS: tuple[Law, ...] = (
+    extremes.FINITE,
+    *scores.LAWS,
+    *visibility.LAWS,
+    extremes.LARGE,
+    *values.LAWS,
+    *limits.LAWS,
+    *numbers.LAWS,
+    *gradients.LAWS,
+    *symmetry.LAWS,
+    *layers.LAWS,
+    *starts.LAWS,
+    *models.LAWS,
+    *precision.LAWS,
+)
+"""All laws, the most telling first."""
+
+MAY_BREAK = ("causality", "prefix", "heads")
+"""The laws that an operator may break, when it says so in `breaks`."""
+
+
+class Finding(NamedTuple):
+    """One law, tried on one operator."""
+
+    law: str
+    kept: bool
+    declared: str | None
+    """The reason why the operator breaks the law, where it says that it does."""
+    words: str
+    """What was expected and what came, where the law does not hold."""
+    stated: bool = True
+    """Whether there was anything to try. Where there was not, nothing is broken either."""
+    raised: str = ""
+    """Where the formula raised an error, and which: "N.weights, mine.py:23: RuntimeError"; nothing where none did."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether what the operator says of the law is true."""
+        return self.kept == (self.declared is None)
+
+
+def find(operator: Operator, law: Law) -> Finding:
+    """Try one law; an error in a formula is a law broken too."""
+    declared = operator.breaks.get(law.name) if law.name in MAY_BREAK else None
+    try:
+        law.check(operator)
+    except NothingStated:
+        return Finding(law.name, kept=True, declared=declared, words="", stated=False)
+    except LawBroken as broken:
+        return Finding(law.name, kept=False, declared=declared, words=str(broken))
+    except Exception as error:  # noqa: BLE001  # a user's formula raises anything
+        place = f"{_place(operator, error)}: {type(error).__name__}"
+        return Finding(law.name, kept=False, declared=None, words=f"{place}: {error}", raised=place)
+    return Finding(law.name, kept=True, declared=declared, words="")
+
+
+def _place(operator: Operator, error: Exception) -> str:
+    """The innermost line in a file that defines one of the operator's choices; else the innermost there is."""
+    heads = fit(operator).heads
+    choices = [*operator.stages().values(), *(operator.score.of_head(head, heads)[0] for head in range(heads))]
+    classes = {each for choice in choices for each in type(choice).__mro__ if issubclass(each, Stage)}
+    files = {getattr(sys.modules.get(each.__module__), "__file__", None) for each in classes}
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    code, line = next((each for each in reversed(frames) if each[0].co_filename in files), frames[-1])
+    name = code.co_qualname.rpartition("<locals>.")[2]
+    return f"{name}, {Path(code.co_filename).name}:{line}"
+
+
+def prove(operator: Operator) -> Iterator[Finding]:
+    """Every law, tried on `operator`."""
+    return (find(operator, law) for law in LAWS)
+
+
+def check(operator: Operator, law: Law) -> None:
+    """Raise LawBroken unless the law holds, or is broken as declared."""
+    found = find(operator, law)
+    if found.declared is not None and found.kept:
+        raise LawBroken(f"{operator.label!r} says it breaks {law.name!r} ({found.declared}), and keeps it")
+    if not found.proved:
+        raise LawBroken(found.words)

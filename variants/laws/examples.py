@@ -1,0 +1,152 @@
+"""Operators to prove laws about: every choice of every stage, every named one, and combinations across papers."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import combinations, product
+
+from grid.errors import SpecError
+from variants.laws.inputs import fit
+from variants.operator import KINDS, Operator
+from variants.papers.named import catalogue
+from variants.papers.principled import principled
+from variants.stages.stage import Stage
+
+
+def family(stage: str) -> type[Stage]:
+    """The family of choices of a stage of an operator."""
+    found = Operator.model_fields[stage].annotation
+    assert isinstance(found, type)
+    assert issubclass(found, Stage)
+    return found
+
+
+def every_choice() -> Iterator[Operator]:
+    """An operator for every choice of every stage, the other stages as near to softmax as it allows."""
+    for stage in KINDS:
+        for kind, member in family(stage).members().items():
+            yield around(stage, member.example()).changed(name=f"{stage} {kind}")
+
+
+def around(stage: str, choice: Stage) -> Operator:
+    """An operator with `choice` at `stage`: softmax otherwise, or with as little else changed as gives it a meaning.
+
+    Raises:
+        SpecError: no two further stages give it one.
+    """
+    reason = ""
+    for more in _surroundings():
+        if stage in more:
+            continue
+        try:
+            operator = Operator().changed(**{**more, stage: choice})
+            fit(operator)
+        except SpecError as error:
+            reason = reason or str(error)
+        else:
+            return operator
+    raise SpecError(
+        f"no operator was found around {stage} {choice.label!r}, whatever two other stages are; alone: {reason}"
+    )
+
+
+def _surroundings() -> Iterator[dict[str, object]]:
+    """Nothing, what is needed most often, then one and two other stages changed."""
+    yield {}
+    yield {"normaliser": {"kind": "ground"}}
+    singles: list[dict[str, object]] = [{"signals": {"count": 2}}]
+    for stage in KINDS:
+        default = Operator.model_fields[stage].default
+        members = (member for member in family(stage).members().values() if not isinstance(default, member))
+        singles += [{stage: member.example()} for member in members]
+    yield from singles
+    yield from ({**a, **b} for a, b in combinations(singles, 2) if not a.keys() & b.keys())
+
+
+def named_operators() -> Iterator[Operator]:
+    """Every named operator with its default arguments, under its function's name."""
+    for name, known in catalogue().items():
+        yield known.make().changed(name=name)
+
+
+_PAIRS = (
+    ("score", "normaliser"),
+    ("merge", "normaliser"),
+    ("extra", "normaliser"),
+    ("margin", "normaliser"),
+    ("rescale", "normaliser"),
+    ("readout", "normaliser"),
+    ("forgetting", "score"),
+    ("product", "score"),
+    ("transform", "score"),
+    ("margin", "score"),
+    ("score", "head_norm"),
+    ("rescale", "head_norm"),
+    ("score", "rescale"),
+    ("visible", "forgetting"),
+    ("extra", "forgetting"),
+    ("extra", "product"),
+    ("preparation", "product"),
+    ("transform", "margin"),
+    ("merge", "rescale"),
+    ("extra", "rescale"),
+    ("head_norm", "output_gate"),
+)
+"""Stages whose choices are proved together: those that share a row, a mask or an order."""
+
+
+def combined(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
+    """Combinations across papers, where they have a meaning; of `only` some choices, those that have one of them."""
+    chosen = {type(choice) for choice in only}
+    if not only:
+        yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
+    for base, stages, start in _combinations():
+        if not only or chosen & {type(choice) for choice in stages.values()}:
+            yield from _legal(base, stages, start)
+
+
+def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
+    """A base, what is changed in it, and how the name starts."""
+    ours = principled("head", gate_width=4)
+    for first, second in _PAIRS:
+        for a, b in product(family(first).members().values(), family(second).members().values()):
+            yield Operator(), {first: a.example(), second: b.example()}, ""
+    for stage in ("product", "score", "transform"):
+        for member in family(stage).members().values():
+            yield Operator().changed(signals={"count": 2}), {stage: member.example()}, "two signals "
+    for stage in KINDS:
+        if stage not in ("margin", "gate"):
+            for member in family(stage).members().values():
+                yield ours, {stage: member.example()}, "principled "
+
+
+def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:
+    """The operator with these stages, alone or with two signals; nothing if it has no meaning either way."""
+    name = start + " ".join(f"{stage} {choice.kind}" for stage, choice in stages.items())  # type: ignore[attr-defined]
+    for more in ({}, {"signals": {"count": 2}}):
+        try:
+            operator = base.changed(**stages, **more, name=name)
+            fit(operator)
+        except SpecError:
+            continue
+        yield operator
+        return
+
+
+def distinct(operators: Iterator[Operator]) -> list[Operator]:
+    """Each operator once, under the first name it had."""
+    found: dict[str, Operator] = {}
+    for operator in operators:
+        found.setdefault(operator.key, operator)
+    return list(found.values())
+
+
+@lru_cache(maxsize=1)
+def examples() -> tuple[Operator, ...]:
+    """All of them, each once: what the package proves its laws on."""
+
+    def every() -> Iterator[Operator]:
+        yield from named_operators()
+        yield from every_choice()
+        yield from combined()
+
+    return tuple(distinct(every()))

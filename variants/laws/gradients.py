@@ -1,0 +1,93 @@
+"""Laws of the gradient: it is the slope of the output, and at a tie with the relevance threshold the stated one.
+
+An operator may have kinks: a maximum, a sign. Where the central differences of two step sizes disagree, the line that
+is tried crosses one, and other inputs are drawn; an operator that is smooth nowhere has no slope and breaks the law.
+"""
+
+import torch
+from torch import Tensor
+
+from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.law import Law, LawBroken, NothingStated, near
+from variants.laws.visibility import gradients, output
+from variants.operator import Operator
+
+_STEP = 2e-4
+_SEEDS = 7
+
+
+def _slopes(operator: Operator) -> None:
+    """Along a random direction of every input and number by itself."""
+    names = random_inputs(operator, length=1).tensors()
+    for name in names:
+        _slope(operator, name)
+
+
+def _slope(operator: Operator, name: str) -> None:
+    for seed in range(_SEEDS):
+        inputs = random_inputs(operator, batch=1, length=5, seed=seed)
+        made = torch.Generator().manual_seed(100 + seed)
+        x = inputs.tensors()[name]
+        along = torch.randn(x.shape, generator=made, dtype=torch.float64)
+        along /= along.norm()
+        read = torch.randn(inputs.v.shape, generator=made, dtype=torch.float64)
+        coarse, fine = (_difference(operator, inputs, (name, along), read, step) for step in (2 * _STEP, _STEP))
+        if (coarse - fine).abs() > 1e-8 + 1e-7 * fine.abs():
+            continue  # a kink
+        there = inputs.following()
+        loss = (output(operator, there) * read).sum()
+        came = (gradients(loss, there)[f"gradient of {name}"] * along).sum()
+        near(came, fine, f"the slope along a random direction of {name}", rtol=1e-6, atol=1e-7)
+        return
+    raise LawBroken(f"expected a slope, came kinks at {_SEEDS} random points in a row, for {name}")
+
+
+def _difference(operator: Operator, inputs: Inputs, direction: tuple[str, Tensor], read: Tensor, step: float) -> Tensor:
+    """The slope of the sum of output x `read`, by central differences of the fourth order."""
+    name, along = direction
+
+    def at(distance: float) -> Tensor:
+        moved = {**inputs.tensors(), name: inputs.tensors()[name] + distance * along}
+        q, k, v = moved.pop("q"), moved.pop("k"), moved.pop("v")
+        return (output(operator, Inputs(q, k, v, moved)) * read).sum()
+
+    return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+
+
+def _ties(operator: Operator) -> None:
+    """Of a normaliser with a relevance threshold: logits at it count as relevant, as those just above it do."""
+    inputs = random_inputs(operator, length=4, seed=6)
+    own = _of_stage(inputs, "normaliser")
+    gamma = operator.normaliser.relevance(**own)
+    if gamma is None:
+        raise NothingStated
+    a = gamma.expand(inputs.q.shape[0], inputs.q.shape[1], 4, 4)
+    mask, numbers = torch.ones(4, 4, dtype=torch.bool), _of_stage(inputs, "score")
+    at, next_to = (operator.score.scores(x, mask, **numbers).visible_log() for x in (a, a + 1e-9))
+    above = torch.where(next_to >= at, 1e-9, -1e-9)  # a score may fall where its logit rises
+    came, expected = (_map_gradient(operator, x, inputs) for x in (a, a + above))
+    near(came, expected, "logits at the relevance threshold, against logits 1e-9 above it", rtol=1e-6, atol=1e-7)
+
+
+def _map_gradient(operator: Operator, a: Tensor, inputs: Inputs) -> Tensor:
+    """The gradient for logits [B, H, T, T] of a random sum of weights and ground weights."""
+    a = a.detach().clone().requires_grad_()
+    mask = torch.ones(a.shape[-2:], dtype=torch.bool).tril()
+    scores = operator.score.scores(a.masked_fill(~mask, 0), mask, **_of_stage(inputs, "score"))
+    weights = operator.normaliser.weights(scores, **_of_stage(inputs, "normaliser"))
+    made = torch.Generator().manual_seed(8)
+    read = torch.randn(weights.keys.shape, generator=made, dtype=torch.float64)
+    total = (weights.keys * read).sum() + (0 if weights.ground is None else (2 * weights.ground).sum())
+    (found,) = torch.autograd.grad(total, a)
+    return found
+
+
+def _of_stage(inputs: Inputs, stage: str) -> dict[str, Tensor]:
+    start = f"{stage}."
+    return {name.removeprefix(start): x for name, x in inputs.numbers.items() if name.startswith(start)}
+
+
+LAWS = (
+    Law("slopes", "The gradient of every input and number is the slope of the output.", _slopes),
+    Law("ties", "A logit at the relevance threshold counts as relevant.", _ties),
+)

@@ -1,0 +1,165 @@
+"""What laws are tried on: heads that an operator fits, and random values for its numbers."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from grid.errors import SpecError
+from variants.number import Axis, HeadShape, Matrix, Number
+from variants.operator import Operator, head_shape
+from variants.stages.positions.none import NoPositions
+from variants.stages.positions.rotary import Rotary
+
+_WIDTHS = (8, 16, 24, 32, 48, 64, 96, 128)
+_HEADS = (2, 4, 3, 6, 8, 12, 16)
+
+
+class Fit(NamedTuple):
+    """Heads that carry an operator."""
+
+    heads: int
+    """Of the operator: fewer than the model's where it joins some."""
+    channels: int
+    """Of a value, and of a query without what the gate adds."""
+    rotary: bool
+    """Whether it needs rotary positions to mean something."""
+
+
+@lru_cache(maxsize=4096)
+def fit(operator: Operator) -> Fit:
+    """The smallest heads that carry `operator`. SpecError when none of up to 128 channels do."""
+    joined, reason = operator.merge.heads_joined, ""
+    for width in _WIDTHS:
+        for heads in _HEADS:
+            for positions in (NoPositions(), Rotary()):
+                try:
+                    operator.check(heads=heads * joined, kv_heads=heads * joined, head_width=width, positions=positions)
+                except ValueError as error:
+                    reason = reason or str(error)
+                else:
+                    return Fit(heads, width * joined, positions.rotates)
+    raise SpecError(f"no heads of up to {_WIDTHS[-1]} channels carry {operator.label!r}: {reason}")
+
+
+def with_number(operator: Operator, name: str, number: Number) -> Operator:
+    """The operator with another number at "stage.field". SpecError when it refuses that."""
+    stage, _, field = name.partition(".")
+    choice = getattr(operator, stage)
+    part, _, inner = field.partition(".")
+    if not inner:
+        return operator.changed(**{stage: choice.changed(**{field: number})})
+    for several in type(choice).model_fields:  # a number of one of a choice's parts, "score.0.n"
+        parts = getattr(choice, several)
+        if isinstance(parts, tuple) and part.isdigit() and int(part) < len(parts):
+            changed = (*parts[: int(part)], parts[int(part)].changed(**{inner: number}), *parts[int(part) + 1 :])
+            return operator.changed(**{stage: choice.changed(**{several: changed})})
+    raise SpecError(f"{operator.label!r} has no number {name!r}; it has {', '.join(operator.numbers())}")
+
+
+@lru_cache(maxsize=4096)
+def refined(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, ...], Operator], ...]:
+    """The operator with its number `name` at every granularity it accepts, coarse to fine."""
+    number, found = operator.numbers()[name], []
+    for per in number.allowed:
+        try:
+            found.append((per, with_number(operator, name, number.at(per))))
+        except SpecError:
+            continue
+    return tuple(sorted(found, key=lambda item: len(item[0])))
+
+
+class Inputs(NamedTuple):
+    """Queries, keys, values and an operator's numbers, of float64 unless they are moved."""
+
+    q: Tensor
+    """[B, H, T, D + G]."""
+    k: Tensor
+    v: Tensor
+    """[B, H, T, D]."""
+    numbers: dict[str, Tensor]
+
+    def heads(self, *, chosen: list[int]) -> "Inputs":
+        """The same for some heads, in that order."""
+        numbers = {name: value[:, chosen] if value.shape[1] > 1 else value for name, value in self.numbers.items()}
+        return Inputs(self.q[:, chosen], self.k[:, chosen], self.v[:, chosen], numbers)
+
+    def batch(self, *, chosen: list[int]) -> "Inputs":
+        """The same for some sequences, in that order."""
+        numbers = {name: value[chosen] if value.shape[0] > 1 else value for name, value in self.numbers.items()}
+        return Inputs(self.q[chosen], self.k[chosen], self.v[chosen], numbers)
+
+    def joined(self, other: "Inputs", after: int) -> "Inputs":
+        """These up to position `after`, `other` from there on; numbers of every token likewise."""
+
+        def cut(a: Tensor, b: Tensor) -> Tensor:
+            return torch.cat((a[:, :, :after], b[:, :, after:]), 2) if a.shape[2] == length else a
+
+        length = self.q.shape[2]
+        numbers = {name: cut(value, other.numbers[name]) for name, value in self.numbers.items()}
+        return Inputs(cut(self.q, other.q), cut(self.k, other.k), cut(self.v, other.v), numbers)
+
+    def prefix(self, length: int) -> "Inputs":
+        """The first `length` positions."""
+        whole = self.q.shape[2]
+        numbers = {n: value[:, :, :length] if value.shape[2] == whole else value for n, value in self.numbers.items()}
+        return Inputs(self.q[:, :, :length], self.k[:, :, :length], self.v[:, :, :length], numbers)
+
+    def to(self, dtype: torch.dtype) -> "Inputs":
+        """In another precision."""
+        numbers = {name: value.to(dtype) for name, value in self.numbers.items()}
+        return Inputs(self.q.to(dtype), self.k.to(dtype), self.v.to(dtype), numbers)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of them by name."""
+        return {"q": self.q, "k": self.k, "v": self.v, **self.numbers}
+
+    def following(self) -> "Inputs":
+        """Copies that gradients are recorded for."""
+        numbers = {name: value.detach().clone().requires_grad_() for name, value in self.numbers.items()}
+        q, k, v = (x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v))
+        return Inputs(q, k, v, numbers)
+
+
+def random_inputs(
+    operator: Operator,
+    *,
+    batch: int = 2,
+    heads: int | None = None,
+    length: int = 13,
+    seed: int = 0,
+    scale: float = 1.0,
+) -> Inputs:
+    """Standard normal q, k (times `scale`) and v; numbers in their range, away from where they start.
+
+    Numbers differ by head, and by sequence and token where the operator accepts a number that does.
+    """
+    made = torch.Generator().manual_seed(seed)
+    fitted = fit(operator)
+    heads = fitted.heads if heads is None else heads
+    query = fitted.channels + operator.added_channels
+    q, k, v = (
+        torch.randn((batch, heads, length, size), generator=made, dtype=torch.float64)
+        for size in (query, query, fitted.channels)
+    )
+    shape = head_shape(operator, heads=heads, query=query, value=fitted.channels, width=1)
+    numbers = {}
+    for name, number in operator.numbers().items():
+        finest = refined(operator, name)[-1][0] if refined(operator, name) else number.per
+        numbers[name] = _drawn(number, finest, shape, (batch, length), made)
+    return Inputs(q * scale, k * scale, v, numbers)
+
+
+def _drawn(
+    number: Number, finest: tuple[Axis, ...], shape: HeadShape, tokens: tuple[int, int], made: torch.Generator
+) -> Tensor:
+    """A value along the axes `finest`."""
+    at = number.at(finest) if finest != number.per else number
+    raw = at.table(shape, 0).double() if at.trained else at.fixed(shape, 0).double()
+    raw = raw.expand(1, shape.heads, *raw.shape[2:])
+    if {"query", "token"} & set(finest):
+        raw = raw.expand(tokens[0], -1, tokens[1], -1)
+    spread = 0.3 if isinstance(number, Matrix) else 0.5
+    raw = raw + spread * torch.randn(raw.shape, generator=made, dtype=torch.float64)
+    return at.value(raw, 0) if at.trained else raw

@@ -1,0 +1,101 @@
+"""The law of limits: what a named operator is said to become, it becomes."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from variants.attend import attend
+from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.law import OUTPUT, Law, NothingStated, near, require
+from variants.number import Number, Vector
+from variants.operator import Operator, head_shape
+from variants.papers.named import Limit, Where, catalogue
+
+
+@lru_cache(maxsize=1024)
+def _key(make: Callable[[], Operator]) -> str:
+    return make().key
+
+
+def limits_of(operator: Operator) -> tuple[Limit, ...]:
+    """The limits that are stated for a named operator equal to this one."""
+    return tuple(limit for known in catalogue().values() for limit in known.limits if _key(known.make) == operator.key)
+
+
+def _limits(operator: Operator) -> None:
+    stated = limits_of(operator)
+    if not stated:
+        raise NothingStated
+    for limit in stated:
+        _limit(operator, limit)
+
+
+def _limit(operator: Operator, limit: Limit) -> None:
+    """Compared without the gate's channels: in the limit there is no gate, or it is the other operator's own."""
+    drawn, other = random_inputs(operator, seed=5), limit.to()
+    inputs = _WHERE[limit.where](operator, drawn)
+    unknown = set(limit.numbers) - set(operator.numbers())
+    require(not unknown, f"the limit {limit.words} names numbers that {operator.label!r} has not: {sorted(unknown)}")
+    numbers = at_start(operator, inputs)
+    for name, value in limit.numbers.items():
+        numbers[name] = torch.full_like(numbers[name], value)
+    there = operator.changed(**{stage: getattr(operator, stage).changed(**to) for stage, to in limit.fields.items()})
+    came = attend(there, inputs.q, inputs.k, inputs.v, numbers=numbers).output
+    own = inputs.q.shape[-1] - operator.gate.channels + other.gate.channels
+    theirs = inputs._replace(q=inputs.q[..., :own], k=inputs.k[..., :own])
+    expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=at_start(other, theirs)).output
+    near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within, telling=OUTPUT)
+
+
+def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
+    """Every number where it starts; what starts at random is drawn."""
+    shape = head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1)
+
+    def start(name: str, number: Number) -> Tensor:
+        if not number.trained:
+            plain = not isinstance(number, Vector)  # a scalar without the rounding of float32
+            fixed = number.fixed(shape, 0).double()
+            return torch.full_like(fixed, number.init_at(0)) if plain else fixed
+        raw = number.table(shape, 0)
+        number.disturb(raw, torch.Generator().manual_seed(len(name)))
+        return number.value(raw.double(), 0)
+
+    return {name: start(name, number) for name, number in operator.numbers().items()}
+
+
+def _equal_signals(operator: Operator, inputs: Inputs) -> Inputs:
+    count = operator.signals.count
+
+    def repeated(x: Tensor) -> Tensor:
+        return x[..., : x.shape[-1] // count].repeat(1, 1, 1, count)
+
+    return inputs._replace(q=repeated(inputs.q), k=repeated(inputs.k))
+
+
+def _first_signal(operator: Operator, inputs: Inputs) -> Inputs:
+    def first(x: Tensor) -> Tensor:
+        kept = torch.arange(x.shape[-1]) < x.shape[-1] // operator.signals.count
+        return x * kept
+
+    return inputs._replace(q=first(inputs.q), k=first(inputs.k))
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x / x.square().mean(-1, keepdim=True).sqrt()
+
+
+_WHERE: Mapping[Where, Callable[[Operator, Inputs], Inputs]] = {
+    "anywhere": lambda _, x: x,
+    "logits above 0": lambda _, x: x._replace(q=x.q.abs(), k=x.k.abs()),
+    "logits below 0": lambda _, x: x._replace(q=x.q.abs(), k=-x.k.abs()),
+    "logits of 0": lambda _, x: x._replace(q=0 * x.q, k=0 * x.k),
+    "small logits": lambda _, x: x._replace(q=1e-3 * x.q, k=1e-3 * x.k),
+    "equal signals": _equal_signals,
+    "first signal": _first_signal,
+    "unit": lambda _, x: x._replace(q=_unit(x.q), k=_unit(x.k)),
+}
+
+
+LAWS = (Law("limits", "With a limit's numbers, on its inputs, it is the operator that the limit names.", _limits),)

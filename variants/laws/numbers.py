@@ -1,0 +1,51 @@
+"""The law that no number is idle: what an operator lets one set, its output depends on."""
+
+from collections.abc import Iterator
+
+import torch
+
+from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.law import Law, NothingStated, require
+from variants.laws.values import extremes
+from variants.laws.visibility import output
+from variants.operator import Operator
+
+_LEAST = 1e-6
+_SEEDS = 3
+
+
+def _matter(operator: Operator) -> None:
+    """Each number by itself drawn again: on some inputs, the output of some query moves."""
+    if not operator.numbers():
+        raise NothingStated
+    for name in operator.numbers():
+        largest = 0.0
+        for moved in _moves(operator, name):
+            largest = max(largest, moved)
+            if largest > _LEAST:
+                break
+        words = f"expected an output that moves by more than {_LEAST:g}, came {largest:.3g}, for another {name}"
+        require(largest > _LEAST, words)
+
+
+def _moves(operator: Operator, name: str) -> Iterator[float]:
+    """By how much the output moves when one number is drawn again, or set to the ends of its range."""
+    for seed in range(_SEEDS):
+        inputs = _far_apart(operator, random_inputs(operator, seed=seed), 4.0**seed)
+        own = inputs.numbers[name]
+        others = [random_inputs(operator, seed=seed + _SEEDS).numbers[name]]
+        others += [torch.full_like(own, value) for value in extremes(operator, name)]
+        before = output(operator, inputs)
+        for other in others:
+            changed = inputs._replace(numbers={**inputs.numbers, name: other})
+            yield float((output(operator, changed) - before).abs().max())
+
+
+def _far_apart(operator: Operator, inputs: Inputs, factor: float) -> Inputs:
+    """Numbers of any sign are multiplied, so that thresholds lie on both sides of the logits."""
+    links = {name: number.link for name, number in operator.numbers().items()}
+    numbers = {name: x * factor if links[name] == "identity" else x for name, x in inputs.numbers.items()}
+    return inputs._replace(numbers=numbers)
+
+
+LAWS = (Law("numbers matter", "No number can be exchanged for another without a change of the output.", _matter),)

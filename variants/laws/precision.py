@@ -1,0 +1,98 @@
+"""The law of low precision: bfloat16 inputs cost what rounding costs, and no more."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from variants.attend import Heads, attend, prepared
+from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.law import Law, NothingStated, near, require
+from variants.operator import Operator
+from variants.paths.choose import PATHS
+from variants.stages.positions.none import NoPositions
+
+
+class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
+    """While entered, the result of every tensor operation is rounded to bfloat16: a naive evaluation."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        return tree_map(lambda x: _rounded(x, args), found)
+
+
+def _rounded(x: Any, args: tuple[Any, ...]) -> Any:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return x
+    if any(x is each for each in args):  # in place
+        return x.copy_(x.bfloat16())
+    return x.bfloat16().to(x.dtype)
+
+
+def _low_precision(operator: Operator) -> None:
+    """The definition rounds its output and nothing else; a faster path may round what it hands to a fused kernel."""
+    given = random_inputs(operator, scale=2.0, seed=7).to(torch.float32)
+    rounded = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
+    wide = rounded.to(torch.float32)
+    came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).output for x in (rounded, wide))
+    near(came, expected.bfloat16(), "bfloat16 inputs, against the same numbers in float32, the output rounded once")
+    others = [path for path in PATHS[:-1] if path.cannot(operator) is None]
+    if not others:
+        return
+    exact = _along("reference", operator, _prepared(operator, rounded.to(torch.float64)))
+    with EveryStepRounded():  # type: ignore[no-untyped-call]
+        naive = _along("reference", operator, _prepared(operator, wide))
+    ready = _prepared(operator, rounded)
+    for path in others:
+        came, most = _along(path.name, operator, ready), 2 * _error(naive, exact)
+        require(
+            _error(came, exact) <= most,
+            f"expected an error of at most {most:.3g}, twice that of rounding every step, came "
+            f"{_error(came, exact):.3g}, for bfloat16 inputs on path {path.name!r}",
+        )
+
+
+def _prepared(operator: Operator, inputs: Inputs) -> Inputs:
+    q, k = prepared(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+    return inputs._replace(q=q, k=k)
+
+
+def _along(name: str, operator: Operator, inputs: Inputs) -> Tensor:
+    (path,) = (path for path in PATHS if path.name == name)
+    return path.run(operator, Heads(inputs.q, inputs.k, inputs.v), inputs.numbers)
+
+
+def _error(came: Tensor, exact: Tensor) -> float:
+    return float((came.double() - exact).abs().max())
+
+
+def _small_weights(operator: Operator) -> None:
+    """Of one map: the difference of two may cancel. On large logits, where a ground state or sink has little weight."""
+    if not operator.normaliser.has_ground or not operator.merge.of_logits:
+        raise NothingStated
+    given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
+    exact = given.to(torch.float64)
+    came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, exact))
+    assert came is not None
+    assert expected is not None
+    near(came.double(), expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
+
+
+LAWS = (
+    Law(
+        "low precision",
+        "On bfloat16 inputs the definition rounds its output only, and every path errs at most twice as much as "
+        "rounding every step does.",
+        _low_precision,
+    ),
+    Law(
+        "small weights",
+        "A small weight of a ground state or sink has no fewer digits than a large one.",
+        _small_weights,
+    ),
+)

@@ -1,0 +1,132 @@
+"""Laws of a score by itself: its function is its oracle, has the range and the limits it says, and a slope at 0."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from variants.laws.inputs import random_inputs
+from variants.laws.law import Law, LawBroken, NothingStated, near, require
+from variants.operator import Operator
+from variants.stages.families import Range, Score
+
+_LOGITS = (-1.3, 1.3, -0.4, 0.4, -1.0, 1.0, -3.1, 3.1, 0.0, -1e-3, 1e-3, -6.0, 6.0, -30.0, 30.0)
+"""The most telling first."""
+_FAR = (-1e25, -1e4, 1e4, 1e25)
+_RANGES: dict[Range, str] = {
+    "positive": "above 0",
+    "nonnegative": "not below 0",
+    "as its logit": "not below 0 where its logit is not",
+    "constant": "1 everywhere",
+}
+
+
+def _score(operator: Operator) -> None:
+    """A factor that a sum divides out again is seen here only."""
+    for member, own in _members(operator):
+        numbers = {name: value.tolist() if value.numel() > 1 else value.item() for name, value in own.items()}
+        f, words = _values(member, _LOGITS, own), "".join(f", {name}={value:.3g}" for name, value in numbers.items())
+        for a, came in zip(_LOGITS, f.tolist(), strict=True):
+            expected = member.oracle(a, **numbers)
+            require(
+                math.isclose(came, expected, rel_tol=1e-10),
+                f"f({a:g}){words}: the oracle says {expected:.6g}, {_gives(member, a, own)}",
+            )
+            for score in (member, operator.score):
+                says = f"score {score.label!r} says it is {_RANGES.get(score.range)}"
+                require(_within(score.range, a, came), f"f({a:g}){words}: {says}, {_gives(member, a, own)}")
+        _far(member, own, words)
+
+
+def _members(operator: Operator) -> Iterator[tuple[Score, dict[str, Tensor]]]:
+    """The score of every head, with its numbers [1, 1, 1, entries]."""
+    inputs = random_inputs(operator, length=1)
+    heads = inputs.q.shape[1]
+    for head in range(heads):
+        member, prefix = operator.score.of_head(head, heads)
+        start = f"score.{prefix}"
+        own = {name: value[:1, head : head + 1, :1] for name, value in inputs.numbers.items() if name.startswith(start)}
+        yield member, {name.removeprefix(start): value for name, value in own.items()}
+
+
+def _values(member: Score, logits: tuple[float, ...], own: dict[str, Tensor]) -> Tensor:
+    """f [N] of N logits."""
+    a = torch.tensor(logits, dtype=torch.float64)[None, None, None]
+    return member.scores(a, torch.ones(1, a.shape[-1], dtype=torch.bool), **own).values().flatten()
+
+
+def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
+    """What its function gives, and the logarithm where it is known by that."""
+    found = member.scores(torch.full((1, 1, 1, 1), a, dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool), **own)
+    log = "" if found.log is None else f" (log_score: ln f = {found.log.item():.6g})"
+    return f"the function gives {found.values().item():.6g}{log}"
+
+
+def _within(allowed: Range, a: float, f: float) -> bool:
+    return {
+        "positive": f > 0,
+        "nonnegative": f >= 0,
+        "as its logit": f >= 0 or a < 0,
+        "constant": f == 1,
+        "any": True,
+    }[allowed]
+
+
+def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
+    """The logarithm of a score is finite wherever its logit is, and so is its slope."""
+    a = torch.tensor(_FAR, dtype=torch.float32)[None, None, None].requires_grad_()
+    numbers = {name: value.float() for name, value in own.items()}
+    log = member.scores(a, torch.ones(1, len(_FAR), dtype=torch.bool), **numbers).log
+    if log is None:
+        return
+    (slope,) = torch.autograd.grad(log.sum(), a, materialize_grads=True, allow_unused=True)
+    for what, came in (("ln f", log), ("the slope of ln f", slope)):
+        for logit, value in zip(_FAR, came.flatten().tolist(), strict=True):
+            require(math.isfinite(value), f"f({logit:g}){words}: {what} in float32 is {value}; it is finite everywhere")
+
+
+def _identities(operator: Operator) -> None:
+    """Every score's, by itself: relative to what it tends to."""
+    if not operator.score.identities:
+        raise NothingStated
+    logits = tuple(torch.linspace(-6, 6, 101, dtype=torch.float64).tolist())
+    for identity in operator.score.identities:
+        numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in identity.numbers.items()}
+        other = Score.members().get(identity.to)
+        if other is None:
+            raise LawBroken(f"{operator.score.label!r} tends to {identity.to!r}, and there is no such score")
+        came, expected = _values(operator.score, logits, numbers), _values(other.example(), logits, {})
+        near(came, expected, f"{operator.score.label} with {dict(identity.numbers)}", rtol=identity.within)
+
+
+def _slope_at_zero(operator: Operator) -> None:
+    """At a logit of 0, where all logits of a fresh model are, the gradient is a slope the score has there."""
+    step = math.ulp(1.0) ** 0.5
+    for member, own in _members(operator):
+        _slope(member, own, step)
+
+
+def _slope(member: Score, own: dict[str, Tensor], step: float) -> None:
+    a = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+
+    def value(logits: Tensor) -> Tensor:
+        found = member.scores(logits, torch.ones(1, 1, dtype=torch.bool), **own)
+        shown = found.log if found.log is not None else found.plain
+        assert shown is not None
+        return shown
+
+    start = a.clone().requires_grad_()
+    (came,) = torch.autograd.grad(value(start).sum(), start, allow_unused=True, materialize_grads=True)
+    left, right = (value(a) - value(a - step)) / step, (value(a + step) - value(a)) / step
+    if max(float(left.abs().max()), float(right.abs().max())) > step**-0.5:
+        return  # a jump has no slope
+    low, high = torch.minimum(left, right) - 1e-5, torch.maximum(left, right) + 1e-5
+    near(came, came.clamp(low, high), f"the slope of score {member.label!r} at a logit of 0")
+
+
+LAWS = (
+    Law("score", "Its score is what the plain floats say, within the range it states; ln f is finite.", _score),
+    Law("identities", "Its score tends to what the score says it tends to.", _identities),
+    Law("slope at zero", "At a logit of 0 the score's gradient is one of its slopes there.", _slope_at_zero),
+)

@@ -1,0 +1,113 @@
+"""Laws of where numbers start, and of what moves in training without being trained."""
+
+import math
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from variants.laws.inputs import fit
+from variants.laws.law import Law, NothingStated, near, require
+from variants.laws.tiny import LAYERS, attentions, model_of, predicted, table
+from variants.model.block import Attention
+from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
+from variants.operator import Operator
+
+_SEEDS = 8
+_BATCH, _LENGTH = 3, 7
+
+
+def _start(operator: Operator) -> None:
+    if not operator.numbers():
+        raise NothingStated
+    drawn = [name for name, number in operator.numbers().items() if number.trained and number.random]
+    tables = {name: list[list[Tensor]]() for name in drawn}
+    for seed in range(_SEEDS if drawn else 1):
+        found = attentions(model_of(operator, seed))
+        for name in drawn:
+            tables[name].append([table(each.numbers.table, name).detach() for each in found])
+        if not seed:
+            _stated(operator, found)
+    for name in drawn:
+        _spread(operator.numbers()[name], tables[name], name)
+
+
+def _stated(operator: Operator, found: list[Attention]) -> None:
+    """What is not drawn at random is at each layer what the number says."""
+    shape, width = fit(operator), found[0].qkv.in_features
+    query = torch.zeros(1, shape.heads, 1, shape.channels + operator.added_channels, dtype=torch.float64)
+    x = torch.zeros(1, 1, width, dtype=torch.float64)
+    for layer, attention in enumerate(found):
+        values = attention.eval().numbers.values(query, x)
+        for name, number in operator.numbers().items():
+            if not (number.trained and number.random):
+                expected = torch.full_like(values[name], _init(number, layer))
+                if isinstance(number, Vector) and number.along == "first":
+                    expected[..., 1:] = 0
+                near(values[name], expected, f"{name} at the start, in layer {layer}", rtol=1e-5, atol=1e-6)
+
+
+def _init(number: Number, layer: int) -> float:
+    if isinstance(number, ByDepth):
+        return number.deep + (number.init - number.deep) * math.exp(-number.rate * layer)
+    return number.init
+
+
+def _spread(number: Number, tables: list[list[Tensor]], name: str) -> None:
+    """Of entries that two seeds give, the difference is spread by sqrt(2) times as much as each of them."""
+    pairs = [a - b for one, two in zip(tables[::2], tables[1::2], strict=True) for a, b in zip(one, two, strict=True)]
+    differences = torch.cat([pair.flatten() for pair in pairs])
+    came = float(differences.square().mean().div(2).sqrt())
+    if isinstance(number, Matrix):
+        expected = number.init / math.sqrt(tables[0][0].shape[-1])
+    else:
+        assert isinstance(number, Vector | Contrast)
+        expected = number.spread
+    unsure = 5 / math.sqrt(2 * len(differences))  # five standard errors of a standard deviation
+    require(
+        abs(came / expected - 1) < unsure,
+        f"expected a spread of {expected:.4g} within {unsure:.0%}, came {came:.4g}, for the start of {name}",
+    )
+    if "layer" in number.per:
+        same = all(torch.equal(one[0], one[layer]) for one in tables for layer in range(1, LAYERS))
+        require(not same, f"expected noise of its own in every layer, came the same, for the start of {name}")
+
+
+def _running_means(operator: Operator) -> None:
+    """Two steps of training, of what is averaged predicted from the query or the token and not."""
+    means = {name: number for name, number in operator.numbers().items() if isinstance(number, RunningMean)}
+    if not means:
+        raise NothingStated
+    for each in (operator, predicted(operator, "query"), predicted(operator, "token")):
+        numbers, made = attentions(model_of(each))[0].numbers, torch.Generator().manual_seed(9)
+        for parameter in numbers.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape, generator=made, dtype=torch.float64))
+        heads = fit(each).heads
+        state = {name: [number.init] * heads for name, number in means.items()}
+        for step in (1, 2):
+            q, x = _queries(each, made)
+            given = numbers.eval().values(q, x)
+            came = numbers.train().values(q, x)
+            for name, number in means.items():
+                averaged = given[f"{name.rpartition('.')[0]}.{number.of}"].expand(_BATCH, heads, _LENGTH, 1).tolist()
+                for h in range(heads):
+                    batch = fmean(value for sequence in averaged for (value,) in sequence[h])
+                    state[name][h] = number.momentum * state[name][h] + (1 - number.momentum) * batch
+                expected = torch.tensor(state[name], dtype=torch.float64)[None, :, None, None]
+                near(came[name], expected, f"{name} in step {step} of training", rtol=1e-6)
+                require(not came[name].requires_grad, f"expected no gradient, came one, through {name}")
+
+
+def _queries(operator: Operator, made: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Queries [B, H, T, D + G] and the layer's input [B, T, W], at random."""
+    shape = fit(operator)
+    q = (_BATCH, shape.heads, _LENGTH, shape.channels + operator.added_channels)
+    x = (_BATCH, _LENGTH, shape.heads * shape.channels)
+    made_q, made_x = (torch.randn(size, generator=made, dtype=torch.float64) for size in (q, x))
+    return made_q, made_x
+
+
+LAWS = (
+    Law("start", "Numbers start where they say at each layer, and what is drawn has the spread it says.", _start),
+    Law("running means", "A running mean is the moving average that its number says, per head.", _running_means),
+)

@@ -1,0 +1,89 @@
+"""Laws of sameness: sequences and heads are interchangeable, a spec survives JSON, paths agree."""
+
+import torch
+
+from variants.attend import Heads, attend, prepared
+from variants.laws.inputs import Inputs, fit, random_inputs
+from variants.laws.law import OUTPUT, Law, finite, near, require
+from variants.laws.values import EXACT
+from variants.laws.visibility import gradients, output
+from variants.operator import Operator, causal
+from variants.paths.choose import PATHS
+from variants.stages.positions.none import NoPositions
+
+
+def _sequences(operator: Operator) -> None:
+    inputs = random_inputs(operator, batch=3)
+    turned = [2, 0, 1]
+    came = output(operator, inputs.batch(chosen=turned))
+    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT, telling=OUTPUT)
+
+
+def _heads(operator: Operator) -> None:
+    count = fit(operator).heads
+    inputs = random_inputs(operator, heads=count)
+    turned = [*range(1, count), 0]
+    came = output(operator, inputs.heads(chosen=turned))
+    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT, telling=OUTPUT)
+
+
+def _json(operator: Operator) -> None:
+    again = Operator.model_validate_json(operator.model_dump_json())
+    require(again == operator, f"expected {operator!r}, came {again!r}, for its JSON read back")
+    require(again.key == operator.key, f"expected key {operator.key}, came {again.key}, for its JSON read back")
+
+
+def _paths(operator: Operator) -> None:
+    """With and without a mask, a position bias, a query that sees nothing: outputs and gradients."""
+    able = [path for path in PATHS if path.cannot(operator) is None]
+    require(able[-1:] == [PATHS[-1]], f"path {PATHS[-1].name!r} runs everything, and says it cannot run this")
+    inputs = random_inputs(operator)
+    blind = causal(13, 13).clone()
+    blind[5] = False
+    bias = torch.randn(1, inputs.q.shape[1], 13, 13, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    cases = {"no mask": (None, None), "a mask and a position bias": (causal(13, 13).flip(0), bias)}
+    cases |= {"a position bias": (None, bias), "a query that sees nothing": (blind, None)}
+    cases |= {"a position bias and a query that sees nothing": (blind, bias)}
+    for words, (mask, added) in cases.items():
+        expected = _along(operator, inputs, Heads(inputs.q, inputs.k, inputs.v, mask, added), PATHS[-1].name)
+        for path in able[:-1]:
+            came = _along(operator, inputs, Heads(inputs.q, inputs.k, inputs.v, mask, added), path.name)
+            for name, value in came.items():
+                near(value, expected[name], f"path {path.name!r} with {words}: {name}", **EXACT)
+        finite(expected["output"], f"path 'reference' with {words}")
+
+
+def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[str, torch.Tensor]:
+    there = inputs.following()
+    (path,) = (path for path in PATHS if path.name == name)
+    q, k = prepared(operator, there.q, there.k, NoPositions(), there.numbers)
+    came = path.run(operator, heads._replace(q=q, k=k, v=there.v), there.numbers)
+    return {"output": came.detach(), **gradients(came.square().sum(), there)}
+
+
+def _definition(operator: Operator) -> None:
+    """What `attend` says of the weights is what its output is made of: shapes, and 0 where nothing may be seen."""
+    inputs = random_inputs(operator)
+    found = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
+    seen = operator.visible.restricted(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)
+    hidden = found.weights.masked_select(~seen)
+    require(found.weights.shape[-2:] == (13, 13), f"expected weights [..., 13, 13], came {[*found.weights.shape]}")
+    near(hidden, torch.zeros_like(hidden), "the weights of keys that may not be seen")
+    require(
+        (found.ground is not None) == operator.normaliser.has_ground,
+        f"normaliser {operator.normaliser.label!r} says has_ground={operator.normaliser.has_ground}, and "
+        f"{'leaves' if found.ground is not None else 'leaves no'} weight to a ground state",
+    )
+
+
+LAWS = (
+    Law("sequences", "Sequences of a batch know nothing of each other.", _sequences),
+    Law("heads", "Heads are interchangeable, each with its numbers.", _heads),
+    Law("json", "It survives JSON with its key.", _json),
+    Law("paths", "Every path that can run it agrees with the definition, in outputs and gradients.", _paths),
+    Law(
+        "weights",
+        "Weights are 0 where nothing may be seen; a ground state has weight where it is declared.",
+        _definition,
+    ),
+)

@@ -1,0 +1,127 @@
+"""Laws of what a query may see: the future, the rest of the sequence, hidden keys, nothing."""
+
+import torch
+from torch import Tensor
+
+from variants.attend import attend
+from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.law import OUTPUT, Law, LawBroken, finite, near
+from variants.operator import Operator, causal
+
+_LENGTH = 13
+_HIDDEN = 9
+
+
+def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Tensor:
+    """[B, H, T, D]."""
+    return attend(operator, inputs.q, inputs.k, inputs.v, mask=mask, numbers=inputs.numbers).output
+
+
+def _causality(operator: Operator) -> None:
+    inputs, other = random_inputs(operator), random_inputs(operator, seed=1)
+    came = output(operator, inputs.joined(other, 7))[:, :, :7]
+    expected = output(operator, inputs)
+    if not torch.equal(came, expected[:, :, :7]):
+        _tell_leak(operator, inputs, other, expected)
+    near(came, expected[:, :, :7], "another future, from the eighth of 13 tokens on", telling=OUTPUT)
+
+
+def _tell_leak(operator: Operator, inputs: Inputs, other: Inputs, before: Tensor) -> None:
+    """Raise LawBroken with the first key that an earlier query sees, if one alone shows it."""
+    for key in range(7, _LENGTH):
+        alone = inputs.joined(other.joined(inputs, key + 1), key)
+        moved = (output(operator, alone) - before)[:, :, :key].abs().amax((0, 3))
+        if moved.amax() > 0:
+            head, query = divmod(int(moved.argmax()), key)
+            raise LawBroken(
+                f"head {head}, query {query} sees key {key}, which comes later: with another token there its output "
+                f"moves by {moved.amax():.3g}"
+            )
+
+
+def _prefix(operator: Operator) -> None:
+    inputs = random_inputs(operator)
+    expected = output(operator, inputs)[:, :, :7]
+    words = "the first 7 of 13 tokens alone, without the hidden keys that follow"
+    near(output(operator, inputs.prefix(7)), expected, words, rtol=1e-11, atol=1e-13, telling=OUTPUT)
+
+
+def _hidden(operator: Operator) -> None:
+    """First a token that others do not see, then one that is hidden from itself too, as padding is."""
+    inputs, other = random_inputs(operator), random_inputs(operator, seed=1)
+    mask = causal(13, 13).clone()
+    mask[:, _HIDDEN] = False
+    expected = _with_gradients(operator, inputs, mask)
+    for garbage in (0.0, 1e4, -1e30):
+        k, v = _filled(inputs.k, garbage), _filled(inputs.v, garbage)
+        came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
+        for name, value in came.items():
+            words = f"{garbage:g} in key and value 9 of 13, which is hidden: {name}"
+            near(value, expected[name], words, telling=OUTPUT if name == "output" else None)
+    expected = _with_gradients(operator, inputs, mask, of_others=True)
+    for garbage in (0.0, 20.0, -20.0):
+        numbers = {name: _one_other(value, other.numbers[name]) for name, value in inputs.numbers.items()}
+        q, k, v = (_filled(x, garbage) for x in (inputs.q, inputs.k, inputs.v))
+        came = _with_gradients(operator, Inputs(q, k, v, numbers), mask, of_others=True)
+        for name, value in came.items():
+            words = f"{garbage:g} in query, key and value 9 of 13, which is hidden, and other numbers there: {name}"
+            near(value, expected[name], words)
+
+
+def _filled(x: Tensor, value: float) -> Tensor:
+    """[B, H, T, D] with `value` in the hidden token's place."""
+    return x.index_fill(2, torch.tensor(_HIDDEN), value)
+
+
+def _one_other(x: Tensor, other: Tensor) -> Tensor:
+    """A number with another value at the hidden token, where it varies by token."""
+    if x.shape[2] != _LENGTH:
+        return x
+    return x.index_copy(2, torch.tensor([_HIDDEN]), other[:, :, _HIDDEN : _HIDDEN + 1])
+
+
+def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_others: bool = False) -> dict[str, Tensor]:
+    """The output, and the gradient of its squares for queries, the other keys and values, and numbers.
+
+    `of_others` leaves out the hidden token's own query as well: its output, its gradient, its numbers'.
+    """
+    there = inputs.following()
+    came = output(operator, there, mask)
+    others = [j for j in range(_LENGTH) if j != _HIDDEN]
+    came = came[:, :, others] if of_others else came
+    found = gradients(came.square().sum(), there)
+    for name, gradient in found.items():
+        hidden = name in ("gradient of k", "gradient of v") or (of_others and gradient.shape[2] == _LENGTH)
+        found[name] = gradient[:, :, others] if hidden else gradient
+    return {"output": came.detach(), **found}
+
+
+def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
+    """The gradient for every input and number, 0 where there is none."""
+    tensors = inputs.tensors()
+    if not loss.requires_grad:
+        return {f"gradient of {name}": torch.zeros_like(x) for name, x in tensors.items()}
+    found = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
+    return {f"gradient of {name}": x for name, x in zip(tensors, found, strict=True)}
+
+
+def _blind(operator: Operator) -> None:
+    """One query among others, and a whole sequence."""
+    for dtype in (torch.float64, torch.float32):
+        inputs = random_inputs(operator).to(dtype).following()
+        mask = causal(13, 13).repeat(2, 1, 1, 1)
+        mask[0, 0, 5] = False
+        mask[1] = False
+        came = output(operator, inputs, mask)
+        words = f"queries that see nothing, {dtype}"
+        finite(came, f"the output of {words}")
+        for name, found in gradients(came.square().sum(), inputs).items():
+            finite(found, f"the {name}, for {words}")
+
+
+LAWS = (
+    Law("causality", "What comes later changes nothing, not by one bit.", _causality),
+    Law("prefix", "A prefix alone gets what it gets in the whole sequence.", _prefix),
+    Law("hidden keys", "Finite garbage in a hidden token leaves no trace in what others get.", _hidden),
+    Law("blind rows", "Queries that see nothing have finite outputs and gradients.", _blind),
+)

@@ -1,0 +1,1 @@
+"""The Transformer around an operator."""

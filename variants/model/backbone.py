@@ -1,0 +1,200 @@
+"""The host Transformer as a spec, and the families it comes in.
+
+Any operator goes into any backbone. Sizes are free; a function only fixes what makes the family. The papers' models,
+with their sizes, are in `variants.model.named_backbones`.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from grid.spec import Label, Spec
+from variants.operator import Operator
+from variants.stages.positions.learned import Learned
+from variants.stages.positions.rotary import Rotary
+from variants.stages.positions.scheme import Positions
+
+FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu"]
+
+Initialisation = Literal["gpt2", "fan_in"]
+
+
+class Backbone(Spec):
+    """Layers of attention and feedforward, each with a residual connection, between embedding and read-out."""
+
+    name: Label = ""
+    layers: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt | None = None
+    """Heads of keys and values, each shared by the same number of queries' heads; None for as many as those."""
+    width: PositiveInt
+    feedforward_width: PositiveInt
+    feedforward: FeedForwardKind
+    """f(x W1) W2, or (f(x W1) * x W2) W3 for the kinds that end in glu; "gelu_tanh" is GPT-2's form of "gelu"."""
+    norm: Literal["layer", "rms"]
+    """LayerNorm with gain and bias, or RMSNorm with a gain."""
+    norm_eps: PositiveFloat = 1e-5
+    """What is added to the variance before the root."""
+    norm_position: Literal["pre", "post"] = "pre"
+    """x + f(norm(x)) with a norm before the read-out, or norm(x + f(x)) without one."""
+    parallel: bool = False
+    """x + attention(norm1(x)) + feedforward(norm2(x)) instead of one after the other."""
+    bias: Literal["none", "all", "qkv"]
+    """Which projections inside the layers have one; "qkv" are those of queries, keys, values and gate channels."""
+    head_outputs: Literal["concatenated", "added"] = "concatenated"
+    """What the output projection reads: all heads side by side, or their sum."""
+    positions: Positions
+    """How the model knows order."""
+    causal: bool = True
+    """Whether a query sees no later key; an encoder's sees all."""
+    sink_tokens: NonNegativeInt = 0
+    """Learned embeddings before the sequence; they have positions, go through all layers and are not read out."""
+    embedding_norm: bool = False
+    """A norm on the embeddings, before the first layer (RoBERTa)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of embeddings and of what each residual connection adds, in training."""
+    attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """In training, a weight is 0 with this probability p, else it is divided by 1 - p: after normalisation, before maps
+    are merged and rows rescaled. A sink's, a ground state's and a learned key's weight is dropped like any other."""
+    read_out: Literal["linear", "mlm"] = "linear"
+    """What turns the last layer into predictions; "mlm" is RoBERTa's: dense, gelu, norm, linear with bias."""
+    tied: bool = True
+    """Whether token embedding and read-out share their weights."""
+    initialisation: Initialisation = "gpt2"
+    """How weights are drawn, by standard deviation. "gpt2": 0.02, what each residual connection adds by 1/sqrt(2 L), a
+    read-in of scalars by its fan. "fan_in" (paper 004): sqrt(0.4 / fan_in), of embeddings with their width for it, and
+    1 / (L sqrt(fan_in)) for the feedforward's last projection. Biases are 0; tables of logits have 0.02 in both."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        _require_divisor("heads", self.heads, "width", self.width)
+        if self.kv_heads is not None:
+            _require_divisor("kv_heads", self.kv_heads, "heads", self.heads)
+        return self
+
+    @model_validator(mode="after")
+    def _meaning_is_unique(self) -> Self:
+        if self.parallel and self.norm_position == "post":
+            raise ValueError("parallel=True is about norms before attention and feedforward; use norm_position='pre'")
+        if self.kv_heads == self.heads:
+            self.settle(kv_heads=None)
+        if self.heads == 1:
+            self.settle(head_outputs="concatenated")  # one head is its own sum
+        return self
+
+    def check(self, operator: Operator) -> None:
+        """Raise ValueError when `operator` has no meaning in this model."""
+        operator.check(
+            heads=self.heads,
+            kv_heads=self.key_heads,
+            head_width=self.head_width,
+            positions=self.positions,
+            causal=self.causal,
+        )
+
+    @property
+    def label(self) -> str:
+        """For tables: the family and its size."""
+        return f"{self.name or self.norm} {self.layers}L {self.heads}H {self.width}"
+
+    @property
+    def head_width(self) -> int:
+        """Channels of one head."""
+        return self.width // self.heads
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+
+def _require_divisor(what: str, number: int, whole: str, size: int) -> None:
+    if size % number:
+        valid = [n for n in range(1, size + 1) if size % n == 0]
+        nearest = min(valid, key=lambda n: abs(n - number))
+        raise ValueError(f"{what} divides {whole} {size}; got {number}, nearest is {nearest}")
+
+
+def gpt2(*, layers: int, heads: int, width: int, max_positions: int = 512) -> Backbone:
+    """GPT-2: LayerNorm, GELU, biases, learned positions. gpt2(layers=12, heads=8, width=256) is the paper 003 model."""
+    return Backbone(
+        name="gpt2",
+        layers=layers,
+        heads=heads,
+        width=width,
+        feedforward_width=4 * width,
+        feedforward="gelu_tanh",
+        norm="layer",
+        bias="all",
+        positions=Learned(count=max_positions),
+    )
+
+
+def llama2(*, layers: int, heads: int, width: int, feedforward_width: int) -> Backbone:
+    """Llama-2: RMSNorm, SwiGLU, rotary positions, no biases, tied embeddings."""
+    return Backbone(
+        name="llama2",
+        layers=layers,
+        heads=heads,
+        width=width,
+        feedforward_width=feedforward_width,
+        feedforward="swiglu",
+        norm="rms",
+        bias="none",
+        positions=Rotary(),
+    )
+
+
+def llama3(*, layers: int, heads: int, kv_heads: int, width: int, feedforward_width: int) -> Backbone:
+    """Llama-3: Llama-2 with grouped queries and a rotary base of 500 000; no scaling of frequencies."""
+    return llama2(layers=layers, heads=heads, width=width, feedforward_width=feedforward_width).changed(
+        name="llama3", kv_heads=kv_heads, positions=Rotary(base=500_000.0)
+    )
+
+
+def qwen2(*, layers: int, heads: int, width: int, feedforward_width: int, kv_heads: int | None = None) -> Backbone:
+    """Qwen: Llama-2 with biases on queries, keys and values, eps 1e-6 and a rotary base of a million."""
+    return llama2(layers=layers, heads=heads, width=width, feedforward_width=feedforward_width).changed(
+        name="qwen2", kv_heads=kv_heads, bias="qkv", norm_eps=1e-6, positions=Rotary(base=1_000_000.0)
+    )
+
+
+def pythia(*, layers: int, heads: int, width: int, feedforward_width: int) -> Backbone:
+    """Pythia: parallel residual, LayerNorm, GELU, biases, a quarter of the channels rotary, untied embeddings."""
+    return Backbone(
+        name="pythia",
+        layers=layers,
+        heads=heads,
+        width=width,
+        feedforward_width=feedforward_width,
+        feedforward="gelu",
+        norm="layer",
+        parallel=True,
+        bias="all",
+        positions=Rotary(share=0.25),
+        tied=False,
+    )
+
+
+def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, max_positions: int = 130) -> Backbone:
+    """BabyBERTa: a RoBERTa encoder with norms after each part, without the token-type vector, which is a constant.
+
+    The released model's configuration drops attention weights, too, which is RoBERTa's default.
+    """
+    return Backbone(
+        name="babyberta",
+        layers=layers,
+        heads=heads,
+        width=width,
+        feedforward_width=feedforward_width,
+        feedforward="gelu",
+        norm="layer",
+        norm_position="post",
+        bias="all",
+        positions=Learned(count=max_positions),
+        causal=False,
+        embedding_norm=True,
+        dropout=0.1,
+        attention_dropout=0.1,
+        read_out="mlm",
+    )

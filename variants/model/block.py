@@ -1,0 +1,134 @@
+"""One layer of the host Transformer: attention by any operator, feedforward, norms and residual connections."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from variants.attend import Attended, Heads, definition, prepared
+from variants.model.backbone import Backbone
+from variants.model.feedforward import FeedForward
+from variants.model.parameters import NumberParameters
+from variants.operator import NumberValues, Operator, head_shape
+from variants.paths.choose import PathName, choose
+
+
+class Place(NamedTuple):
+    """What a layer is built from besides its backbone and operator."""
+
+    layer: int
+    """Counted from 0 at the bottom."""
+    shared: dict[str, nn.Parameter]
+    """Numbers that several layers have in common."""
+    path: PathName
+
+
+class Worked(NamedTuple):
+    """What the attention of a layer did to a batch."""
+
+    heads: Heads
+    numbers: NumberValues
+    attended: Attended
+
+
+class Attention(nn.Module):
+    """Projections, positions and one operator. Keys and values of grouped queries are repeated for their heads."""
+
+    def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
+        super().__init__()
+        self.watched: list[Worked] | None = None
+        """Where a list is given, what attention does is computed by the definition and kept there."""
+        joined, width = operator.merge.heads_joined, backbone.width
+        self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
+        self.operator, self.positions = operator, backbone.positions
+        self.dropout = backbone.attention_dropout
+        self.path = choose(operator, place.path, dropout=self.dropout)
+        self.added = backbone.head_outputs == "added"
+        self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
+        bias = backbone.bias != "none"
+        self.qkv = nn.Linear(width, (self.heads + 2 * self.key_heads) * self.channels, bias=bias)
+        self.out = nn.Linear(self.channels * (1 if self.added else self.heads), width, bias=backbone.bias == "all")
+        gates = (self.heads + self.key_heads) * self.gate_channels
+        self.gate = nn.Linear(width, gates, bias=bias) if gates else None
+        query = self.channels + self.gate_channels
+        shape = head_shape(operator, heads=self.heads, query=query, value=self.channels, width=width)
+        self.numbers = NumberParameters(operator, shape, place.shared, place.layer)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        """[B, T, width] to [B, T, width].
+
+        `mask` is boolean and broadcasts to [B, H, T, T], True = may look, None = causal; `bias` [H or 1, T, T] is
+        added to the logits.
+        """
+        q, k, v = self._projected(x)
+        numbers = self.numbers.values(q, x)
+        q, k = prepared(self.operator, q, k, self.positions, numbers)
+        dropout = self.dropout if self.training else 0.0
+        output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
+        joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
+        return self.out(joined)  # type: ignore[no-any-return]
+
+    def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
+        if self.watched is None:
+            return self.path.run(self.operator, heads, numbers)
+        attended = definition(self.operator, heads, numbers)
+        self.watched.append(Worked(heads, numbers, attended))
+        return attended.output
+
+    def averages(self, x: Tensor) -> list[Tensor]:
+        """What running means would move by if `x` [B, T, width] were the whole batch."""
+        return self.numbers.averages(self._projected(x)[0], x)
+
+    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q and k [B, H, T, D + G], v [B, H, T, D], without positions."""
+        queries, keys = self.heads * self.channels, self.key_heads * self.channels
+        q, k, v = (_in_heads(each, self.channels) for each in self.qkv(x).split((queries, keys, keys), -1))
+        if self.gate is not None:
+            sizes = (self.heads * self.gate_channels, self.key_heads * self.gate_channels)
+            q_gate, k_gate = (_in_heads(each, self.gate_channels) for each in self.gate(x).split(sizes, -1))
+            q, k = torch.cat((q, q_gate), -1), torch.cat((k, k_gate), -1)
+        if self.key_heads < self.heads:
+            group = self.heads // self.key_heads
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        return q, k, v
+
+
+def _in_heads(x: Tensor, channels: int) -> Tensor:
+    """[B, T, H D] as [B, H, T, D]."""
+    return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """One layer, its norms before or after each part, its parts in a row or side by side."""
+
+    def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
+        super().__init__()
+        self.post, self.parallel = backbone.norm_position == "post", backbone.parallel
+        self.dropout = backbone.dropout
+        self.attention_norm = normalisation(backbone)
+        self.attention = Attention(backbone, operator, place)
+        self.feedforward_norm = normalisation(backbone)
+        self.feedforward = FeedForward(backbone)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        """[B, T, width] to [B, T, width]; `mask` and `bias` as in `Attention`."""
+        if self.post:
+            x = self.attention_norm(x + self._dropped(self.attention(x, mask, bias)))
+            return self.feedforward_norm(x + self._dropped(self.feedforward(x)))  # type: ignore[no-any-return]
+        attended = x + self._dropped(self.attention(self.attention_norm(x), mask, bias))
+        read = x if self.parallel else attended
+        return attended + self._dropped(self.feedforward(self.feedforward_norm(read)))
+
+    def averages(self, x: Tensor) -> list[Tensor]:
+        """What the attention's running means would move by if `x` [B, T, width] were the whole batch."""
+        return self.attention.averages(x if self.post else self.attention_norm(x))
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+
+def normalisation(backbone: Backbone) -> nn.Module:
+    """The norm of a backbone, over the last dimension."""
+    make = nn.LayerNorm if backbone.norm == "layer" else nn.RMSNorm
+    return make(backbone.width, eps=backbone.norm_eps)

@@ -1,0 +1,134 @@
+"""Numbers become parameters: tables along their axes, and a projection where they vary by query or token."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from variants.model.seeding import generator
+from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
+from variants.operator import Operator
+
+
+class NumberParameters(nn.Module):
+    """The numbers of one layer's operator. `shared` holds what several layers have in common, by number name."""
+
+    def __init__(self, operator: Operator, shape: HeadShape, shared: dict[str, nn.Parameter], layer: int) -> None:
+        super().__init__()
+        self.numbers, self.layer = operator.numbers(), layer
+        self._heads = {name: operator.heads_of(name, shape.heads) for name in self.numbers}
+        self._several = shape.heads > 1
+        self._borrowed = set[str]()
+        self._means = {name: number for name, number in self.numbers.items() if isinstance(number, RunningMean)}
+        self.moving = True
+        """Whether running means move at a forward pass in training; else `move` alone moves them."""
+        self.table = nn.ParameterDict()
+        self.projection = nn.ParameterDict()
+        for name, number in self.numbers.items():
+            own_shape = operator.own_shape(name, shape)
+            if not number.trained:
+                running = isinstance(number, RunningMean)  # part of the state of a run; a constant is not
+                self.register_buffer(_attribute(name), number.fixed(own_shape, layer), persistent=running)
+                continue
+            table = nn.Parameter(number.table(own_shape, layer))
+            if "layer" not in number.per:
+                own, table = table, shared.setdefault(f"{operator.key} {name}", table)
+                if table is not own:
+                    self._borrowed.add(name)
+            self.table[_attribute(name)] = table
+            if "query" in number.per:
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads, shape.query))
+            elif "token" in number.per:
+                outputs = own_shape.heads * number.entries(shape)[1]
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
+
+    def disturb(self, seed: int, path: str) -> None:
+        """Draw what is random about the numbers' start, from the seed and the number's own path.
+
+        What several layers share is drawn once, by the lowest.
+        """
+        for name, number in self.numbers.items():
+            if number.trained and number.random and name not in self._borrowed:
+                number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
+
+    def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Every number, ready to broadcast.
+
+        `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. In training,
+        a running mean moves on.
+        """
+        values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
+        if self.training and self.moving:
+            self.move([self._average(name, values[_averaged(name, number)]) for name, number in self._means.items()])
+        for name in self._means:
+            values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
+        return values
+
+    @property
+    def averaging(self) -> bool:
+        """Whether a number is a running mean."""
+        return bool(self._means)
+
+    @torch.no_grad()
+    def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
+        """The mean of what each running mean averages, over the examples given; arguments as for `values`."""
+        averaged = [(name, _averaged(name, number)) for name, number in self._means.items()]
+        return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
+
+    @torch.no_grad()
+    def move(self, averages: Sequence[Tensor]) -> None:
+        """Move every running mean on by the mean of one batch, in the order of `averages`."""
+        for (name, number), average in zip(self._means.items(), averages, strict=True):
+            self.get_buffer(_attribute(name)).mul_(number.momentum).add_(average, alpha=1 - number.momentum)
+
+    def _value(self, name: str, number: Number, query: Tensor, x: Tensor) -> Tensor:
+        attribute = _attribute(name)
+        if not number.trained:
+            return self.get_buffer(attribute)
+        raw = self.table[attribute]
+        if "query" in number.per:
+            own = query[:, self._heads[name]].to(raw.dtype)
+            raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
+        elif "token" in number.per:
+            predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
+            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+        return number.value(raw, self.layer)
+
+    def _average(self, name: str, averaged: Tensor) -> Tensor:
+        mean = self.get_buffer(_attribute(name))
+        return averaged.detach().to(mean.dtype).mean((0, 2), keepdim=True).expand_as(mean)
+
+    def weights(self) -> Iterator[nn.Parameter]:
+        """What is a weight like any other: a kernel's matrix, and what predicts a number from the layer's input."""
+        for name, number in self.numbers.items():
+            attribute = _attribute(name)
+            if isinstance(number, Matrix):
+                yield self.table[attribute]
+            elif "token" in number.per:
+                yield self.projection[attribute]
+
+    def learned(self) -> Iterator[tuple[int | None, str, float]]:
+        """(head or None, name, value) of every trained number and running mean; of a vector or matrix its norm.
+
+        Of a number predicted from the query or the token, the value where that is zero.
+        """
+        for name, number in self.numbers.items():
+            if number.trained:
+                values = number.value(self.table[_attribute(name)].detach(), self.layer)
+            elif isinstance(number, RunningMean):
+                values = self.get_buffer(_attribute(name))
+            else:
+                continue
+            whole = isinstance(number, Vector | Matrix)
+            per_head = (values.flatten(2).norm(dim=-1) if whole else values).flatten().tolist()
+            apart = self._several and ("head" in number.per or isinstance(number, RunningMean))
+            for head, value in enumerate(per_head, start=self._heads[name].start):
+                yield (head if apart else None), name, value
+
+
+def _averaged(name: str, number: RunningMean) -> str:
+    return f"{name.rpartition('.')[0]}.{number.of}"
+
+
+def _attribute(name: str) -> str:
+    return name.replace(".", "_")

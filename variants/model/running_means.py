@@ -1,0 +1,85 @@
+"""Running means of a model that sees its batch in parts: they move once per step, by the mean over the whole batch.
+
+A layer uses its running mean after it has moved, so the first part cannot be computed before every part has reached
+that layer. All parts therefore pass through the layers side by side first, without gradients; then each is computed
+with the means as they have become. That costs a forward pass, for a model with running means alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from variants.model.transformer import Transformer
+
+Pooled = Callable[[Tensor], Tensor]
+"""From the sum over this process's parts to the sum over all parts of the batch."""
+
+
+class Share(NamedTuple):
+    """A part of a batch, on the model's device."""
+
+    inputs: Tensor
+    weight: float
+    """Its share of the batch's sequences."""
+    noise: Callable[[], None]
+    """Seeds what the model draws in this part."""
+    visible: Tensor | None = None
+    """As the model takes it."""
+
+
+@final
+class RunningMeans:
+    """Takes the running means of `model` over: from now on they move here and in no forward pass."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        numbers = [block.attention.numbers for block in model.blocks()]
+        for each in numbers:
+            each.moving = False
+        self._layers = max((layer for layer, each in enumerate(numbers, start=1) if each.averaging), default=0)
+
+    @torch.no_grad()
+    def move(self, shares: Sequence[Share], pooled: Pooled) -> None:
+        """Move every running mean by its mean over all parts of the batch."""
+        if not self._layers:
+            return
+        parts = [_Passing(self._model, share) for share in shares]
+        for layer, block in enumerate(self._model.blocks()[: self._layers]):
+            averages = zip(*(part.averages(layer) for part in parts), strict=True)
+            block.attention.numbers.move([pooled(torch.stack(each).sum(0)) for each in averages])
+            if layer < self._layers - 1:
+                for part in parts:
+                    part.passes(layer)
+
+
+@final
+class _Passing:
+    """One part on its way through the layers, with the state of its own random numbers."""
+
+    def __init__(self, model: Transformer, share: Share) -> None:
+        self._blocks, self._weight = model.blocks(), share.weight
+        share.noise()
+        self._hidden = model.embedded(share.inputs)
+        self._layers = model.applied(self._hidden.shape[1], self._hidden.device, share.visible)
+        self._draws = _draws(self._hidden.device)
+
+    def averages(self, layer: int) -> list[Tensor]:
+        return [self._weight * each for each in self._blocks[layer].averages(self._hidden)]
+
+    def passes(self, layer: int) -> None:
+        _restore(self._hidden.device, self._draws)
+        self._hidden = self._layers[layer](self._hidden)
+        self._draws = _draws(self._hidden.device)
+
+
+def _draws(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _restore(device: torch.device, draws: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(draws, device)
+    else:
+        torch.set_rng_state(draws)

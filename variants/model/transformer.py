@@ -1,0 +1,291 @@
+"""The one host Transformer: any backbone, any operator in any layer, scalars or tokens in and out."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from grid.errors import SpecError
+from variants.model.backbone import Backbone
+from variants.model.block import Attention, Block, Place, Worked, normalisation
+from variants.model.parameters import NumberParameters
+from variants.model.seeding import generator
+from variants.model.shapes import shapes_only
+from variants.operator import Operator, causal, distances
+from variants.paths.choose import PathName
+from variants.stages.positions.scheme import Positions
+
+
+class Scalars(NamedTuple):
+    """Real vectors in, real vectors out: float [B, T, width]."""
+
+    width: int = 1
+
+
+class Tokens(NamedTuple):
+    """Token ids [B, T] in, logits [B, T, vocabulary] out."""
+
+    vocabulary: int
+
+
+class Watched(NamedTuple):
+    """One layer at work on a batch."""
+
+    layer: int
+    """Counted from 0 at the bottom."""
+    operator: Operator
+    worked: Worked
+    entering: Tensor
+    """The residual stream [B, sink tokens + T, width] before the layer."""
+    leaving: Tensor
+    """The same after it."""
+    unnormed: Tensor | None = None
+    """Of a post-norm model, what the layer's last norm makes `leaving` of."""
+
+
+class Predictor(nn.Module):
+    """What RoBERTa does to the last layer before it is read out: dense, GELU, norm."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.dense = nn.Linear(backbone.width, backbone.width)
+        self.norm = normalisation(backbone)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, width] to [B, T, width]."""
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+
+
+class Transformer(nn.Module):
+    """A backbone with one operator per layer (bottom first). Weights depend on the seed and their own path only."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        operators: Sequence[Operator],
+        *,
+        inputs: Scalars | Tokens,
+        seed: int,
+        path: PathName = "auto",
+    ) -> None:
+        super().__init__()
+        if len(operators) != backbone.layers:
+            raise SpecError(f"one operator per layer: the backbone has {backbone.layers}, got {len(operators)}")
+        self.backbone, self.inputs = backbone, inputs
+        width, shared = backbone.width, dict[str, nn.Parameter]()
+        masked = backbone.read_out == "mlm"
+        if isinstance(inputs, Tokens):
+            self.read_in: nn.Module = nn.Embedding(inputs.vocabulary, width)
+            self.read_out = nn.Linear(width, inputs.vocabulary, bias=masked)
+        elif masked:
+            raise SpecError("read_out='mlm' predicts tokens and the model reads scalars; use read_out='linear'")
+        else:
+            self.read_in = nn.Linear(inputs.width, width)
+            self.read_out = nn.Linear(width, inputs.width)
+        positions = backbone.positions
+        self.sink = nn.Embedding(backbone.sink_tokens, width) if backbone.sink_tokens else None
+        self.position = nn.Embedding(positions.table, width) if positions.table else None
+        self.embedding_norm = normalisation(backbone) if backbone.embedding_norm else None
+        self.layers = nn.ModuleList(
+            Block(backbone, operator, Place(layer, shared, path)) for layer, operator in enumerate(operators)
+        )
+        heads = sorted({attention.heads for attention in self._attentions()})
+        learned = {str(count): nn.Embedding(positions.buckets, count) for count in heads if positions.buckets}
+        self.position_bias = nn.ModuleDict(learned) if learned else None  # a table for all layers of so many heads
+        self.norm = normalisation(backbone) if backbone.norm_position == "pre" else None
+        self.predictor = Predictor(backbone) if masked else None
+        self._initialise(seed)
+        if isinstance(inputs, Tokens) and backbone.tied:
+            self.read_out.weight = self.read_in.weight
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Float [B, T, width] or token ids [B, T], to predictions at every position.
+
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j as far as the model lets it;
+        padding and the borders of documents are told this way.
+
+        Raises:
+            SpecError: the sequence, sink tokens included, is longer than the learned positions.
+        """
+        hidden = self.embedded(x)
+        for layer in self.applied(hidden.shape[1], hidden.device, visible):
+            hidden = layer(hidden)
+        if self.sink is not None:
+            hidden = hidden[:, self.backbone.sink_tokens :]
+        for last in (self.norm, self.predictor):
+            hidden = hidden if last is None else last(hidden)
+        return self.read_out(hidden)  # type: ignore[no-any-return]
+
+    def watched(self, x: Tensor, visible: Tensor | None = None) -> Iterator[Watched]:
+        """Every layer at work on `x`, bottom first, one after another; attention is computed by the definition."""
+        hidden = self.embedded(x)
+        layers = self.applied(hidden.shape[1], hidden.device, visible)
+        for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
+            worked, leaving, unnormed = _at_work(block, layer, hidden)
+            yield Watched(number, block.attention.operator, worked, hidden, leaving, unnormed)
+            hidden = leaving
+
+    @contextmanager
+    def positioned(self, positions: Positions) -> Iterator[None]:
+        """Positions as another scheme has them, with the same weights, as long as this is open.
+
+        Raises:
+            SpecError: the scheme has learned parameters of its own.
+        """
+        own = self.backbone.positions
+        if positions == own:
+            yield
+            return
+        if (positions.table, positions.buckets) != (own.table, own.buckets):
+            raise SpecError(
+                f"a trained model takes other positions without learned parameters only; got {positions.label!r} for "
+                f"{own.label!r}"
+            )
+        before = self.backbone
+        self._place(before.changed(positions=positions))
+        try:
+            yield
+        finally:
+            self._place(before)
+
+    def _place(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+        for attention in self._attentions():
+            attention.positions = backbone.positions
+
+    def applied(
+        self, length: int, device: torch.device, visible: Tensor | None = None
+    ) -> list[Callable[[Tensor], Tensor]]:
+        """Every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
+        mask = self._mask(length, device, visible)
+        biases = self._position_biases(length, device)
+        return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
+
+    def _mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
+        """None where it is the causal one, else boolean, broadcasting to [B, H, length, length]."""
+        if visible is None:
+            return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
+        before = self.backbone.sink_tokens
+        seen = visible.expand(*visible.shape[:-2], length - before, length - before)
+        seen = F.pad(seen, (before, 0, before, 0), value=True) if before else seen
+        return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
+
+    def embedded(self, x: Tensor) -> Tensor:
+        """What the first layer reads, [B, sink tokens + T, width]."""
+        hidden = self.read_in(x)
+        if self.sink is not None:
+            hidden = torch.cat((self.sink.weight.expand(len(hidden), -1, -1), hidden), 1)
+        length, positions = hidden.shape[1], self.backbone.positions
+        if self.position is not None:
+            if length > positions.table:
+                raise SpecError(
+                    f"a sequence of {length} is longer than the {positions.table} learned positions; "
+                    "raise max_positions"
+                )
+            hidden = hidden + self.position.weight[:length]
+        fixed = positions.embedding(length, self.backbone.width, hidden.device)
+        hidden = hidden if fixed is None else hidden + fixed
+        hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
+        return F.dropout(hidden, self.backbone.dropout, self.training)
+
+    def _position_biases(self, length: int, device: torch.device) -> dict[int, Tensor]:
+        """What positions add to the logits [H or 1, T, T], by the number of heads."""
+        positions = self.backbone.positions
+        if not positions.adds_bias:
+            return {}
+        distance, found = distances(length, length, device), {}
+        for heads in {attention.heads for attention in self._attentions()}:
+            table = None if self.position_bias is None else self.position_bias[str(heads)].weight
+            bias = positions.bias(distance, heads, cast(Tensor | None, table), causal=self.backbone.causal)
+            assert bias is not None
+            found[heads] = bias
+        return found
+
+    def number_parameters(self) -> list[nn.Parameter]:
+        """The operators' numbers, each once."""
+        found = {id(p): p for table in self._tables() for p in table.parameters()}
+        return list(found.values())
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """The numbers that weight decay leaves alone, since their neutral point is not zero.
+
+        A kernel's matrices, and what predicts a number from the layer's input, are weights like any other.
+        """
+        weights = {id(p) for table in self._tables() for p in table.weights()}
+        return [p for p in self.number_parameters() if id(p) not in weights]
+
+    def operator_parameters(self) -> int:
+        """How many parameters this model has more than the same backbone with softmax in every layer."""
+        return _count(self) - _softmax_parameters(self.backbone, self.inputs)
+
+    def numbers(self) -> Iterator[tuple[int, int | None, str, float]]:
+        """(layer, head or None, name, value) of every learned number; a vector by its norm."""
+        for layer, table in enumerate(self._tables()):
+            for head, name, value in table.learned():
+                yield layer, head, name, value
+
+    def paths(self) -> list[str]:
+        """The execution path of every layer, bottom first."""
+        return [attention.path.name for attention in self._attentions()]
+
+    def blocks(self) -> list[Block]:
+        """The layers, bottom first."""
+        return [cast(Block, layer) for layer in self.layers]
+
+    def _attentions(self) -> list[Attention]:
+        return [block.attention for block in self.blocks()]
+
+    def _tables(self) -> list[NumberParameters]:
+        return [attention.numbers for attention in self._attentions()]
+
+    @torch.no_grad()
+    def _initialise(self, seed: int) -> None:
+        """Draw every weight from the seed and its own path, with the spread that the backbone says; biases are 0."""
+        for name, module in self.named_modules():
+            if isinstance(module, NumberParameters):
+                module.disturb(seed, name)
+            if not isinstance(module, nn.Linear | nn.Embedding):
+                continue
+            module.weight.normal_(0, self._spread(name, module.weight), generator=generator(seed, name, "weight"))
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                module.bias.zero_()
+
+    def _spread(self, name: str, weight: Tensor) -> float:
+        """The standard deviation that a weight [out, fan in] or an embedding [entries, width] is drawn with."""
+        layers, fan = self.backbone.layers, weight.shape[1]
+        if name.startswith("position_bias"):
+            return 0.02  # a table of logits has no fan
+        if self.backbone.initialisation == "fan_in":
+            return 1 / (layers * math.sqrt(fan)) if name.endswith("feedforward.down") else math.sqrt(0.4 / fan)
+        if name == "read_in" and isinstance(self.inputs, Scalars):
+            return 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
+        return 0.02 / math.sqrt(2 * layers) if name.endswith(("attention.out", "feedforward.down")) else 0.02
+
+
+def _at_work(block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor) -> tuple[Worked, Tensor, Tensor | None]:
+    """What `block` does as `layer`, what leaves it, and what the norm after it was given, where there is one."""
+    given: list[Tensor] = []
+    hook = block.feedforward_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    block.attention.watched = []
+    try:
+        leaving = layer(entering)
+        (worked,) = block.attention.watched
+    finally:
+        block.attention.watched = None
+        hook.remove()
+    return worked, leaving, given[0] if block.post else None
+
+
+def _count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@lru_cache(maxsize=256)
+def _softmax_parameters(backbone: Backbone, inputs: Scalars | Tokens) -> int:
+    with shapes_only():
+        return _count(Transformer(backbone, [Operator()] * backbone.layers, inputs=inputs, seed=0))

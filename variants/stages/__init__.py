@@ -1,0 +1,1 @@
+"""The stages of an operator: one folder for each family of choices."""

@@ -1,0 +1,37 @@
+"""A learned key without a value: a sink whose logit depends on the query.
+
+    s_i = q_i . k* / sqrt(d)          v* = 0
+
+The key is not turned by positions, is not counted in K_i and is never gated. k* = 0 is off-by-one softmax; weights of
+the sequence's keys sum to sigmoid(LSE_i - s_i).
+"""
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.number import KeyVector
+from variants.stages.families import Extra, Pair
+
+
+class KeyBias(Extra):
+    """A learned key k*; what it is given adds nothing to the output."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, section 7.2 (K biases)"
+    traps: ClassVar[tuple[str, ...]] = (
+        "Rotary positions turn the query and not k*, so its logit depends on the absolute position.",
+    )
+
+    kind: Literal["key_bias"] = "key_bias"
+    learned_key: KeyVector = KeyVector(init=0.0, per=("layer", "head"), spread=0.02)
+    """The key k*; per layer is one for all heads."""
+
+    @property
+    def has_value(self) -> bool:
+        return False
+
+    def pair(self, *, learned_key: Tensor) -> Pair:
+        return Pair(learned_key, None)
+
+    def oracle(self, *, learned_key: list[float]) -> tuple[list[float], None]:
+        return learned_key, None

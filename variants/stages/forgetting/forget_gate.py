@@ -1,0 +1,51 @@
+"""A forget gate: a key counts less for every token since that forgets.
+
+    z_ij + sum_{l = j+1 .. i} ln f_l          0 < f_l <= 1
+
+The sum is over the tokens that query i sees: what is hidden from a query leaves no trace in it. Keys after the query,
+in an encoder, are not lowered. f predicted from the token is the Forgetting Transformer's; per head it is a learned
+linear decay, ALiBi with a trained slope -ln f. f = 1 forgets nothing.
+"""
+
+import math
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from variants.number import Number
+from variants.stages.families import Forgetting
+
+
+class ForgetGate(Forgetting):
+    """Decay by a gate of every token between key and query."""
+
+    source: ClassVar[str] = "Forgetting Transformer, section 3"
+    traps: ClassVar[tuple[str, ...]] = (
+        "It starts at f = 0.5, as in the released code: a weight halves with every token until the gate has learned.",
+    )
+
+    kind: Literal["forget_gate"] = "forget_gate"
+    gate: Number = Number(init=0.5, per="token", link="unit")
+    """The share f that a token leaves of what was before it."""
+
+    @model_validator(mode="after")
+    def _is_a_share(self) -> Self:
+        if self.gate.link != "unit":
+            raise ValueError(f"a forget gate lies between 0 and 1 and needs link='unit'; got {self.gate.link!r}")
+        if self.gate.init == 0:
+            raise ValueError("a forget gate of 0 leaves only the query's own key; use visible=Window(size=1)")
+        return self
+
+    def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
+        queries, keys = z.shape[-2:]
+        log = gate.clamp(min=torch.finfo(gate.dtype).tiny).log().transpose(-2, -1)  # [..., 1, T]: of the token l
+        until = torch.ones(queries, keys, dtype=torch.bool, device=z.device).tril(keys - queries)
+        seen = log.to(z.dtype) * (mask & until)
+        after = F.pad(seen[..., 1:], (0, 1))
+        return -after.flip(-1).cumsum(-1).flip(-1)  # from the near end, so that recent keys lose no bits
+
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *, gate: list[float]) -> float:  # noqa: ARG002
+        return -sum(math.log(gate[l]) for l in range(j + 1, i + 1) if seen[i][l])

@@ -1,0 +1,49 @@
+"""The difference of two maps: what both signals look at alike is taken away.
+
+    w_ij = w_ij^1 - lambda w_ij^2          the ground state's weight alike
+    lambda = lambda_init(l) + e^(q1 . k1) - e^(q2 . k2)
+    lambda_init(l) = 0.8 - 0.6 e^(-0.3 l)  l counts layers from 0: 0.2, 0.36, 0.47, 0.56, ...
+
+Under the plain sum a row sums to 1 - lambda. q1, k1, q2, k2 have as many channels as one signal; lambda may leave
+[0, 1]. With heads="halved", two heads of the model become one of twice the width, as in the paper, so that each signal
+is as wide as a head was; with "kept", every head is cut into two signals of half its width.
+"""
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.number import Contrast
+from variants.stages.families import Merge, Weights
+
+
+class Difference(Merge):
+    """The first map less lambda times the second."""
+
+    source: ClassVar[str] = "Differential Transformer, eq. 1 and 2; Integral Transformer, eq. 5"
+    traps: ClassVar[tuple[str, ...]] = (
+        "The paper of Differential writes 0.3 (l - 1) and counts layers from 1; here they count from 0.",
+        "The layer is counted in the whole model, also where only the top layers have this operator.",
+        "A query that sees one key has weight 1 - lambda on it, which is negative once lambda is above 1.",
+    )
+
+    kind: Literal["difference"] = "difference"
+    factor: Contrast = Contrast(init=0.2, deep=0.8)
+    """lambda: what the second map is multiplied by."""
+    heads: Literal["halved", "kept"] = "halved"
+
+    @property
+    def signals(self) -> int:
+        return 2
+
+    @property
+    def heads_joined(self) -> int:
+        return 2 if self.heads == "halved" else 1
+
+    def merged(self, weights: Weights, *, factor: Tensor) -> Weights:
+        keys, ground = weights
+        return Weights(keys[0] - factor * keys[1], None if ground is None else ground[0] - factor * ground[1])
+
+    def oracle(self, maps: list[list[float]], grounds: list[float], *, factor: float) -> tuple[list[float], float]:
+        first, second = maps
+        return [a - factor * b for a, b in zip(first, second, strict=True)], grounds[0] - factor * grounds[1]

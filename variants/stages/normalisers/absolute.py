@@ -1,0 +1,32 @@
+"""Divide by the sum of sizes, for scores of both signs.
+
+    w_ij = f_ij / sum_j |f_ij|          a query that sees nothing, or whose scores are all 0, gets 0
+
+Where a score is a size and a sign, as the signed exponential is, the size counts also where the sign is 0.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from variants.score_map import Scores
+from variants.stages.families import Normaliser, Weights
+
+
+class Absolute(Normaliser):
+    """The sizes of the weights sum to one; no epsilon."""
+
+    source: ClassVar[str] = "Integral Transformer, eq. 4 (Cog)"
+    needs: ClassVar = "signs"
+    scale_free: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
+
+    kind: Literal["absolute"] = "absolute"
+
+    def weights(self, scores: Scores) -> Weights:
+        found = scores.relative()
+        total = found.size.sum(-1, keepdim=True)
+        return Weights(found.f / total.masked_fill(total == 0, 1), None)
+
+    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+        total = sum(f)
+        return [each / total if total else 0.0 for each in f], 0.0

@@ -1,0 +1,31 @@
+"""Divide by the size of the sum where that is above one, for scores of both signs.
+
+w_ij = f_ij / max(|sum_j f_ij|, 1)
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+
+from variants.score_map import Scores
+from variants.stages.families import Normaliser, Weights
+
+
+class Clamped(Normaliser):
+    """A row sums to -1, to 1, or to less than that in size; single weights may be larger where signs differ."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, section 7.3 (Z = max(|sum|, 1))"
+    needs: ClassVar = "any"
+    averages: ClassVar[bool] = True
+
+    kind: Literal["clamped"] = "clamped"
+
+    def weights(self, scores: Scores) -> Weights:
+        found = scores.relative()
+        total = found.f.sum(-1, keepdim=True).abs()
+        return Weights(found.f / torch.maximum(total, found.unit()), None)
+
+    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+        total = max(abs(sum(f)), 1.0)
+        return [each / total for each in f], 0.0

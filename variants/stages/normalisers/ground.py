@@ -1,0 +1,60 @@
+"""A ground state: keys below the relevance threshold leave their shortfall to it.
+
+    Z_i = sum_j max(f(gamma), f_ij)      w_ij = f_ij / Z_i      w_i0 = sum_j max(0, f(gamma) - f_ij) / Z_i
+
+over visible keys only: the mask acts after the maximum, else every hidden key would add f(gamma). At a tie a = gamma
+the key counts as relevant. The shortfall is summed directly; 1 - sum w cancels in low precision. A query that sees
+nothing rests wholly in the ground state. gamma -> -inf is the plain sum.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from variants.number import Number
+from variants.score_map import Scores
+from variants.stages.families import Normaliser, Weights
+
+
+class Ground(Normaliser):
+    """Weights sum to one together with the ground state's."""
+
+    source: ClassVar[str] = "Principled Attention, sections 3.1 and 3.2.1"
+    needs: ClassVar = "logarithm"
+    has_ground: ClassVar[bool] = True
+    traps: ClassVar[tuple[str, ...]] = (
+        "Where logits cannot be below 0, as of the products 'linear_elu', 'relu' and 'cosformer', no key falls below "
+        "the threshold of 0 it starts at: the ground state is empty, and it and its value have no gradient.",
+    )
+
+    kind: Literal["ground"] = "ground"
+    threshold: Number = Number(init=0.0)
+    """Relevance threshold gamma; 0 with small logits is close to softmax and its gradients are alive."""
+
+    def relevance(self, *, threshold: Tensor) -> Tensor:
+        return threshold
+
+    def weights(self, scores: Scores, *, threshold: Tensor) -> Weights:
+        log_floor = scores.score(threshold)
+        visible = scores.visible_log()
+        largest = torch.maximum(visible.amax(-1, keepdim=True), log_floor).detach()
+        f = (visible - largest).exp()
+        floor = (log_floor - largest).exp() * scores.mask
+        total = torch.where(visible >= log_floor, f, floor).sum(-1, keepdim=True)
+        empty = total == 0
+        total = total.masked_fill(empty, 1.0)
+        shortfall = (floor - f).relu().sum(-1, keepdim=True)
+        return Weights(f / total, (shortfall / total).masked_fill(empty, 1.0))
+
+    def relevance_oracle(self, *, threshold: float) -> float:
+        return threshold
+
+    def oracle(self, f: list[float], score: Callable[[float], float], *, threshold: float) -> tuple[list[float], float]:
+        if not f:
+            return [], 1.0
+        floor = score(threshold)
+        total = sum(max(each, floor) for each in f)
+        weights = [each / total for each in f]
+        return weights, 1 - sum(weights)

@@ -1,0 +1,29 @@
+"""Nothing is divided: the scores are the weights.
+
+w_ij = f_ij          Z_i = 1
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from variants.score_map import Scores
+from variants.stages.families import Normaliser, Weights
+
+
+class NoNormaliser(Normaliser):
+    """Z = 1: keys do not compete."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, table 4 (Z = 1)"
+    needs: ClassVar = "any"
+    traps: ClassVar[tuple[str, ...]] = (
+        "Outputs grow with the number of visible keys, and with an exponential score without bound.",
+    )
+    shared: ClassVar[bool] = False
+
+    kind: Literal["none"] = "none"
+
+    def weights(self, scores: Scores) -> Weights:
+        return Weights(scores.values(), None)
+
+    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+        return f, 0.0

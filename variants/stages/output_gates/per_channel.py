@@ -1,0 +1,24 @@
+"""A head's output times one number per channel:  o_i' = g_i * o_i,  g_i = sigmoid(W x_i + b) of as many channels."""
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.number import Vector
+from variants.stages.families import OutputGate
+
+
+class PerChannel(OutputGate):
+    """Element-wise gate, predicted from the layer's input; g = 1 is no gate."""
+
+    source: ClassVar[str] = "Gated Attention (Qiu et al. 2025), element-wise; Affine-Scaled Attention, eq. 4"
+
+    kind: Literal["per_channel"] = "per_channel"
+    opening: Vector = Vector(init=0.5, per="token", link="unit")
+    """g: how far the gate is open, one number per channel, head and token."""
+
+    def gated(self, output: Tensor, *, opening: Tensor) -> Tensor:
+        return opening * output
+
+    def oracle(self, output: list[float], *, opening: list[float]) -> list[float]:
+        return [g * each for g, each in zip(opening, output, strict=True)]

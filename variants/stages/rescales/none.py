@@ -1,0 +1,21 @@
+"""Weights as the normaliser gives them."""
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.stages.families import Rescale, Weights
+
+
+class NoRescale(Rescale):
+    """Nothing is done."""
+
+    source: ClassVar[str] = "Attention Is All You Need, eq. 1"
+
+    kind: Literal["none"] = "none"
+
+    def rescaled(self, weights: Weights, mask: Tensor) -> Weights:  # noqa: ARG002
+        return weights
+
+    def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:  # noqa: ARG002
+        return weights, ground

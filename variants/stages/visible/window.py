@@ -1,0 +1,45 @@
+"""A sliding window: a query sees itself and the keys less than w away.
+
+    j is seen  <=>  the model lets i see j  and  |i - j| < w
+
+In a causal model that is the last w keys, the query's own among them. Counting is that of "w keys"; libraries that take
+(left, right) are given (w - 1, 0).
+"""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+from torch import Tensor
+
+from variants.stages.families import Visible
+
+
+class Window(Visible):
+    """Keys less than `size` away."""
+
+    source: ClassVar[str] = "When Attention Sink Emerges, section 6 (shifted window attention)"
+    traps: ClassVar[tuple[str, ...]] = (
+        "Layers pass information on: with L layers a token still depends on L (w - 1) tokens before it.",
+    )
+
+    kind: Literal["window"] = "window"
+    size: int
+    """How many keys a causal query sees at most, its own included: w."""
+
+    @model_validator(mode="after")
+    def _sees_itself(self) -> Self:
+        if self.size < 1:
+            raise ValueError(
+                f"a window counts the query's own key and has size 1 or more; got {self.size}, nearest is 1"
+            )
+        return self
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(size=3)
+
+    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
+        return mask & (distance.abs() < self.size)
+
+    def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
+        return seen[i][j] and abs(i - j) < self.size
