@@ -28,10 +28,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from calls import called, counting, counts, per_minute
 from warm_worker import NOTHING, TINY
 
-from runners.attempts.worker import Entry
+from runners.attempts.worker import WorkerEntry
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.queue import TaskId, cancel
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.submit import Drafter, SubmitOptions, submit
 from runners.slurm.worker_records import WorkerRecord, read_workers
@@ -103,7 +103,7 @@ class Done:
         return sorted(float((state.attempts[-1].end or {})["ended"]) for state in states)
 
 
-def trained(bench: Bench, name: str, grid: str, entry: Entry, request: dict[str, Any]) -> Done:
+def trained(bench: Bench, name: str, grid: str, entry: WorkerEntry, request: dict[str, Any]) -> Done:
     """Train a grid of `warm_worker` with one worker of the cluster; returns when it has left."""
     place = bench.fresh(name)
     spec = place / "trials.py"

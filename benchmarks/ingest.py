@@ -20,7 +20,7 @@ from store.files.layout import Layout
 from store.ingest.content_hash import content_hash
 from store.ingest.ingest import ingest
 from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingest_shards import Intake
+from store.ingest.ingest_shards import ShardIngest
 from store.ingest.rebuild import rebuild
 from store.ingest.snapshot import publish
 
@@ -51,7 +51,7 @@ def once(layout: Layout, threads: int | None) -> Took:
     """Bring all shards into a fresh database, verified and committed."""
     shutil.rmtree(layout.store, ignore_errors=True)
     with ingest_lock(layout, wait=True), open_live(layout.live, threads=threads) as connection:
-        intake = Intake(layout, connection)
+        intake = ShardIngest(layout, connection)
         found = took(intake.run)
     if intake.bad_shards or intake.shards != len(layout.shards()):
         raise SystemExit(f"{intake.shards} shards arrived; {len(layout.shards())} were written")

@@ -20,17 +20,17 @@ from grid import Grid, Measure, Spec
 from grid.spec import Choice, OutsideKey
 from runners import LinearFunctions, ShiftGrid, Training, Trial
 from runners.attempts.manifest import Manifest
-from runners.attempts.worker import Entry, Outcome, Worker
+from runners.attempts.worker import Outcome, Worker, WorkerEntry
 from runners.provenance.code import Codes
 from runners.training.loop import train as train_real
-from runners.training.training_context import Finished, Surroundings
+from runners.training.training_context import TrainingContext, TrainingResult
 from runners.trial import Execution
 from store.files.shards import ShardBuffer
 from variants import gpt2, ssa
 
-_PRELOAD = (*Entry().preload, "warm_worker")
-NOTHING = Entry(trial="warm_worker:Nothing", train="warm_worker:train_nothing", preload=_PRELOAD)
-TINY = Entry(train="warm_worker:train_tiny", preload=_PRELOAD)
+_PRELOAD = (*WorkerEntry().preload, "warm_worker")
+NOTHING = WorkerEntry(trial="warm_worker:Nothing", train="warm_worker:train_nothing", preload=_PRELOAD)
+TINY = WorkerEntry(train="warm_worker:train_tiny", preload=_PRELOAD)
 
 spans = Spans()
 
@@ -53,7 +53,7 @@ class Nothing(Spec):
     execution: Annotated[Execution, OutsideKey()] = Execution(device="cpu")
 
 
-def train_nothing(trial: Nothing, surroundings: Surroundings) -> Finished:
+def train_nothing(trial: Nothing, surroundings: TrainingContext) -> TrainingResult:
     """One row per table, so that there are shards to write."""
     del trial
     surroundings.begins("cpu", "none", None)
@@ -61,10 +61,10 @@ def train_nothing(trial: Nothing, surroundings: Surroundings) -> Finished:
     surroundings.progress(1, 1, 0.0)
     surroundings.evaluation(1, "mse", 0.0, point={}, items=1, se_items=None)
     surroundings.probe(1, "number", 0.0, layer=0, head=None, point={})
-    return Finished(1, stopped=False, parameters=0, operator_parameters=0, train_s=0.0, evaluate_s=0.0)
+    return TrainingResult(1, stopped=False, parameters=0, operator_parameters=0, train_s=0.0, evaluate_s=0.0)
 
 
-def train_tiny(trial: Trial, surroundings: Surroundings) -> Finished:
+def train_tiny(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     """Real training; its steps and evaluations are told apart from what is around them, such as building the model."""
     with spans.span("model built, data opened"):
         finished = train_real(trial, surroundings)

@@ -12,7 +12,7 @@ show, the figure is empty and says so.
 import plotly.graph_objects as go
 
 from dashboards.data.formatting import point
-from dashboards.data.grid_context import Subject, in_order, subject
+from dashboards.data.grid_context import GridContext, grid_context, in_order
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import failures as failures_figure
@@ -24,7 +24,7 @@ from dashboards.report.report import campaign_styles
 from dashboards.report.sections.verdict_table import ICONS, marked
 from dashboards.theme.styles import PAPER
 from store import Campaign
-from store.analysis.verdicts import Measure, measure_of, verdicts
+from store.analysis.verdicts import GridMeasure, measure_of, verdicts
 from store.campaign import only
 
 
@@ -132,16 +132,16 @@ def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
     return alone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
 
 
-def _about(campaign: Campaign, grid: str | None) -> Subject:
+def _about(campaign: Campaign, grid: str | None) -> GridContext:
     store = campaign.store
-    return subject(store, campaign.grid_named(grid), campaign_styles(store))
+    return grid_context(store, campaign.grid_named(grid), campaign_styles(store))
 
 
-def _measure(about: Subject) -> Measure:
+def _measure(about: GridContext) -> GridMeasure:
     return about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
 
 
-def _coordinate(about: Subject, measure: Measure, wanted: str | None) -> str:
+def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) -> str:
     """The coordinate `wanted`, or the one with most values."""
     at = shift.coordinates(about.store, about.grid, measure.name)
     varying = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
@@ -149,7 +149,7 @@ def _coordinate(about: Subject, measure: Measure, wanted: str | None) -> str:
     return only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
 
 
-def _fixed(measure: Measure, along: str) -> str:
+def _fixed(measure: GridMeasure, along: str) -> str:
     rest = {name: value for name, value in measure.point.items() if name != along}
     return f" at {point(rest)}" if rest else ""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grid.axis import one_at_a_time as one_at_a_time
     from grid.axis import over as over
     from grid.axis import zipped as zipped
-    from grid.differences import Difference as Difference
+    from grid.differences import SpecDifference as SpecDifference
     from grid.differences import diff as diff
     from grid.errors import AblateError as AblateError
     from grid.errors import EnvironmentProblem as EnvironmentProblem
@@ -52,7 +52,7 @@ _HOMES = {
     "Axis": "grid.axis",
     "Bundle": "grid.axis",
     "Choice": "grid.spec",
-    "Difference": "grid.differences",
+    "SpecDifference": "grid.differences",
     "Dimension": "grid.axis",
     "EnvironmentProblem": "grid.errors",
     "FrozenDict": "grid.frozen",

@@ -10,7 +10,7 @@ from grid.spec import Choice, Spec, field_names, is_outside_key
 
 @final
 @dataclass(frozen=True)
-class Difference:
+class SpecDifference:
     """One field that two specs do not share."""
 
     path: str
@@ -24,7 +24,7 @@ class Difference:
         return f"{self.path or 'all'}: {self.old} -> {self.new}{note}"
 
 
-def diff(a: Spec, b: Spec) -> tuple[Difference, ...]:
+def diff(a: Spec, b: Spec) -> tuple[SpecDifference, ...]:
     """What changes from `a` to `b`, in order of declaration; empty when they are equal, labels included.
 
     Where the class changes, for example the kind of a choice, the two are told whole, with what is not default.
@@ -50,7 +50,7 @@ def words(value: object) -> str:
     return repr(value) if isinstance(value, str) else label_of(value)
 
 
-def _between(a: object, b: object, path: str, *, identity: bool) -> Iterator[Difference]:
+def _between(a: object, b: object, path: str, *, identity: bool) -> Iterator[SpecDifference]:
     if isinstance(a, Spec) and type(a) is type(b):
         for name in field_names(type(a)):
             inside = identity and not is_outside_key(type(a), name)
@@ -59,7 +59,7 @@ def _between(a: object, b: object, path: str, *, identity: bool) -> Iterator[Dif
         for name in a:
             yield from _between(a[name], b[name], _joined(path, str(name)), identity=identity)
     elif a != b:
-        yield Difference(path, words(a), words(b), identity)
+        yield SpecDifference(path, words(a), words(b), identity)
 
 
 def _joined(path: str, name: str) -> str:

@@ -11,7 +11,7 @@ from grid.part import Address, Part, Picks
 from grid.spec import Spec, cell_key
 
 
-class Place(NamedTuple):
+class CellPosition(NamedTuple):
     """Where a cell is: small enough to keep one for every cell of a grid."""
 
     part: int
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 class Cell(NamedTuple):
     """A cell as enumeration comes to it: where, which value of each axis, its name, its first trial, its key."""
 
-    place: Place
+    place: CellPosition
     picks: Picks
     label: str
     trial: Spec
@@ -33,7 +33,7 @@ Pruned = Counter[tuple[int, int]]
 
 
 @final
-class Cells:
+class CellEnumerator:
     """Enumerates and builds the cells of the grid called `name`; `seed` stands in wherever a cell needs one."""
 
     def __init__(self, name: str, parts: tuple[Part, ...], columns: Columns, seed: int) -> None:
@@ -46,13 +46,13 @@ class Cells:
         with one label, at a rule or condition that cannot be asked, and in the end when there was no cell or an axis
         never applied.
         """
-        seen: dict[bytes, Place] = {}
+        seen: dict[bytes, CellPosition] = {}
         labels: set[str] = set()
         for number, part in enumerate(self._parts):
             applied: set[int] = set()
             for address in part.addresses():
                 applied.update(at for at in part.conditional if address[at] != NOT_APPLICABLE)
-                cell = self._cell(Place(number, address), pruned)
+                cell = self._cell(CellPosition(number, address), pruned)
                 if cell is not None and self._is_new(seen, cell):
                     self._require_own_label(labels, cell.label)
                     yield cell
@@ -67,7 +67,7 @@ class Cells:
         except SpecError as error:
             raise SpecError(f"{self._told(part, picks)} cannot be built: {error}") from error
 
-    def _cell(self, place: Place, pruned: Pruned) -> Cell | None:
+    def _cell(self, place: CellPosition, pruned: Pruned) -> Cell | None:
         number, part = place.part, self._parts[place.part]
         picks = part.picks(place.address)
         try:
@@ -95,7 +95,7 @@ class Cells:
         except SpecError:  # the rules cannot be asked about it either: why it cannot be built is what to tell
             return None
 
-    def _is_new(self, seen: dict[bytes, Place], cell: Cell) -> bool:
+    def _is_new(self, seen: dict[bytes, CellPosition], cell: Cell) -> bool:
         known = seen.setdefault(bytes.fromhex(cell.key), cell.place)
         if known is not cell.place and known.part == cell.place.part:
             first = self._told(known.part, self._parts[known.part].picks(known.address))

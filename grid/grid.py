@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 from grid.axis import Dimension, Scalar
 from grid.baseline import Baseline
 from grid.columns import Columns
-from grid.enumeration import Cell, Cells, Place, Pruned
+from grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from grid.errors import SpecError
 from grid.measure import Measure
 from grid.names import require_slug
@@ -38,10 +38,10 @@ class Planned(NamedTuple):
     """Sort by it for execution order: the place of the seed, then the cell's key."""
 
 
-class Survey(NamedTuple):
+class GridCount(NamedTuple):
     """What only a walk over all cells can tell; a key and an address per cell, never a spec."""
 
-    cells: list[tuple[bytes, Place]]
+    cells: list[tuple[bytes, CellPosition]]
     pruned: Pruned
     baseline: str | None
 
@@ -159,7 +159,7 @@ class Grid:
         return Columns(self.parts)
 
     @cached_property
-    def survey(self) -> Survey:
+    def survey(self) -> GridCount:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
         pruned: Pruned = Counter()
         baseline = Baseline(self.baseline or {})
@@ -168,11 +168,11 @@ class Grid:
             found.append((bytes.fromhex(cell.key), cell.place))
             if self.baseline:
                 baseline.offer(cell.key, cell.label, self._agrees(cell))
-        return Survey(sorted(found), pruned, baseline.key(self.name) if self.baseline else None)
+        return GridCount(sorted(found), pruned, baseline.key(self.name) if self.baseline else None)
 
     @cached_property
-    def _cells(self) -> Cells:
-        return Cells(self.name, self.parts, self.columns, next(iter(self.seeds)))
+    def _cells(self) -> CellEnumerator:
+        return CellEnumerator(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
     def _planned(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
         operator = getattr(trial, "operator", None)

@@ -18,7 +18,7 @@ from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.key import canonical_float, canonical_json, canonical_name, content_key
 from grid.names import label_of
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from grid.validation import spec_error
 
 
@@ -181,7 +181,7 @@ def cell_key(spec: Spec) -> str:
 def not_a_field(name: str, owner: type[Spec]) -> str:
     """The sentence for a field that does not exist: what there is, and the nearest."""
     known = sorted(field_names(owner))
-    return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{did_you_mean(name, known)}"
+    return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{suggest_name(name, known)}"
 
 
 def is_outside_key(cls: type[Spec], name: str) -> bool:
@@ -303,7 +303,7 @@ class Choice(Spec):
             told = f"expected a {cls.__name__} spec, got the class {value.__name__}; call it: {value.__name__}()"
             raise PydanticCustomError("choice", "{told}", {"told": told})
         told = (
-            f"{cls.__name__} has no kind {kind!r}; it has {known}{did_you_mean(str(kind), list(cls._members))}"
+            f"{cls.__name__} has no kind {kind!r}; it has {known}{suggest_name(str(kind), list(cls._members))}"
             if isinstance(value, dict)
             else f"expected a {cls.__name__} spec (kinds: {known}), got {value!r}"
         )

@@ -3,7 +3,7 @@
 from difflib import SequenceMatcher
 
 
-def did_you_mean(name: str, known: list[str]) -> str:
+def suggest_name(name: str, known: list[str]) -> str:
     """`"; did you mean 'x'?"` for the nearest of `known`, or nothing.
 
     Near is a large share of letters in common, and nearer for each of the first four that agree (Winkler 1990): of

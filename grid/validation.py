@@ -51,7 +51,7 @@ def _seen(value: Any) -> str:
     return _short.repr(value)
 
 
-def require_rising(name: str, values: Sequence[float]) -> None:
+def require_increasing(name: str, values: Sequence[float]) -> None:
     """Raise ValueError where a point would come twice, or later than a greater one."""
     if any(low >= high for low, high in pairwise(values)):
         ordered = tuple(sorted(set(values)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from store.export.escape_control import visible
+from store.export.escape_control import escape_control
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ _EXACT = 1e15
 
 def say(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
-    sys.stderr.write(f"{visible(text)}\n")
+    sys.stderr.write(f"{escape_control(text)}\n")
 
 
 def write(text: str) -> None:
     """A line of the result, on stdout."""
-    sys.stdout.write(f"{visible(text)}\n")
+    sys.stdout.write(f"{escape_control(text)}\n")
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -79,9 +79,9 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     table = Table(box=None, pad_edge=False, header_style="bold")
     numeric = [any(isinstance(row[at], int | float | Decimal) for row in rows) for at in range(len(headings))]
     for heading, right in zip(headings, numeric, strict=True):
-        table.add_column(visible(heading), justify="right" if right else "left", overflow="fold")
+        table.add_column(escape_control(heading), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(visible(_cell(value)) for value in row))
+        table.add_row(*(escape_control(_cell(value)) for value in row))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
     console.print(table)
 

@@ -3,7 +3,7 @@
 `python -P -m runners.rerun REQUEST`, with a JSON object:
 
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
-    trial, train        references as in `runners.attempts.worker.Entry`
+    trial, train        references as in `runners.attempts.worker.WorkerEntry`
     files               spec files to load
     tree                the directory that the project must come from; null: from anywhere
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import AblateError, EnvironmentProblem
-from runners.attempts.worker import Entry, Job, Worker
+from runners.attempts.worker import Job, Worker, WorkerEntry
 from runners.output import say
 from runners.provenance.origin import PROJECT
 
@@ -32,7 +32,7 @@ def rerun(request: Mapping[str, Any]) -> None:
     tree = request["tree"]
     if tree is not None and not PROJECT.is_relative_to(Path(tree).resolve()):
         raise EnvironmentProblem(f"{PROJECT} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
-    entry = Entry(trial=request["trial"], train=request["train"])
+    entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
     job = Job(Path(request["root"]), request["submission"], entry, files=files)
     Worker(job, 0, _Alone(), own_process=True).run(0)

@@ -38,7 +38,7 @@ _INNERMOST: ContextVar[_Part | None] = ContextVar("innermost", default=None)
 
 
 @contextmanager
-def awaited(text: str) -> Iterator[None]:
+def slow_notice(text: str) -> Iterator[None]:
     """Name a part of the work by `text`, once, if it lasts; while a part inside it is at work, that one is meant."""
     outer, part = _INNERMOST.get(), _Part(text)
     if outer is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -44,7 +44,7 @@ def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str
     """
     if wanted is not None and wanted not in known:
         raise NotFoundError(
-            f"{where} has no {what} {wanted!r}; it has {list(known)}{did_you_mean(wanted, list(known))}"
+            f"{where} has no {what} {wanted!r}; it has {list(known)}{suggest_name(wanted, list(known))}"
         )
     if not known:
         raise NotFoundError(f"{where} has no {what} yet")
@@ -96,7 +96,9 @@ class Campaign:
 
     @property
     def store(self) -> "Store":
-        """The open database, for what is not among the methods here: `store.analysis.explain_verdict` and its neighbours take it."""
+        """The open database, for what is not among the methods here: `store.analysis.explain_verdict` and its
+        neighbours take it.
+        """
         from store.store import Store
 
         if any(run.ended for run in self._running):  # what was logged through this object is among its results

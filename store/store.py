@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.database import queries, quoting
 from store.database.connection import engine_errors, stored_version, translated, with_suggestion
 from store.database.frame_limits import check_dates, check_types, without_seconds
@@ -113,7 +113,7 @@ class Store:
         found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
         if found.is_empty():
             known = self.grids()
-            raise NotFoundError(f"there is no grid {name!r}; there are {known}{did_you_mean(name, known)}")
+            raise NotFoundError(f"there is no grid {name!r}; there are {known}{suggest_name(name, known)}")
         header: dict[str, Any] = json.loads(found["header"][0])
         return header
 

@@ -8,7 +8,7 @@ from synthetic import Campaign
 
 from runners.attempts.manifest import write_submission
 from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from runners.slurm.scheduler import News, Scheduler, TaskNews
+from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from runners.slurm.worker_records import WorkerRecord, write_worker
 from store.files.layout import Layout
 
@@ -55,25 +55,25 @@ class Scripted(Scheduler):
 
     def __init__(
         self,
-        tasks: Mapping[str, TaskNews] | None = None,
-        accounts: Mapping[str, TaskNews] | None = None,
+        tasks: Mapping[str, TaskStatus] | None = None,
+        accounts: Mapping[str, TaskStatus] | None = None,
         named: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Without `tasks` it does not answer."""
         self.tasks, self.accounts, self.named = tasks, accounts or {}, named or {}
         self.asked: list[tuple[str, list[int], list[str]]] = []
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
+    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         self.asked.append(("queue", list(jobs), list(names)))
         if self.tasks is None:
-            return News({}, None, "the controller is away")
-        return News(self.tasks, time.time(), None, self.named)
+            return QueueStatus({}, None, "the controller is away")
+        return QueueStatus(self.tasks, time.time(), None, self.named)
 
-    def accounted(self, jobs: Collection[int]) -> News:
+    def accounted(self, jobs: Collection[int]) -> QueueStatus:
         self.asked.append(("accounts", list(jobs), []))
-        return News(self.accounts, time.time())
+        return QueueStatus(self.accounts, time.time())
 
 
-WAITS = TaskNews("pending", "Priority")
-HELD = TaskNews("held", "launch_failed_requeued_held")
-RUNS = TaskNews("running", "", "n0", 1800.0)
+WAITS = TaskStatus("pending", "Priority")
+HELD = TaskStatus("held", "launch_failed_requeued_held")
+RUNS = TaskStatus("running", "", "n0", 1800.0)

@@ -20,7 +20,7 @@ from dashboards.papers.derived_metrics import tasks_of
 from grid.key import canonical_json, content_key
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
-from store.published.tables import Cell, cells, operators
+from store.published.tables import PublishedCell, cells, operators
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))
@@ -201,12 +201,12 @@ def table_grids() -> dict[str, list[Made]]:
     return found
 
 
-def setups_of(printed: Sequence[Cell]) -> list[str]:
+def setups_of(printed: Sequence[PublishedCell]) -> list[str]:
     """The facts of a table that its grid has axes for."""
     return sorted({name for cell in printed for name in cell.setup} - {"shots", "layer from the end", "biases"})
 
 
-def axes_of(cell: Cell, names: Sequence[str]) -> dict[str, str]:
+def axes_of(cell: PublishedCell, names: Sequence[str]) -> dict[str, str]:
     """The axes of the cell that stands for a printed one; joined they are its label."""
     given = cell.arguments if cell.operator else {}
     arguments = "".join(f" {name}={value}" for name, value in given.items())
@@ -214,7 +214,7 @@ def axes_of(cell: Cell, names: Sequence[str]) -> dict[str, str]:
     return axes | {name: cell.setup.get(name, "usual") for name in names} | {"layers": cell.placement or "all layers"}
 
 
-def _cells_of(printed: Sequence[Cell]) -> Iterator[Made]:
+def _cells_of(printed: Sequence[PublishedCell]) -> Iterator[Made]:
     """Softmax comes first: the ranks of 002, table 5, are against it."""
     names = setups_of(printed)
     made: dict[str, dict[str, str]] = {}
@@ -239,7 +239,7 @@ def _cells_of(printed: Sequence[Cell]) -> Iterator[Made]:
     yield from (Made(label, specs[label], axes, unique) for label, axes in made.items())
 
 
-def rows_of(cell: Cell) -> Iterator[Row]:
+def rows_of(cell: PublishedCell) -> Iterator[Row]:
     """What a run has to record for a printed cell."""
     name, point = cell.measurement, dict(cell.point)
     if name == "loss":

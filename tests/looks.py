@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.completed_rows import Seen as Known
-from runners.slurm.worker.row_state import Look
-from runners.slurm.worker.rows import NodeRows, Share
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowLook
+from runners.slurm.worker.rows import NodeRows, RowShare
 from store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
-FREE, DONE, HELD, ALIVE = Look("free"), Look("done"), Look("held"), Look("held", sure=True)
+FREE, DONE, HELD, ALIVE = RowLook("free"), RowLook("done"), RowLook("held"), RowLook("held", sure=True)
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 class Seen:
     """An outlook that is told what there is to see, and counts how often it was asked."""
 
-    def __init__(self, looks: dict[int, Look] | None = None) -> None:
+    def __init__(self, looks: dict[int, RowLook] | None = None) -> None:
         self.looks = looks or {}
         self.asked: list[int] = []
         self.listed: list[int] = []
@@ -35,14 +35,14 @@ class Seen:
         self.listed.append(row)
         return row in self.looks
 
-    def look(self, row: int) -> Look:
+    def look(self, row: int) -> RowLook:
         self.asked.append(row)
         return self.looks.get(row, FREE)
 
 
 def rows_of(
     seen: Seen,
-    share: Share,
+    share: RowShare,
     clock: Clock | None = None,
     willing: Callable[[], bool] = lambda: True,
     known: Known | None = None,

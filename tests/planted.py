@@ -10,7 +10,7 @@ from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Control, Page, Shown
+from dashboards.app.page import AppPage, Control, SlotContent
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -88,7 +88,7 @@ def _write(layout: Layout, buffer: ShardBuffer, line: Line, planted: Planted) ->
 class Seen(NamedTuple):
     """A page for one state."""
 
-    slots: Mapping[str, Shown]
+    slots: Mapping[str, SlotContent]
     controls: Mapping[str, Control]
 
     def frame(self, slot: str) -> pl.DataFrame:
@@ -96,7 +96,7 @@ class Seen(NamedTuple):
         return self.slots[slot].data
 
 
-def seen(root: Path, page: Page, search: str = "", only: Sequence[str] = ()) -> Seen:
+def seen(root: Path, page: AppPage, search: str = "", only: Sequence[str] = ()) -> Seen:
     """The slots `only` (else every one) of `page` of the campaign `root` for the state `search`."""
     engine = Engine(Campaigns([root]), [page])
     name = engine.campaigns.names[0]

@@ -16,12 +16,12 @@ import pytest
 from double_precision import in_double
 
 from runners.training.loop import train
-from runners.training.training_context import Silent
+from runners.training.training_context import NullContext
 from runners.trial import Trial
 from store.files.atomic import write_json
 
 
-class Recorded(Silent):
+class Recorded(NullContext):
     """Keeps numbers by name, stops and pauses where it is told to."""
 
     def __init__(self, job: dict[str, Any], rank: str) -> None:

@@ -19,11 +19,11 @@ from warm import Warm
 from grid import Grid
 from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
 from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from runners.attempts.worker import Entry
+from runners.attempts.worker import WorkerEntry
 from runners.child_lifetime import shielded
 from runners.slurm.worker_records import WorkerRecord, read_workers
 from runners.slurm.worker_resources import Resources
-from runners.training.training_context import Finished, Surroundings
+from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
 
 TESTS = Path(__file__).resolve().parent
@@ -107,7 +107,7 @@ class Sent:
             )
 
 
-def send(root: Path, grid: Grid, *, workers: int = 1, entry: Entry = ENTRY, **about: Any) -> Sent:
+def send(root: Path, grid: Grid, *, workers: int = 1, entry: WorkerEntry = ENTRY, **about: Any) -> Sent:
     """Write a submission of all trials of `grid`; `about` replaces parts of it: job, resources, slurm, ..."""
     layout = Layout(root)
     lines = list(trial_lines(grid))
@@ -145,11 +145,11 @@ def to_the_end(sent: Sent, worker: int = 0, lives: int = 40, **environ: str) -> 
     return statuses
 
 
-def see(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def see(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Logs the device that its process sees, instead of training."""
     surroundings.metrics(1, {"device": float(os.environ["CUDA_VISIBLE_DEVICES"])})
     time.sleep(trial.execution.step_s)
-    return Finished(1, stopped=False, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
+    return TrainingResult(1, stopped=False, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
 
 
 def plain(found: Mapping[str, Any]) -> dict[str, Any]:

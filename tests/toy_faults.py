@@ -16,26 +16,26 @@ import runners.attempts.attempt
 import store.files.atomic
 import store.files.attempts
 from grid.errors import EnvironmentProblem
-from runners.training.training_context import Finished, Surroundings
+from runners.training.training_context import TrainingContext, TrainingResult
 
 _poisoned = False
 
 
-def lacking(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def lacking(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Where the environment says LACKING, what every trial needs is not there."""
     if os.environ.get("LACKING"):
         raise EnvironmentProblem("cannot read /data/text: No such file or directory")
     return toy_training.train(trial, surroundings)
 
 
-def broken(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def broken(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Where the environment says BROKEN, whatever is tried fails."""
     if os.environ.get("BROKEN"):
         raise ValueError("a library is not what it should be")
     return toy_training.train(trial, surroundings)
 
 
-def poisoning(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def poisoning(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Seed 2 triggers an assertion on the device, after which CUDA refuses every call of the process."""
     global _poisoned
     _poisoned = _poisoned or trial.seed == 2
@@ -44,7 +44,7 @@ def poisoning(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return toy_training.train(trial, surroundings)
 
 
-def hanging(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def hanging(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Where the environment says HANGING, a falling operator is busy beyond any limit and hears nothing."""
     if os.environ.get("HANGING") and isinstance(trial.operator, Falling):
         while True:
@@ -52,7 +52,7 @@ def hanging(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return toy_training.train(trial, surroundings)
 
 
-def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def unwritable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """No record of a falling operator can be written, once a rising one has got somewhere (MEETING exists)."""
     meeting = Path(os.environ["MEETING"])
     if not isinstance(trial.operator, Falling):
@@ -74,7 +74,7 @@ def unwritable(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return toy_training.train(trial, surroundings)
 
 
-def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def full(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Where the environment says FULL, the disk takes no record of an end."""
     if os.environ.get("FULL"):
 
@@ -86,7 +86,7 @@ def full(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return toy_training.train(trial, surroundings)
 
 
-def away(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def away(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """The file system is away for longer than five tries."""
     store.files.atomic.PAUSES_S = (0.01,) * len(store.files.atomic.PAUSES_S)
     plain, left = os.fsync, [2 * len(store.files.atomic.PAUSES_S)]

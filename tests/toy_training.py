@@ -15,8 +15,8 @@ from pydantic import Field
 
 from grid import Spec
 from grid.spec import Choice, OutsideKey
-from runners.attempts.worker import Entry
-from runners.training.training_context import Diverged, Finished, Surroundings
+from runners.attempts.worker import WorkerEntry
+from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 
 
 class Execution(Spec):
@@ -55,10 +55,10 @@ class ToyTrial(Spec):
     execution: Annotated[Execution, OutsideKey()] = Execution()
 
 
-ENTRY = Entry(trial="toy_training:ToyTrial", train="toy_training:train", preload=("pyarrow.parquet",))
+ENTRY = WorkerEntry(trial="toy_training:ToyTrial", train="toy_training:train", preload=("pyarrow.parquet",))
 
 
-def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """A number that each step multiplies by the rate and shakes by a draw that only seed and step decide."""
     surroundings.begins("cpu", "toy", {"files": 1})
     step, state = surroundings.restore() or (0, {"value": 1.0, "trace": []})
@@ -83,8 +83,8 @@ def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
     return _finished(step, stopped=False)
 
 
-def _finished(step: int, *, stopped: bool) -> Finished:
-    return Finished(step, stopped, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
+def _finished(step: int, *, stopped: bool) -> TrainingResult:
+    return TrainingResult(step, stopped, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
 
 
 def _meet(trial: ToyTrial, step: int, value: float) -> None:
@@ -113,7 +113,7 @@ def _die(deaths: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def describe(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def describe(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Logs what the process is like instead of training."""
     sys.stdout.write(f"hello from seed {trial.seed}\n")
     surroundings.metrics(1, {"threads": float(os.environ["OMP_NUM_THREADS"]), "pid": os.getpid()})

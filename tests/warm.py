@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runners.attempts.worker import Entry
+from runners.attempts.worker import WorkerEntry
 from runners.child_lifetime import shielded
 from runners.execution.fork_client import _START, _environment
 
@@ -27,7 +27,7 @@ TESTS = Path(__file__).resolve().parent
 TOYS = ("torch", "pyarrow.parquet", "slurm_node", "toy_campaign", "toy_faults", "runners.slurm.worker.supervisor")
 """What programs need that train toys."""
 REAL = (
-    *Entry().preload,
+    *WorkerEntry().preload,
     "runners.cli.app",
     "runners.training.rank_launcher",
     "runners.execution.run",

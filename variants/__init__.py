@@ -7,7 +7,7 @@ Every module below this package is imported here, so every choice defined in it 
 from importlib import import_module
 from pkgutil import walk_packages
 
-from variants.attend import Attended, Heads, attend
+from variants.attend import AttentionOutput, Heads, attend
 from variants.model.backbone import Backbone, babyberta, gpt2, llama2, llama3, pythia, qwen2
 from variants.model.named_backbones import (
     babyberta_8m,
@@ -67,6 +67,7 @@ from variants.stages.extras.key_bias import KeyBias
 from variants.stages.extras.key_value_bias import KeyValueBias
 from variants.stages.extras.none import NoExtra
 from variants.stages.families import (
+    AttentionWeights,
     Extra,
     FeatureProduct,
     Forgetting,
@@ -77,16 +78,15 @@ from variants.stages.families import (
     Merge,
     Normaliser,
     OutputGate,
-    Pair,
     PlainScore,
     Preparation,
     Product,
+    QueryKey,
     Readout,
     Rescale,
     Score,
     Transform,
     Visible,
-    Weights,
 )
 from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.forgetting.none import NoForgetting
@@ -170,7 +170,8 @@ __all__ = [
     "Affine",
     "AgainstCount",
     "Alibi",
-    "Attended",
+    "AttentionOutput",
+    "AttentionWeights",
     "Backbone",
     "Bucket",
     "ByDepth",
@@ -223,7 +224,6 @@ __all__ = [
     "Number",
     "Operator",
     "OutputGate",
-    "Pair",
     "PerChannel",
     "PerHead",
     "Placement",
@@ -232,6 +232,7 @@ __all__ = [
     "Prefix",
     "Preparation",
     "Product",
+    "QueryKey",
     "RMSNorm",
     "Readout",
     "Relu",
@@ -268,7 +269,6 @@ __all__ = [
     "Values",
     "Vector",
     "Visible",
-    "Weights",
     "Window",
     "Yarn",
     "affine_gated",

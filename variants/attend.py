@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
-from variants.stages.families import Weights, sliced
+from variants.stages.families import AttentionWeights, sliced
 from variants.stages.positions.none import NoPositions
 from variants.stages.positions.scheme import Positions
 
@@ -52,7 +52,7 @@ class Heads(NamedTuple):
         return causal(self.q.shape[-2], self.k.shape[-2], self.q.device) if self.mask is None else self.mask
 
 
-class Attended(NamedTuple):
+class AttentionOutput(NamedTuple):
     """What a head computed."""
 
     output: Tensor
@@ -75,7 +75,7 @@ def attend(
     *,
     mask: Tensor | None = None,
     numbers: NumberValues | None = None,
-) -> Attended:
+) -> AttentionOutput:
     """The whole equation for projected queries and keys [B, H, T, D + G] and values [B, H, T, D_v], without positions.
 
     `mask` as in `Heads`; `numbers` default to their values at step 0.
@@ -84,7 +84,7 @@ def attend(
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)
     q, k = prepared(operator, q, k, NoPositions(), numbers)
-    return mixed(operator, Heads(q, k, v, mask), numbers)
+    return attention(operator, Heads(q, k, v, mask), numbers)
 
 
 def prepared(
@@ -107,10 +107,10 @@ def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
 
 
-def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
-    """The equation as `mixed` has it, where matrix products are otherwise of lower precision, too."""
+def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
+    """The equation as `attention` has it, where matrix products are otherwise of lower precision, too."""
     with _as_given(heads.q.device.type):
-        return mixed(operator, heads, numbers)
+        return attention(operator, heads, numbers)
 
 
 def _as_given(device: str) -> AbstractContextManager[object]:
@@ -120,7 +120,7 @@ def _as_given(device: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
+def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
     """The equation, term by term, from prepared heads."""
     value, given = by_stage(numbers), heads.v.dtype
     working = torch.promote_types(given, torch.float32)  # scores, weights and sums are never of lower precision
@@ -140,16 +140,16 @@ def mixed(operator: Operator, heads: Heads, numbers: NumberValues) -> Attended:
     if not operator.merge.of_logits:
         weights = operator.merge.merged(weights, **value["merge"])
     weights = operator.rescale.rescaled(weights, seen, **value["rescale"])
-    output = finished(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
+    output = postprocess(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
     if pair is None:
-        return Attended(output, weights.keys, weights.ground, None, a)
-    return Attended(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
+        return AttentionOutput(output, weights.keys, weights.ground, None, a)
+    return AttentionOutput(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
 
 
-def _dropped(weights: Weights, p: float) -> Weights:
+def _dropped(weights: AttentionWeights, p: float) -> AttentionWeights:
     """Every weight of every map is 0 with probability p, else divided by 1 - p."""
     keys, ground = weights
-    return Weights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
+    return AttentionWeights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
 
 
 def visible_keys(operator: Operator, heads: Heads) -> Tensor:
@@ -175,7 +175,7 @@ def semantic_channels(operator: Operator, x: Tensor) -> Tensor:
     return _parted(operator, x)[0]
 
 
-def finished(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
+def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
     """What comes after the readout: head norm and output gate."""
     normed = operator.head_norm.normed(output, **value["head_norm"])
     return operator.output_gate.gated(normed, **value["output_gate"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 from dashboards.data.formatting import duration
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from store import Layout, Store
 from store.ingest.ingest import ingest
 
@@ -25,7 +25,7 @@ MEMORY_BYTES: Final = 512 * 2**20
 """Of one page's queries; what needs more is spilled to as much disk, and then refused."""
 
 
-class Told(NamedTuple):
+class IngestReport(NamedTuple):
     """How new the results of a campaign are."""
 
     problem: str | None
@@ -65,14 +65,14 @@ class Campaigns:
             return ""
         return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
 
-    def told(self, name: str) -> Told:
+    def told(self, name: str) -> IngestReport:
         """How new the results of a campaign are. Raises Unknown."""
         path = Layout(self.root(name)).snapshot
-        written, _ = tried(lambda: path.stat().st_mtime if path.exists() else None)
+        written, _ = catch_user_error(lambda: path.stat().st_mtime if path.exists() else None)
         when = "no results yet" if written is None else f"results of {datetime.fromtimestamp(written):%H:%M:%S}"
         looked = self._looked.get(name)
         ago = "" if looked is None else f", looked {duration(max(0.0, time.monotonic() - looked))} ago"
-        return Told(self._stale.get(name), when + ago)
+        return IngestReport(self._stale.get(name), when + ago)
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Store]:
@@ -118,7 +118,7 @@ class Campaigns:
 def _problem_of(root: Path) -> str | None:
     """Bring in what is new; why that failed. No error ends the looking, since the next look may do."""
     try:
-        return tried(lambda: _ingested(root))[1]
+        return catch_user_error(lambda: _ingested(root))[1]
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("cannot bring in what is new in %s", root)
         return (

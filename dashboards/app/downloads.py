@@ -8,12 +8,12 @@ from urllib.parse import quote
 import plotly.io as pio
 from flask import Response
 
-from dashboards.app.page import Page, Shown, Slot
+from dashboards.app.page import AppPage, Slot, SlotContent
 from dashboards.data.formatting import count, entry
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import alone
 from dashboards.html.markup import plain_table, tag, text
-from store.database.query_log import asked
+from store.database.query_log import logged_queries
 from store.export.formats import encoded
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
         view = engine.view(store, campaign, found, address, whole=True)
-        with asked() as statements:
+        with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
     body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
@@ -57,14 +57,14 @@ def _called(name: str) -> dict[str, str]:
     return {"filename": ascii_only} | ({"filename*": f"UTF-8''{quote(plain)}"} if plain != ascii_only else {})
 
 
-def _slot(page: Page, name: str) -> Slot:
+def _slot(page: AppPage, name: str) -> Slot:
     for slot in page.slots:
         if slot.name == name:
             return slot
     raise Unknown(f"page {page.name!r} has no {name!r}; it has {', '.join(slot.name for slot in page.slots)}")
 
 
-def _table(shown: Shown, slot: Slot, statements: list[str]) -> str:
+def _table(shown: SlotContent, slot: Slot, statements: list[str]) -> str:
     del slot, statements
     frame = shown.data
     rows = [[entry(value) for value in row] for row in frame.head(MOST_ROWS).iter_rows()]
@@ -73,12 +73,12 @@ def _table(shown: Shown, slot: Slot, statements: list[str]) -> str:
     return plain_table(frame.columns, rows) + more
 
 
-def _sql(shown: Shown, slot: Slot, statements: list[str]) -> str:
+def _sql(shown: SlotContent, slot: Slot, statements: list[str]) -> str:
     del shown, slot
     return tag("pre", text(";\n\n".join(statements)))
 
 
-def _figure(shown: Shown, slot: Slot, statements: list[str]) -> str:
+def _figure(shown: SlotContent, slot: Slot, statements: list[str]) -> str:
     del statements
     if shown.figure is None:
         raise Unknown(shown.message or f"{slot.title} has no figure")
@@ -96,4 +96,4 @@ _DATA: Final = {
     "tex": "text/x-tex",
     "md": "text/markdown",
 }
-_MADE: Final[dict[str, Callable[[Shown, Slot, list[str]], str]]] = {"table": _table, "sql": _sql, "html": _figure}
+_MADE: Final[dict[str, Callable[[SlotContent, Slot, list[str]], str]]] = {"table": _table, "sql": _sql, "html": _figure}

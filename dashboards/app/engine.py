@@ -27,10 +27,10 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, changed, entries, read, resolved, save, saved_views, written
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import Component, Control, Page, Shown, Slot, View, options
+from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, options
 from dashboards.app.redraw import digest
-from dashboards.data.grid_context import subject
-from dashboards.data.user_errors import Unknown, sentence, tried
+from dashboards.data.grid_context import grid_context
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
 from dashboards.report.report import campaign_styles
 from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
@@ -45,12 +45,12 @@ _LEGEND: Final = Control("hide", "", "hidden")
 class Engine:
     """Pages over campaigns."""
 
-    def __init__(self, campaigns: Campaigns, pages: Sequence[Page], maths: OperatorCatalogue | None = None) -> None:
+    def __init__(self, campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> None:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}
 
-    def place(self, path: str) -> tuple[str, Page]:
+    def place(self, path: str) -> tuple[str, AppPage]:
         """The campaign and the page of a path; of what it leaves out the first. Raises Unknown."""
         parts = [unquote(part) for part in path.split("/") if part]
         if len(parts) > 2:
@@ -61,24 +61,26 @@ class Engine:
         self.campaigns.root(campaign)
         return campaign, self.page_named(parts[1] if len(parts) > 1 else next(iter(self.pages)))
 
-    def page_named(self, name: str) -> Page:
+    def page_named(self, name: str) -> AppPage:
         """The page of that name. Raises Unknown."""
         if name not in self.pages:
             raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
         return self.pages[name]
 
-    def address(self, campaign: str, page: Page, search: str) -> Address:
+    def address(self, campaign: str, page: AppPage, search: str) -> Address:
         """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""
         return read(page.address, resolved(self.campaigns.root(campaign), page.name, search))
 
-    def view(self, store: Store, campaign: str, page: Page, address: Address, **how: bool) -> View:
-        """What slots are made from; `how` is `again` and `whole`. Raises as `subject`, Unknown for another grid."""
+    def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
+        """What slots are made from; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
+        grid.
+        """
         operators = campaign_styles(store)
         grids = store.grids()
         if not grids or (page.of == "campaign" and address.grid is None):
-            return View(campaign, store, address, operators, None, self.maths, **how)
+            return PageView(campaign, store, address, operators, None, self.maths, **how)
         grid = only("grid", address.grid or grids[0], grids, campaign)
-        return View(campaign, store, address, operators, subject(store, grid, operators), self.maths, **how)
+        return PageView(campaign, store, address, operators, grid_context(store, grid, operators), self.maths, **how)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""
@@ -136,7 +138,7 @@ class Engine:
         campaign, page = self.place(path)
         root = self.campaigns.root(campaign)
         address = self.address(campaign, page, search or "")
-        _, problem = tried(lambda: save(root, name or "", page.name, written(address)))
+        _, problem = catch_user_error(lambda: save(root, name or "", page.name, written(address)))
         return navigation.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
     def navigate(
@@ -155,9 +157,9 @@ class Engine:
             moment = self.campaigns.moment(campaign)
             page = found.name
             root = self.campaigns.root(campaign)
-            listed, torn = tried(lambda: saved_views(root))
+            listed, torn = catch_user_error(lambda: saved_views(root))
             views = listed or []
-            made, problem = tried(lambda: self._page(campaign, found, search, theme))
+            made, problem = catch_user_error(lambda: self._page(campaign, found, search, theme))
             content, kept = made if made is not None else (frame.sentence(problem or ""), {})
         except Unknown as error:
             content = frame.sentence(sentence(error))
@@ -165,7 +167,7 @@ class Engine:
         top = navigation.top(self.campaigns.names, campaign, list(self.pages.values()), page, (views, torn or ""))
         return content, top, now, ""
 
-    def _page(self, campaign: str, page: Page, search: str, theme: str) -> tuple[Any, dict[str, Any]]:
+    def _page(self, campaign: str, page: AppPage, search: str, theme: str) -> tuple[Any, dict[str, Any]]:
         """The parts of a page, and what a later refresh compares with."""
         address = self.address(campaign, page, search)
         with self.campaigns.reading(campaign) as store:
@@ -195,7 +197,7 @@ class Engine:
         del ticks
         if path != seen.get("path"):
             raise PreventUpdate  # another page is on its way
-        place, _ = tried(lambda: self.place(path))
+        place, _ = catch_user_error(lambda: self.place(path))
         if place is None:
             raise PreventUpdate  # the page says it
         campaign, page = place
@@ -223,7 +225,7 @@ class Engine:
         return now, *self._redrawn(campaign, page, new, shown, seen), "", no_update
 
     def _redrawn(
-        self, campaign: str, page: Page, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]
+        self, campaign: str, page: AppPage, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         """Figures, words, tables and files of the slots, and what is seen `now`, after what was `seen`."""
         with self.campaigns.reading(campaign) as store:
@@ -280,14 +282,14 @@ def _attach_in_browser(app: Dash) -> None:
     )
 
 
-def shown_of(slot: Slot, view: View) -> Shown:
+def shown_of(slot: Slot, view: PageView) -> SlotContent:
     """What a slot shows; where that cannot be computed, the sentence why."""
-    found, problem = tried(lambda: slot.make(view))
-    return Shown(message=problem or "") if found is None else found
+    found, problem = catch_user_error(lambda: slot.make(view))
+    return SlotContent(message=problem or "") if found is None else found
 
 
 def _compared(
-    made: Mapping[str, Shown], words: Mapping[str, Sequence[Component]], given: Sequence[Control]
+    made: Mapping[str, SlotContent], words: Mapping[str, Sequence[Component]], given: Sequence[Control]
 ) -> dict[str, Any]:
     """What a refresh compares with what was seen: of slots and their words, by slot, and of controls, by field."""
     texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
@@ -308,7 +310,7 @@ def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]
     return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
 
 
-def _controls(page: Page, view: View) -> Sequence[Control]:
+def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
     if page.of == "campaign":
         return (*page.controls(view), _LEGEND)
     if view.about is None:
@@ -317,7 +319,7 @@ def _controls(page: Page, view: View) -> Sequence[Control]:
     return (grid, *page.controls(view), _LEGEND)
 
 
-def _path(campaign: str, page: Page, address: Address) -> str:
+def _path(campaign: str, page: AppPage, address: Address) -> str:
     return f"/{quote(campaign)}/{page.name}{written(address)}"
 
 
@@ -349,7 +351,7 @@ def _value(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) and value else None if value == [] else value
 
 
-def _partners(view: View, theme: str) -> Mapping[str, str] | None:
+def _partners(view: PageView, theme: str) -> Mapping[str, str] | None:
     if theme != "dark":
         return None
     cells = view.about.look.styles.values() if view.about else ()

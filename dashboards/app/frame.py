@@ -9,7 +9,7 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.page import AgGrid, Component, Control, Key, Page, Shown, Slot, dcc, html
+from dashboards.app.page import AgGrid, AppPage, Component, Control, Key, Slot, SlotContent, dcc, html
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners
@@ -118,7 +118,7 @@ def _code(control: Control, key: Mapping[str, str], value: Any) -> Component:
     return html.Div([label, run, inner], className="control code")
 
 
-def slot(given: Slot, shown: Shown, address: str, look: Looks) -> Component:
+def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Component:
     """A figure or table with its words, legend and downloads; `address` is that of the page with its state."""
     key = f"slot-{given.name}"
     parts: list[Component] = [html.H2(given.title, id=f"{key}-title")]
@@ -134,7 +134,7 @@ def slot(given: Slot, shown: Shown, address: str, look: Looks) -> Component:
     return html.Section(parts, id=key, className="slot", **{"aria-labelledby": f"{key}-title"})
 
 
-def words(shown: Shown, hide: Collection[str]) -> list[Component]:
+def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
     """What a reader must know of a slot, and its legend."""
     found: list[Component] = []
     if shown.message:
@@ -177,7 +177,7 @@ def swatch(style: Style) -> Component:
     return html.Span([html.Img(src=source, alt="", className=name) for name, source in pictures.items()])
 
 
-def figure_of(shown: Shown, look: Looks) -> dict[str, Any]:
+def figure_of(shown: SlotContent, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
     if shown.figure is None:  # ten pixels: less than that is none to plotly, which then takes 450
         axis, clear = {"visible": False}, "#00000000"
@@ -218,7 +218,7 @@ def _let_follow(axis: dict[str, Any]) -> None:
     axis |= {"autorange": True, "autorangeoptions": {"include": ends, "clipmin": ends[0], "clipmax": ends[1]}}
 
 
-def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
+def _graph(given: Slot, shown: SlotContent, look: Looks) -> Component:
     named = {**CONFIG, "toImageButtonOptions": {**CONFIG["toImageButtonOptions"], "filename": given.name}}
     least = 0 if shown.figure is None else least_width(shown.figure)
     graph = dcc.Graph(
@@ -231,7 +231,7 @@ def _graph(given: Slot, shown: Shown, look: Looks) -> Component:
     return html.Div(graph, className="wide")
 
 
-def _grid(given: Slot, shown: Shown) -> Component:
+def _grid(given: Slot, shown: SlotContent) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
         columnDefs=columns_of(shown),
@@ -251,18 +251,18 @@ def _grid(given: Slot, shown: Shown) -> Component:
     )
 
 
-def columns_of(shown: Shown) -> list[dict[str, Any]]:
+def columns_of(shown: SlotContent) -> list[dict[str, Any]]:
     """The columns of a table as AG Grid takes them; one that stays when they are sent again keeps a reader's width."""
     sized = [_sized(column, shown.data) for column in shown.columns]
     return [{_AT_FIRST.get(part, part): said for part, said in column.items()} for column in sized]
 
 
-def layout_of(shown: Shown) -> str:
+def layout_of(shown: SlotContent) -> str:
     """Whether a table is as high as its rows, or scrolls."""
     return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
 
 
-def style_of(shown: Shown) -> dict[str, Any]:
+def style_of(shown: SlotContent) -> dict[str, Any]:
     """The height of a table, which is not there without columns."""
     return {"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)}
 
@@ -279,7 +279,7 @@ def _sized(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
     return {**found, "width": width}
 
 
-def files(given: Slot, shown: Shown, address: str) -> list[Component]:
+def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:
     """Links to what the slot shows: its data, the SQL behind it, the figure alone; of a sentence only the SQL."""
     if given.kind == "words":
         return []
@@ -300,13 +300,13 @@ def files(given: Slot, shown: Shown, address: str) -> list[Component]:
     return [*frames, html.Span("Download: ", className="note"), *links]
 
 
-def is_sentence(shown: Shown) -> bool:
+def is_sentence(shown: SlotContent) -> bool:
     """Whether there is nothing to show but why."""
     return shown.figure is None and shown.data.is_empty() and not shown.parts
 
 
 def page_of(
-    given: Page, choices: Sequence[Control], values: Mapping[str, Any], slots: Sequence[Component]
+    given: AppPage, choices: Sequence[Control], values: Mapping[str, Any], slots: Sequence[Component]
 ) -> Component:
     """A page: what it answers, its controls, its slots."""
     return [html.H1(given.title), html.P(given.about, className="about"), controls(choices, values), *slots]

@@ -9,12 +9,12 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, View, grid_of
+from dashboards.app.page import Control, ControlOption, PageView, grid_of
 from dashboards.data.formatting import BETWEEN, point
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from store import Store
 from store.analysis.metrics import direction
-from store.analysis.verdicts import Measure, measure_of
+from store.analysis.verdicts import GridMeasure, measure_of
 
 _SHOWN: Final = 8
 """So many names stand in a sentence about one that is not there."""
@@ -52,7 +52,7 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
     return {text_of(*row): row for row in rows}
 
 
-def judged_by(view: View) -> Measure:
+def judged_by(view: PageView) -> GridMeasure:
     """What the page judges by.
 
     Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
@@ -75,13 +75,15 @@ def judged_by(view: View) -> Measure:
     return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
 
 
-def _usual_way(view: View) -> str:
+def _usual_way(view: PageView) -> str:
     """Which way is better while the address says neither."""
-    usual, _ = tried(lambda: judged_by(view._replace(address=view.address.model_copy(update={"better": None}))))
+    usual, _ = catch_user_error(
+        lambda: judged_by(view._replace(address=view.address.model_copy(update={"better": None})))
+    )
     return "lower" if usual is None else usual.better
 
 
-def guessed(view: View, measure: Measure) -> str:
+def guessed(view: PageView, measure: GridMeasure) -> str:
     """A sentence where nothing says which way `measure` is better, neither the grid nor a task nor the address."""
     own = (grid_of(view).header["measure"] or {}).get("name")
     if measure.name == own or view.address.better is not None or direction(measure.name) is not None:
@@ -89,22 +91,24 @@ def guessed(view: View, measure: Measure) -> str:
     return f"Nothing says which way {measure.name} is better: lower is taken to be."
 
 
-def unit_of(view: View, measure: Measure) -> str:
+def unit_of(view: PageView, measure: GridMeasure) -> str:
     """The unit of the grid's own measure; nothing is known of others."""
     own = (grid_of(view).header["measure"] or {}).get("name")
     return grid_of(view).unit if measure.name == own else ""
 
 
-def measure_controls(view: View) -> tuple[Control, Control]:
+def measure_controls(view: PageView) -> tuple[Control, Control]:
     """Pickers of the measure and of its direction."""
     about = grid_of(view)
     known = measurements(view.store, about.grid)
-    choices = [Option(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
+    choices = [
+        ControlOption(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()
+    ]
     own = about.measure
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
-    measure, _ = tried(lambda: judged_by(view))
+    measure, _ = catch_user_error(lambda: judged_by(view))
     guess = "" if measure is None else guessed(view, measure)
     return (
         Control(
@@ -121,12 +125,12 @@ def measure_controls(view: View) -> tuple[Control, Control]:
             "better",
             "Better is",
             "choice",
-            [Option("lower", "lower, a guess" if guess else "lower"), Option("higher", "higher")],
+            [ControlOption("lower", "lower, a guess" if guess else "lower"), ControlOption("higher", "higher")],
             guess,
             usual=_usual_way(view),
         ),
     )
 
 
-def _agrees(own: Measure, name: str, at: Mapping[str, float]) -> bool:
+def _agrees(own: GridMeasure, name: str, at: Mapping[str, float]) -> bool:
     return name == own.name and all(at.get(axis) == value for axis, value in own.point.items())

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from dashboards.app.campaigns import Told
-from dashboards.app.page import Component, Page, dcc, html
+from dashboards.app.campaigns import IngestReport
+from dashboards.app.page import AppPage, Component, dcc, html
 
 TICK_MS: Final = 3000
 
 
-def shell(pages: Sequence[Page]) -> Component:
+def shell(pages: Sequence[AppPage]) -> Component:
     """The whole document; `page` is filled by navigation."""
     return html.Div(
         [
@@ -34,7 +34,7 @@ def shell(pages: Sequence[Page]) -> Component:
 def top(
     campaigns: Sequence[str],
     campaign: str | None,
-    pages: Sequence[Page],
+    pages: Sequence[AppPage],
     page: str | None,
     saved: tuple[Sequence[tuple[str, str]], str],
 ) -> list[Component]:
@@ -87,14 +87,14 @@ def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[C
     return [listed, *([html.P(words, className="note", role="status")] if words else [])]
 
 
-def live(told: Told) -> Component:
+def live(told: IngestReport) -> Component:
     """How new what is shown is."""
     if told.problem is not None:
         return html.Span(["Stale: ", told.problem], className="stale")
     return html.Span(told.words, className="note")
 
 
-def _keys(pages: Sequence[Page]) -> Component:
+def _keys(pages: Sequence[AppPage]) -> Component:
     rows = [(f"g {page.letter}", page.title) for page in pages if page.listed]
     rows += [("t", "light or dark"), ("p", "pause or go on"), ("?", "these keys"), ("Esc", "close")]
     table = html.Table(

@@ -12,14 +12,14 @@ from dash import dcc as _dcc
 from dash import html as _html
 
 from dashboards.app.address import Address
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
 from grid.operator_view import OperatorCatalogue
 from store import Store
 
 
-class View(NamedTuple):
+class PageView(NamedTuple):
     """One page of one campaign at one moment, for one state."""
 
     campaign: str
@@ -27,7 +27,7 @@ class View(NamedTuple):
     address: Any
     """Of the page's own class of `Address`."""
     operators: dict[str, Style]
-    about: Subject | None
+    about: GridContext | None
     """The grid that is shown; None while the campaign has none."""
     maths: OperatorCatalogue | None = None
     """What knows the operators; None where nothing does."""
@@ -37,14 +37,14 @@ class View(NamedTuple):
     """Whether a file is made of what a slot shows: all rows, not those alone that a page has room for."""
 
 
-def grid_of(view: View) -> Subject:
+def grid_of(view: PageView) -> GridContext:
     """The grid that is shown. Raises Unknown where the campaign has none."""
     if view.about is None:
         raise Unknown("this campaign has no grid yet; `ablate run` makes one")
     return view.about
 
 
-class Option(NamedTuple):
+class ControlOption(NamedTuple):
     """One choice of a control."""
 
     value: str
@@ -59,7 +59,7 @@ class Control(NamedTuple):
     label: str
     kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
     """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure alone."""
-    options: Sequence[Option] = ()
+    options: Sequence[ControlOption] = ()
     hint: str = ""
     usual: Any = None
     """What is shown, and meant, while the address says nothing."""
@@ -71,9 +71,9 @@ class Control(NamedTuple):
     """Fields that mean something else once it changes: they go back to their defaults. Of one that `remakes`."""
 
 
-def options(names: Iterable[str]) -> list[Option]:
+def options(names: Iterable[str]) -> list[ControlOption]:
     """Choices that are called as they are written."""
-    return [Option(name, name) for name in names]
+    return [ControlOption(name, name) for name in names]
 
 
 class Key(NamedTuple):
@@ -87,7 +87,7 @@ class Key(NamedTuple):
     """Beside the name, such as how many runs there are; it may change while the name stays."""
 
 
-class Shown(NamedTuple):
+class SlotContent(NamedTuple):
     """What a slot shows for one view: a figure, a table, or a sentence why there is neither."""
 
     figure: go.Figure | None = None
@@ -131,7 +131,7 @@ class Slot(NamedTuple):
     name: str
     """Part of addresses of downloads; unique on the page."""
     title: str
-    make: Callable[[View], Shown]
+    make: Callable[[PageView], SlotContent]
     kind: Literal["figure", "table", "words"] = "figure"
     sets: str = ""
     """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
@@ -141,7 +141,7 @@ class Slot(NamedTuple):
     """Of a table: the column that tells rows apart, so that new results keep what is selected."""
 
 
-class Page(NamedTuple):
+class AppPage(NamedTuple):
     """One page of the app."""
 
     name: str
@@ -152,7 +152,7 @@ class Page(NamedTuple):
     about: str
     """One sentence: the question that it answers."""
     address: type[Address]
-    controls: Callable[[View], Sequence[Control]]
+    controls: Callable[[PageView], Sequence[Control]]
     """Those beside that of the grid."""
     slots: Sequence[Slot]
     of: Literal["grid", "campaign"] = "grid"

@@ -29,7 +29,7 @@ _KEPT: Final = 16
 _LOOK_S: Final = 0.05
 
 
-class Answer(NamedTuple):
+class QueryAnswer(NamedTuple):
     """The first rows of a result."""
 
     frame: pl.DataFrame
@@ -38,11 +38,11 @@ class Answer(NamedTuple):
     """When it was asked."""
 
 
-_Outcome = Answer | Exception
+_Outcome = QueryAnswer | Exception
 
 
 @final
-class Questions:
+class QueryRunner:
     """Answers queries of readers, and keeps the last ones."""
 
     def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Questions:
         self._here: WeakKeyDictionary[Store, dict[tuple[str, int], _Outcome]] = WeakKeyDictionary()
         self._kept: OrderedDict[tuple[str, str, int], tuple[_Outcome, float]] = OrderedDict()
 
-    def answer(self, store: Store, query: str, most: int, *, again: bool = False) -> Answer:
+    def answer(self, store: Store, query: str, most: int, *, again: bool = False) -> QueryAnswer:
         """`most` rows of the result of one reading statement; asked once per store.
 
         `again` is whether nobody asked for it just now: what took long is then answered as it was before.
@@ -82,7 +82,7 @@ class Questions:
         outcome: _Outcome
         try:
             frame = self._run(lambda: store.sql(query, most=most), store)
-            outcome = Answer(frame, self._clock() - started, at)
+            outcome = QueryAnswer(frame, self._clock() - started, at)
         except AblateError as error:
             outcome = error.with_traceback(None)  # frames of the stack hold the store
         with self._lock:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dash import Patch
 
 from dashboards.app import frame
-from dashboards.app.page import Shown
+from dashboards.app.page import SlotContent
 
 MOVED: Final = ("annotations", "shapes", "height")
 """Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
@@ -24,7 +24,7 @@ def digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
 
-def axes(shown: Shown) -> str:
+def axes(shown: SlotContent) -> str:
     """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
     if shown.figure is None:
         return ""
@@ -34,7 +34,7 @@ def axes(shown: Shown) -> str:
     return digest(repr(parts))
 
 
-def figure(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
+def figure(shown: SlotContent, look: frame.Looks, *, same: bool) -> Any:
     """The figure of a slot, or what is new in it where its axes stay the `same`, so that the zoom stays, too."""
     drawn = frame.figure_of(shown, look)
     if not same or shown.figure is None:
@@ -50,13 +50,13 @@ def figure(shown: Shown, look: frame.Looks, *, same: bool) -> Any:
     return patch
 
 
-def heads(shown: Shown) -> str:
+def heads(shown: SlotContent) -> str:
     """What the columns of a table are; while it stays the same, so does what a reader did to them."""
     told = [{part: said for part, said in each.items() if part not in _SIZES} for each in shown.columns]
     return digest(json.dumps(told))
 
 
-def columns(shown: Shown) -> dict[str, Any]:
+def columns(shown: SlotContent) -> dict[str, Any]:
     """The properties of a table whose columns are others by now."""
     options = Patch()
     options["domLayout"] = frame.layout_of(shown)

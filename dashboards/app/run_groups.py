@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, View, grid_of, options
+from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data import grouping
 from dashboards.data.formatting import count, listed
-from dashboards.data.grid_context import MOST_CURVES, Look, Subject, averages, worth_drawing
+from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.training import Grouped, groups
 from dashboards.report.sections.charts import chosen
@@ -45,13 +45,13 @@ class RunGroups(NamedTuple):
     """Which are shown, where it is not all of them."""
 
 
-def by_of(view: View) -> tuple[str, ...]:
+def by_of(view: PageView) -> tuple[str, ...]:
     """How runs are grouped: those that were picked stand alone unless the address says otherwise."""
     by: tuple[str, ...] = view.address.by
     return by or ((grouping.TRIAL,) if view.address.run else ())
 
 
-def run_groups(view: View) -> RunGroups:
+def run_groups(view: PageView) -> RunGroups:
     """The groups of a view whose address is a `GroupedAddress`. Raises Unknown for runs and groups not there."""
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
@@ -63,14 +63,14 @@ def run_groups(view: View) -> RunGroups:
     return RunGroups(given, found, keep, names, grouping.styles(about, by, shown, view.operators), why)
 
 
-def _in_grid_order(about: Subject, found: pl.DataFrame) -> pl.DataFrame:
+def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
     """The groups by the first of their cells; trials are planned in another order, which is shuffled on purpose."""
     place = {cell.cell: i for i, cell in enumerate(about.cells)}
     first = [min(place[cell] for cell in cells) for cells in found["cells"]]
     return found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
 
 
-def _runs(view: View) -> list[str]:
+def _runs(view: PageView) -> list[str]:
     """Keys of the runs that the address names. Raises Unknown."""
     keys: list[str] = []
     for begins in view.address.run:
@@ -85,7 +85,7 @@ def _runs(view: View) -> list[str]:
     return keys
 
 
-def _kept(view: View, about: Subject, found: pl.DataFrame, names: dict[str, str]) -> tuple[list[str], str]:
+def _kept(view: PageView, about: GridContext, found: pl.DataFrame, names: dict[str, str]) -> tuple[list[str], str]:
     """Which groups are shown, and a sentence that says which where it is not all."""
     keys: list[str] = found["series"].to_list()
     wanted, cells = view.address.show, by_of(view) in ((), (grouping.CELL,))
@@ -115,14 +115,14 @@ _SHOWN = 8
 """So many names stand in a sentence about one that is not there."""
 
 
-def cells_control(view: View) -> Control:
+def cells_control(view: PageView) -> Control:
     """What sets the field `cells` of an address: names of cells."""
     about = grid_of(view)
     names = [about.look.names[cell.cell] for cell in about.cells]
     return Control("cells", "Cells", "choices", options(names), "Nothing chosen: the baseline and the best")
 
 
-def chosen_cells(view: View) -> tuple[Sequence[str], Look]:
+def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
     """The keys of the cells that the address names, in the grid's order, and a look that tells them apart.
 
     Raises:
@@ -139,11 +139,11 @@ def chosen_cells(view: View) -> tuple[Sequence[str], Look]:
             raise Unknown(f"grid {about.grid!r} has no cell {name!r}; it has {', '.join(there)}{more}")
     cells = [cell for name, cell in known.items() if name in view.address.cells]
     styles = cell_styles(cells, view.operators, about.baseline)
-    look = Look(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})
+    look = CellLook(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})
     return [cell.cell for cell in cells], look
 
 
-def chosen_words(view: View) -> str:
+def chosen_words(view: PageView) -> str:
     """A sentence that says which cells are shown, where it is not all of them."""
     about = grid_of(view)
     cells, look = chosen_cells(view)

@@ -14,8 +14,8 @@ from dashboards.app import navigation
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import IN_PAGE, download
 from dashboards.app.engine import Engine
-from dashboards.app.page import Page
-from dashboards.data.user_errors import Unknown, sentence, tried
+from dashboards.app.page import AppPage
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
 from dashboards.html.document import variables
 from dashboards.html.markup import text
 from dashboards.theme.styles import dark_partners
@@ -37,7 +37,7 @@ _INDEX: Final = """<!DOCTYPE html>
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
 
 
-def make_app(campaigns: Campaigns, pages: Sequence[Page], maths: OperatorCatalogue | None = None) -> Dash:
+def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> Dash:
     """The app; nothing is served yet."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     app = Dash(
@@ -95,7 +95,7 @@ def _policy(app: Dash) -> str:
 def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
     def answer(campaign: str, page: str, name: str, end: str) -> Response:
         search = request.query_string.decode("utf-8", "replace")
-        found, problem = tried(lambda: download(engine, campaign, page, name, end, search))
+        found, problem = catch_user_error(lambda: download(engine, campaign, page, name, end, search))
         if found is None:
             inside = end in IN_PAGE  # a sentence there is an answer
             return Response(text(problem) if inside else problem, 200 if inside else 404, mimetype="text/plain")

@@ -64,7 +64,9 @@ def count(n: int, noun: str) -> str:
 
 
 def runs_words(row: Mapping[str, Any]) -> str:
-    """What a comparison (a row of `store.analysis.verdicts.verdicts`) rests on: '5 pairs'; 'unpaired: 5 runs against 4'."""
+    """What a comparison (a row of `store.analysis.verdicts.verdicts`) rests on: '5 pairs'; 'unpaired: 5 runs against
+    4'.
+    """
     if row["method"] == "Welch":
         return f"unpaired: {count(row['runs'], 'run')} against {row['baseline_runs']}"
     return count(row["pairs"], "pair")

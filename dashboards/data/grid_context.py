@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.data.formatting import BETWEEN, short_names
-from dashboards.data.user_errors import tried
-from dashboards.theme.styles import REST, Cell, Style, cell_styles
+from dashboards.data.user_errors import catch_user_error
+from dashboards.theme.styles import REST, CellStyle, Style, cell_styles
 from store import Store
-from store.analysis.verdicts import Measure, measure_of
+from store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9
 """More curves in one picture cannot be told apart."""
@@ -20,26 +20,26 @@ BASELINE: Final = "baseline"
 """The name of a baseline whose own name is long."""
 
 
-class Look(NamedTuple):
+class CellLook(NamedTuple):
     """How cells appear in every figure: by cell key."""
 
     names: Mapping[str, str]
     styles: Mapping[str, Style]
 
 
-class Subject(NamedTuple):
+class GridContext(NamedTuple):
     """One grid of an open store."""
 
     store: Store
     grid: str
     header: Mapping[str, Any]
-    measure: Measure | None
+    measure: GridMeasure | None
     """What the grid is judged by; None where it names nothing, or nothing that its runs can be judged by."""
     problem: str | None
     """Why the measure that the grid names is of no use."""
-    cells: Sequence[Cell]
+    cells: Sequence[CellStyle]
     """The baseline first, then in the order of the axes' levels."""
-    look: Look
+    look: CellLook
     drawn: Sequence[str]
     """Keys of the cells that pictures of single cells show."""
     parts: Sequence[str]
@@ -65,7 +65,7 @@ class Subject(NamedTuple):
         return "the baseline" if found == BASELINE else found
 
 
-def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
+def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> GridContext:
     """The grid `grid` of `store`, in the styles that its campaign gives to `operators`."""
     header = store.grid(grid)
     listed = store.sql(
@@ -73,26 +73,26 @@ def subject(store: Store, grid: str, operators: Mapping[str, Style]) -> Subject:
         "WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
         {"grid": grid},
     )
-    cells = in_grid_order(header, [(Cell(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
+    cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
     names, parts, common = short_names([cell.label or cell.operator for cell in cells])
     named = "name" in (header["measure"] or {})
-    judged, problem = tried(lambda: _measured(store, grid)) if named else (None, None)
+    judged, problem = catch_user_error(lambda: _measured(store, grid)) if named else (None, None)
     measure, found = judged or (None, None)
     drawn = worth_drawing(cells, header["baseline"], found, measure)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
-    look = Look(
+    look = CellLook(
         {cell.cell: name for cell, name in zip(cells, _with_baseline(cells, names, header["baseline"]), strict=True)},
         {cell.cell: styles.get(cell.cell, REST) for cell in cells},
     )
-    return Subject(store, grid, header, measure, problem, cells, look, drawn, parts, common)
+    return GridContext(store, grid, header, measure, problem, cells, look, drawn, parts, common)
 
 
-def _measured(store: Store, grid: str) -> tuple[Measure, pl.DataFrame]:
+def _measured(store: Store, grid: str) -> tuple[GridMeasure, pl.DataFrame]:
     measure = measure_of(store, grid, None)
     return measure, averages(store, grid, measure)
 
 
-def _with_baseline(cells: Sequence[Cell], names: Sequence[str], baseline: str | None) -> list[str]:
+def _with_baseline(cells: Sequence[CellStyle], names: Sequence[str], baseline: str | None) -> list[str]:
     """The names, with a short one for a baseline whose own is a list of levels that nobody reads in a sentence."""
     long = {cell.cell for cell, name in zip(cells, names, strict=True) if name.count(BETWEEN) > 1}
     if baseline not in long or BASELINE in names:
@@ -100,13 +100,13 @@ def _with_baseline(cells: Sequence[Cell], names: Sequence[str], baseline: str | 
     return [BASELINE if cell.cell == baseline else name for cell, name in zip(cells, names, strict=True)]
 
 
-def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> list[Cell]:
+def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Mapping[str, Any]]]) -> list[CellStyle]:
     """Cells with the values of their axes, sorted: the baseline first, then as the grid lists the levels.
 
     (They run in another order, which is shuffled on purpose.) A cell to which an axis does not apply comes first.
     """
 
-    def place(pair: tuple[Cell, Mapping[str, Any]]) -> tuple[object, ...]:
+    def place(pair: tuple[CellStyle, Mapping[str, Any]]) -> tuple[object, ...]:
         cell, axes = pair
         ranks = [_rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
         return cell.cell != header["baseline"], ranks
@@ -126,7 +126,7 @@ def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFr
     return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
 
 
-def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
+def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 
     `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean;
@@ -146,10 +146,10 @@ def averages(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
 
 
 def worth_drawing(
-    cells: Sequence[Cell],
+    cells: Sequence[CellStyle],
     baseline: str | None,
     found: pl.DataFrame | None,
-    measure: Measure | None,
+    measure: GridMeasure | None,
     most: int = MOST_CURVES,
 ) -> list[str]:
     """The cells that pictures of single cells show: all, or the baseline and the best by `found` (see `averages`)."""

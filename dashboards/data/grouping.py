@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.formatting import BETWEEN
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.result_table import flat
 from dashboards.data.user_errors import Unknown
-from dashboards.theme.styles import Cell, Style, cell_styles, operator_styles
+from dashboards.theme.styles import CellStyle, Style, cell_styles, operator_styles
 from store import Store
 from store.database import quoting
 
@@ -24,7 +24,7 @@ UNDEFINED: Final = "undefined"
 _FIXED: Final = {CELL: "g.cell", TRIAL: "g.trial", "seed": "g.seed::VARCHAR"}
 
 
-def axes(about: Subject) -> list[str]:
+def axes(about: GridContext) -> list[str]:
     """Names of the axes of a grid."""
     return [str(axis["name"]) for axis in about.header["axes"]]
 
@@ -41,7 +41,7 @@ def fields(store: Store, grid: str) -> list[str]:
     return [path for path in paths if path != "seed" and len({each.get(path) for each in flats}) > 1]
 
 
-def grouped(about: Subject, by: Sequence[str]) -> str:
+def grouped(about: GridContext, by: Sequence[str]) -> str:
     """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
 
     Raises:
@@ -51,7 +51,7 @@ def grouped(about: Subject, by: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
 
 
-def _part(about: Subject, name: str) -> str:
+def _part(about: GridContext, name: str) -> str:
     known = axes(about)
     if name in known:
         path, column = '$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"', "g.axes"
@@ -68,7 +68,7 @@ def _part(about: Subject, name: str) -> str:
     return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
 
 
-def _has(about: Subject, path: str) -> bool:
+def _has(about: GridContext, path: str) -> bool:
     found = about.store.sql(
         f"SELECT count(t.spec->>{quoting.text(path)}) AS n FROM grid_trial g JOIN trial t USING (trial) "
         "WHERE g.grid = $grid",
@@ -77,7 +77,7 @@ def _has(about: Subject, path: str) -> bool:
     return int(found["n"][0]) > 0
 
 
-def names(about: Subject, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
+def names(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
     """What groups are called, by `series`; `found` is of `figures.training.groups`."""
     rows = found.select("series", "cell", "seed").iter_rows()
     if tuple(by) in ((), (CELL,)):
@@ -87,20 +87,22 @@ def names(about: Subject, by: Sequence[str], found: pl.DataFrame) -> dict[str, s
     return {series: series for series, _, _ in rows}
 
 
-def styles(about: Subject, by: Sequence[str], found: pl.DataFrame, operators: Mapping[str, Style]) -> dict[str, Style]:
+def styles(
+    about: GridContext, by: Sequence[str], found: pl.DataFrame, operators: Mapping[str, Style]
+) -> dict[str, Style]:
     """How the groups of `found` look: cells and operators as everywhere, others in colours of their own."""
     keys = found["series"].to_list()
     if tuple(by) in ((), (CELL,)):
         if set(keys) <= set(about.drawn):
             return {key: about.look.styles[key] for key in keys}
-        cells: list[Cell] = [cell for cell in about.cells if cell.cell in set(keys)]
+        cells: list[CellStyle] = [cell for cell in about.cells if cell.cell in set(keys)]
         return cell_styles(cells, operators, about.baseline)
     if set(keys) <= set(operators):
         return {key: operators[key] for key in keys}
     return operator_styles(keys, neutral=baseline_of(about, found) if tuple(by) != (TRIAL,) else None)
 
 
-def baseline_of(about: Subject, found: pl.DataFrame) -> str | None:
+def baseline_of(about: GridContext, found: pl.DataFrame) -> str | None:
     """The group that has the baseline's runs."""
     holds = [series for series, cells in found.select("series", "cells").iter_rows() if about.baseline in cells]
     return str(holds[0]) if holds else None

@@ -17,7 +17,7 @@ _LONGEST: Final = 2000
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Tail(NamedTuple):
+class LogTail(NamedTuple):
     """The last lines of a log."""
 
     text: str
@@ -25,7 +25,7 @@ class Tail(NamedTuple):
     """What is shown of how much, or why there is nothing."""
 
 
-def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> Tail:
+def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogTail:
     """The last `lines` lines of the log of an attempt.
 
     Only a plain file inside the campaign is read. Colours are left out; every other control character, and those that
@@ -40,18 +40,18 @@ def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> Tail
     try:
         size, held = _read(str(path))
     except FileNotFoundError:
-        return Tail("", f"Attempt {attempt} has no log.")
+        return LogTail("", f"Attempt {attempt} has no log.")
     except OSError as error:
         raise Unknown(f"the log of attempt {attempt} cannot be read: {error.strerror}") from error
     if not held.strip():
-        return Tail("", f"The log of attempt {attempt} is empty.")
+        return LogTail("", f"The log of attempt {attempt} is empty.")
     whole = held.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     if size > len(held):
         whole = whole[1:] or whole  # the first line is cut somewhere
     shown = [visible(line[:_LONGEST]) + ("…" if len(line) > _LONGEST else "") for line in whole[-lines:]]
     every = size == len(held) and len(shown) == len(whole)
     told = f"All of {len(shown)}" if every else f"The last {len(shown)}"
-    return Tail("\n".join(shown), f"{told} line{'s' * (len(shown) != 1)} of {size:,} bytes.")
+    return LogTail("\n".join(shown), f"{told} line{'s' * (len(shown) != 1)} of {size:,} bytes.")
 
 
 def _read(path: str) -> tuple[int, bytes]:

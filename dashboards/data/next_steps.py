@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from store.statistics.arms import TOO_FEW
 
 MOST_UNDECIDED: Final = 8
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 def next_steps(
-    about: Subject, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
+    about: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
 ) -> pl.DataFrame:
     """What there is to do, what blocks verdicts first: what, why, how.
 
@@ -47,7 +47,7 @@ def next_steps(
     return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
 
 
-def _failed(about: Subject) -> list[Step]:
+def _failed(about: GridContext) -> list[Step]:
     root = shlex.quote(str(about.store.layout.root))
     steps = []
     for row in about.store.failures(about.grid).iter_rows(named=True):
@@ -87,7 +87,7 @@ def _waiting(verdicts: pl.DataFrame) -> list[Step]:
     return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
 
 
-def _undecided(about: Subject, verdicts: pl.DataFrame) -> list[Step]:
+def _undecided(about: GridContext, verdicts: pl.DataFrame) -> list[Step]:
     """Those with the smallest p, then those that no affordable number of seeds would decide, then how many more."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
     told = [

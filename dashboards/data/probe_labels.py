@@ -9,7 +9,7 @@ _LENGTH: Final = "length of a vector"
 _OWN: Final = "the number's own"
 
 
-class Told(NamedTuple):
+class ProbeLabel(NamedTuple):
     """What a row of a probe is."""
 
     title: str
@@ -70,10 +70,10 @@ PROBES: Final = tuple(sorted({probe for _, _, probe in _ROWS.values()}))
 """As specs list them; `AttentionMaps` leaves files and no rows."""
 
 
-def told(name: str) -> Told:
+def probe_label(name: str) -> ProbeLabel:
     """What the row `name` of a probe is: "number.margin.amplification" a learned number of that name."""
     first, _, rest = name.partition(".")
     if first not in _ROWS:
-        return Told(name, "", "")
+        return ProbeLabel(name, "", "")
     title, unit, probe = _ROWS[first]
-    return Told(f"{title}: {rest}" if rest else title, unit, probe)
+    return ProbeLabel(f"{title}: {rest}" if rest else title, unit, probe)

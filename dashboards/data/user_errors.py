@@ -12,7 +12,7 @@ class Unknown(NotFoundError):
     """An address names something that does not exist; the text says what exists."""
 
 
-def tried(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
+def catch_user_error(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:
     """Return the result of `make`, or the sentence of its `AblateError`. Other errors are bugs and are raised."""
     try:
         return make(), None

@@ -19,7 +19,7 @@ from dashboards.figures.heat_cells import Ramp
 from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, ON_ANY_PAGE
 from store import Store
-from store.analysis.artefacts import Artefact, arrays
+from store.analysis.artefacts import StoredArray, arrays
 
 INPUTS: Final = "attention-inputs"
 _LAYER: Final = "attention-"
@@ -48,13 +48,13 @@ class Maps(NamedTuple):
     """How many the files hold."""
 
 
-def layers_of(files: Sequence[Artefact], step: int) -> dict[int, Artefact]:
+def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]:
     """The files of maps at a step, by layer."""
     of = {each.name.removeprefix(_LAYER): each for each in files if each.step == step}
     return {int(name): each for name, each in sorted(of.items()) if name.isdigit()}
 
 
-def read_maps(store: Store, files: Sequence[Artefact], step: int, sequence: int, task: dict[str, Any]) -> Maps:
+def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: int, task: dict[str, Any]) -> Maps:
     """The maps of the sequence `sequence`, counted from 1, at a step.
 
     Raises:

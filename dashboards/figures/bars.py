@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas
 from dashboards.html.markup import plain
 from dashboards.theme.styles import PAPER, Style
@@ -17,7 +17,7 @@ _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
 _MOST_LABELS: Final = 24
 
 
-def draw_bars(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
+def draw_bars(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go.Figure:
     """A bar of `value` per group and series, with its interval; a value that is missing leaves its place free.
 
     Args:

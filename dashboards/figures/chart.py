@@ -26,7 +26,7 @@ MOST_SQUARES: Final = 40_000
 _LONGEST: Final = 40
 
 
-class Columns(NamedTuple):
+class ChartColumns(NamedTuple):
     """Which columns of a result are drawn."""
 
     x: str
@@ -35,7 +35,7 @@ class Columns(NamedTuple):
     """What groups points, lines and bars; of a heat map its value."""
 
 
-def charted(found: pl.DataFrame, kind: Kind, columns: Columns) -> pl.DataFrame:
+def charted(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
     """What is drawn of a result.
 
     Returns:
@@ -90,7 +90,7 @@ def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, S
 
 
 def draw_chart(
-    drawn: pl.DataFrame, kind: Kind, columns: Columns, styles: Mapping[str, Style], *, log: Sequence[str] = ()
+    drawn: pl.DataFrame, kind: Kind, columns: ChartColumns, styles: Mapping[str, Style], *, log: Sequence[str] = ()
 ) -> go.Figure:
     """The figure of what `charted` found; `log` holds the axes, "x" and "y", that have a log scale."""
     if kind == "heat":

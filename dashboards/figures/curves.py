@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Store
@@ -54,7 +54,7 @@ def curves(
     return Curves(in_order(found.drop_nulls("value"), cells, "step"), width, steps - (full - 1) * width)
 
 
-def draw_curves(found: Curves, look: Look, *, title: str, scale: Scale = "log") -> go.Figure:
+def draw_curves(found: Curves, look: CellLook, *, title: str, scale: Scale = "log") -> go.Figure:
     """One line with a band per cell."""
     frame = found.frame.rename({"cell": "series", "step": "x"})
     return draw_lines(frame, of_cells(look), x="training step", y=title, scale=scale, drawing=_DRAWING)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, upright
 from dashboards.figures.lines import band
 from dashboards.html.markup import plain
@@ -28,7 +28,7 @@ class Side(NamedTuple):
     """series, x, n, value, low, high; by series, then rising x."""
 
 
-def draw_dual_axis(left: Sequence[Side], right: Side, look: Look, *, x: str) -> go.Figure:
+def draw_dual_axis(left: Sequence[Side], right: Side, look: CellLook, *, x: str) -> go.Figure:
     """The first left quantity in full lines with round marks, a second dotted with open ones, the right one dashed with
     open squares.
 
@@ -53,7 +53,7 @@ def draw_dual_axis(left: Sequence[Side], right: Side, look: Look, *, x: str) -> 
     return figure
 
 
-def _traces(series: str, rows: pl.DataFrame, look: Look, title: str, drawn: tuple[str, str]) -> list[Any]:
+def _traces(series: str, rows: pl.DataFrame, look: CellLook, title: str, drawn: tuple[str, str]) -> list[Any]:
     style, (dash, symbol) = look.styles[series], drawn
     x = rows["x"].to_numpy()
     low, high, value = (_drawn(rows[name]) for name in ("low", "high", "value"))

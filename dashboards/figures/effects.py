@@ -13,12 +13,12 @@ from dashboards.theme.styles import INK, MUTED, ROPE
 from store import Store
 from store.analysis.effects import analysis
 from store.analysis.effects import effects as main_effects
-from store.analysis.verdicts import Measure, runs
+from store.analysis.verdicts import GridMeasure, runs
 
 _BLUE: Final = "#0072b2"
 
 
-def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
+def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
 
     Returns:
@@ -30,14 +30,14 @@ def effects(store: Store, grid: str, measure: Measure) -> pl.DataFrame:
     return found.filter(pl.len().over("factor") > 1)
 
 
-def notes(store: Store, grid: str, measure: Measure) -> list[str]:
+def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
     """What must be known of main effects: what the analysis left out, and of each axis why its effects are partial."""
     found = analysis(store, grid, measure=measure._asdict())
     said = found.terms.filter(pl.col("note") != "").select("term", "note").rows()
     return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
 
 
-def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
+def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     places, headings, height = _places(found)
     figure = canvas(round(60 + 28 * height), x=_title(measure))
@@ -65,11 +65,11 @@ def draw_effects(found: pl.DataFrame, measure: Measure) -> go.Figure:
     return figure
 
 
-def _log(measure: Measure) -> bool:
+def _log(measure: GridMeasure) -> bool:
     return measure.scale != "linear"
 
 
-def _title(measure: Measure) -> str:
+def _title(measure: GridMeasure) -> str:
     return f"against the mean{in_odds(measure.scale)}{' (log axis)' if _log(measure) else ''}"
 
 

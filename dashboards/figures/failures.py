@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import broken, canvas, rows_height
 from dashboards.figures.forest import MOST_ROWS
 from dashboards.theme.styles import INK
@@ -25,7 +25,7 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     return found.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
 
 
-def draw_rates(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
     figure = canvas(rows_height(found.height, 30), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):

@@ -8,18 +8,18 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, in_odds, runs_words
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
 from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, ROPE
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
 MOST_ROWS: Final = 32
 _ROOMY: Final = 12
 """Up to here a row has a line for its verdict; beyond, its icon only."""
 
 
-def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS) -> pl.DataFrame:
+def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
     """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
 
     Returns:
@@ -35,7 +35,7 @@ def differences(verdicts: pl.DataFrame, measure: Measure, most: int = MOST_ROWS)
     return found.drop("p")
 
 
-def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: Mapping[str, str]) -> go.Figure:
+def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str]) -> go.Figure:
     """One row per cell; `words` maps a verdict to what stands under the name."""
     ticks = [_tick(row, look, words, found.height) for row in found.iter_rows(named=True)]
     lines = max((tick.count("<br>") for tick in ticks), default=0)
@@ -59,19 +59,19 @@ def draw_differences(found: pl.DataFrame, look: Look, measure: Measure, words: M
     return figure
 
 
-def is_cut(found: pl.DataFrame, measure: Measure) -> bool:
+def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:
     """Whether an interval reaches beyond the axis."""
     ends = finite(found["low"].to_list() + found["high"].to_list())
     return any(abs(end) > _limit(found, measure) for end in ends)
 
 
-def _title(measure: Measure) -> str:
+def _title(measure: GridMeasure) -> str:
     return {"log": "difference (log axis)", "logit": "difference in odds (log axis)", "linear": "difference"}[
         measure.scale
     ]
 
 
-def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: int) -> str:
+def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows: int) -> str:
     name = look.names[row["cell"]]
     unpaired = ", unpaired" if row["method"] == "Welch" else ""
     if rows > _ROOMY:
@@ -79,7 +79,7 @@ def _tick(row: Mapping[str, Any], look: Look, words: Mapping[str, str], rows: in
     return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
 
 
-def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatter:
+def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> go.Scatter:
     style = look.styles[row["cell"]]
     known = row["low"] is not None and row["high"] is not None
     bar = (
@@ -109,7 +109,7 @@ def _row(place: int, row: Mapping[str, Any], look: Look, scale: str) -> go.Scatt
     )
 
 
-def _limit(found: pl.DataFrame, measure: Measure) -> float:
+def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
     rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     centres = [abs(value) for value in finite(found["difference"].to_list())]

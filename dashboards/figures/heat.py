@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
-from dashboards.figures.heat_cells import LETTER, LINE, Axis, HeatCell, Ramp, axis_of, heat_cells
+from dashboards.figures.heat_cells import LETTER, LINE, HeatAxis, HeatCell, Ramp, axis_of, heat_cells
 from dashboards.figures.panels import panels
 from dashboards.html.markup import plain
 from dashboards.theme.styles import MUTED, on_fill
@@ -110,7 +110,7 @@ def _parts(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def _map(
-    cells: Sequence[Sequence[HeatCell]], across: Axis, up: Axis, ramp: Ramp, bar: dict[str, Any] | None
+    cells: Sequence[Sequence[HeatCell]], across: HeatAxis, up: HeatAxis, ramp: Ramp, bar: dict[str, Any] | None
 ) -> go.Heatmap:
     low, high = ramp.ends
     gap = 1.5 if len(across.names) * len(up.names) <= 4000 else 0
@@ -166,8 +166,8 @@ def _are_narrow(panels: Sequence[Sequence[Sequence[HeatCell]]], size: tuple[floa
 
 def _marks(
     cells: Sequence[Sequence[HeatCell]],
-    across: Axis,
-    up: Axis,
+    across: HeatAxis,
+    up: HeatAxis,
     ramp: Ramp,
     size: tuple[float, float],
     *,

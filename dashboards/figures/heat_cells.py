@@ -58,7 +58,7 @@ class Ramp(NamedTuple):
         return math.log10(value) if self.log else value
 
 
-class Axis(NamedTuple):
+class HeatAxis(NamedTuple):
     """The levels of an axis."""
 
     values: Sequence[Any]
@@ -96,14 +96,14 @@ class Axis(NamedTuple):
         }
 
 
-def axis_of(levels: pl.Series, *, falls: bool = False) -> Axis:
+def axis_of(levels: pl.Series, *, falls: bool = False) -> HeatAxis:
     """The axis of a column: numbers rise; others stand as they appear, or as their `pl.Enum` lists them."""
     if levels.dtype.is_numeric():
         values = levels.drop_nulls().unique().sort().to_list()
-        return Axis(values, [f"{value:.12g}" for value in values], falls=False)
+        return HeatAxis(values, [f"{value:.12g}" for value in values], falls=False)
     known = levels.dtype.categories.to_list() if isinstance(levels.dtype, pl.Enum) else levels.to_list()
     values = [value for value in dict.fromkeys(known) if value is not None]
-    return Axis(values, [str(value) for value in values], falls)
+    return HeatAxis(values, [str(value) for value in values], falls)
 
 
 class HeatCell(NamedTuple):
@@ -123,7 +123,7 @@ class HeatCell(NamedTuple):
     """Whether its value is of less than its neighbours'."""
 
 
-def heat_cells(found: pl.DataFrame, across: Axis, up: Axis, ramp: Ramp) -> list[list[HeatCell]]:
+def heat_cells(found: pl.DataFrame, across: HeatAxis, up: HeatAxis, ramp: Ramp) -> list[list[HeatCell]]:
     """The cells of a panel, row by row along the axes."""
     rows = {(row["x"], row["y"]): row for row in found.iter_rows(named=True)}
     return [[_cell(rows.get((x, y), {}), ramp) for x in across.values] for y in up.values]

@@ -13,7 +13,7 @@ import polars as pl
 from dashboards.data.formatting import number
 from dashboards.figures.canvas import broken, finite
 from dashboards.figures.lines import Series
-from dashboards.figures.panels import Place, panels
+from dashboards.figures.panels import PanelPosition, panels
 from dashboards.theme.styles import INK, MUTED
 
 MOST_BINS: Final = 40
@@ -130,7 +130,7 @@ def _lowest(count: npt.NDArray[np.float64]) -> float:
 
 
 def _rules(
-    figure: go.Figure, place: Place, middle: Mapping[str, float | None], ends: Sequence[float], group: str
+    figure: go.Figure, place: PanelPosition, middle: Mapping[str, float | None], ends: Sequence[float], group: str
 ) -> None:
     for name, dash, color in (("mean", "solid", INK), ("median", "dash", MUTED)):
         at = middle[name]

@@ -19,7 +19,7 @@ MOST_LINES: Final = 9
 """More lines in one picture cannot be told apart."""
 
 
-class Pair(NamedTuple):
+class AxisPair(NamedTuple):
     """Two axes, and whether they are shown to act together."""
 
     axes: tuple[str, str]
@@ -49,7 +49,7 @@ def mains(found: Factorial) -> list[str]:
     return [str(name) for name in found.terms.filter(pl.col("order") == 1)["term"]]
 
 
-def pairs(found: Factorial, alpha: float) -> list[Pair]:
+def pairs(found: Factorial, alpha: float) -> list[AxisPair]:
     """The interactions that the plan has something to say about, those with the smallest p first."""
     terms = {row["term"]: row for row in found.terms.filter(pl.col("order") == 2).iter_rows(named=True)}
     listed = []
@@ -57,7 +57,7 @@ def pairs(found: Factorial, alpha: float) -> list[Pair]:
         row = terms.get(CROSS.join(axes))
         if row is not None:
             p = row["p_holm"]
-            listed.append(Pair(axes, p, p is not None and p <= alpha, row["note"]))
+            listed.append(AxisPair(axes, p, p is not None and p <= alpha, row["note"]))
     return sorted(listed, key=lambda each: (each.p_holm is None, each.p_holm or 0.0))
 
 

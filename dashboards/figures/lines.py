@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import broken, canvas, upright, value_axis
 from dashboards.html.markup import plain
@@ -81,7 +81,7 @@ class Drawing(NamedTuple):
 PLAIN: Final = Drawing()
 
 
-def of_cells(look: Look) -> dict[str, Series]:
+def of_cells(look: CellLook) -> dict[str, Series]:
     """Cells as series, by cell key."""
     return {cell: Series(name, look.styles[cell]) for cell, name in look.names.items()}
 

@@ -6,7 +6,7 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds
 from dashboards.figures.canvas import broken, canvas
 from store import Store
@@ -33,7 +33,7 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     return in_order(found, cells, "name", "layer", "head")
 
 
-def draw_numbers(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """One number: a point with its interval per cell, layer and head; heads stand side by side within their layer."""
     figure = canvas(300, x="layer")
     cells, heads = list(dict.fromkeys(found["cell"])), found["head"].max()

@@ -6,13 +6,13 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, count, in_odds, number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, value_axis
 from dashboards.html.markup import plain
 from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
 from store.analysis.explain_verdict import item_differences
-from store.analysis.verdicts import Measure, runs
+from store.analysis.verdicts import GridMeasure, runs
 from store.statistics.scales import forward
 
 GAIN: Final = (DIVERGING[0], "solid")
@@ -20,7 +20,7 @@ LOSS: Final = (DIVERGING[-1], "dot")
 """Colour and dash of the lines of seeds on which the cell is better, and worse."""
 
 
-def paired(store: Store, grid: str, measure: Measure, cell: str, baseline: str) -> pl.DataFrame:
+def paired(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
     """The finished runs of two cells by seed.
 
     Returns:
@@ -37,7 +37,9 @@ def paired(store: Store, grid: str, measure: Measure, cell: str, baseline: str) 
     return both.with_columns(pl.Series("difference", one - other).fill_nan(None))
 
 
-def draw_paired(found: pl.DataFrame, look: Look, cells: tuple[str, str], measure: Measure, title: str) -> go.Figure:
+def draw_paired(
+    found: pl.DataFrame, look: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
+) -> go.Figure:
     """Two columns of points, the baseline left; a line joins the runs of one seed.
 
     `cells` are the keys of the cell and of the baseline.
@@ -67,7 +69,7 @@ def draw_paired(found: pl.DataFrame, look: Look, cells: tuple[str, str], measure
     return figure
 
 
-def _line(value: float, base: float, measure: Measure) -> go.Scatter:
+def _line(value: float, base: float, measure: GridMeasure) -> go.Scatter:
     better = value < base if measure.better == "lower" else value > base
     color, dash = GAIN if better else LOSS
     return go.Scatter(
@@ -80,7 +82,7 @@ def _line(value: float, base: float, measure: Measure) -> go.Scatter:
     )
 
 
-def _told(row: dict[str, float | None], column: str, measure: Measure) -> str:
+def _told(row: dict[str, float | None], column: str, measure: GridMeasure) -> str:
     more = (
         "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
     )
@@ -91,7 +93,7 @@ MOST_POINTS: Final = 600
 """More items are drawn at evenly spaced ranks, the first and the last among them."""
 
 
-def items(store: Store, grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
+def items(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
     """The difference of the first of `cells` from the second by item, averaged over the seeds that they share.
 
     Returns:

@@ -17,7 +17,7 @@ _BELOW: Final = 64
 """Pixels below the last row, for ticks and the title of the axis."""
 
 
-class Place(NamedTuple):
+class PanelPosition(NamedTuple):
     """The axes of a panel, as traces name them."""
 
     x: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 def panels(
     titles: Sequence[str], each: int, *, columns: int = 3, x: str | None = None, y: str | None = None, below: int = 0
-) -> tuple[go.Figure, list[Place]]:
+) -> tuple[go.Figure, list[PanelPosition]]:
     """A canvas with a panel for every title, row by row; zooming into one zooms all.
 
     Args:
@@ -55,7 +55,7 @@ def panels(
         figure.update_yaxes(title_text=upright(y, each))
     usual = [figure.layout[name].to_plotly_json() for name in ("xaxis", "yaxis")]
     width = (1 - _BETWEEN * (across - 1)) / across
-    places = [Place(f"x{i or ''}", f"y{i or ''}") for i in [0, *range(2, n + 1)]]
+    places = [PanelPosition(f"x{i or ''}", f"y{i or ''}") for i in [0, *range(2, n + 1)]]
     for i, (place, title) in enumerate(zip(places, titles, strict=True)):
         row, column = divmod(i, across)
         left, top, bottom = column * (width + _BETWEEN), (rows - row) / rows, (rows - row - 1) / rows

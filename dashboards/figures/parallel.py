@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, tick_text
 from dashboards.html.markup import plain
 from dashboards.theme.styles import AXIS, INK, MUTED, PAPER, REST
@@ -23,7 +23,7 @@ _MOST_TICKS: Final = 12
 _FAINT: Final = "59"
 
 
-class Scale(NamedTuple):
+class ParallelAxis(NamedTuple):
     """One of the parallel axes."""
 
     name: str
@@ -44,7 +44,7 @@ class Scale(NamedTuple):
 
 def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
-) -> list[Scale]:
+) -> list[ParallelAxis]:
     """The axes of `drawn` rows: levels from below in their order, then numbers, each with whether it is logarithmic."""
     return [_levelled(name, of) for name, of in levels.items()] + [
         _numbered(name, found[name].to_list(), log=log) for name, log in numbers
@@ -59,7 +59,7 @@ def drawn(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFr
     )
 
 
-def draw_parallel(found: pl.DataFrame, axes: Sequence[Scale], look: Look) -> go.Figure:
+def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook) -> go.Figure:
     """A line per row of `found`, which has the column cell and one per axis; cells without a style are faint."""
     figure = canvas(440)
     plain_ones = [row for row in found.iter_rows(named=True) if look.styles[row["cell"]] == REST]
@@ -90,7 +90,7 @@ def _mark(figure: go.Figure, x: float, y: float, text: str, font: dict[str, Any]
     )
 
 
-def _line(row: Mapping[str, Any], axes: Sequence[Scale], look: Look) -> go.Scatter:
+def _line(row: Mapping[str, Any], axes: Sequence[ParallelAxis], look: CellLook) -> go.Scatter:
     style = look.styles[row["cell"]]
     values = [row[axis.name] for axis in axes]
     told = [
@@ -110,7 +110,7 @@ def _line(row: Mapping[str, Any], axes: Sequence[Scale], look: Look) -> go.Scatt
     )
 
 
-def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[Scale]) -> go.Scatter:
+def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[ParallelAxis]) -> go.Scatter:
     """All other cells as one trace, so that a thousand of them stay quick."""
     xs: list[float | None] = []
     ys: list[float | None] = []
@@ -122,15 +122,15 @@ def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[Scale]) -> go.Scatte
     )
 
 
-def _levelled(name: str, levels: Sequence[str]) -> Scale:
+def _levelled(name: str, levels: Sequence[str]) -> ParallelAxis:
     step = max(len(levels) - 1, 1)
     places = {level: i / step for i, level in enumerate(levels)}
     every = max(1, math.ceil(len(levels) / _MOST_TICKS))
     ticks = [(places[level], plain(cut(level, _LONGEST))) for level in levels[::every]]
-    return Scale(name, places, (0.0, 1.0), log=False, ticks=ticks)
+    return ParallelAxis(name, places, (0.0, 1.0), log=False, ticks=ticks)
 
 
-def _numbered(name: str, values: Sequence[float], *, log: bool) -> Scale:
+def _numbered(name: str, values: Sequence[float], *, log: bool) -> ParallelAxis:
     units = finite([math.log10(value) if log else value for value in values])
     low, high = (min(units), max(units)) if units else (0.0, 1.0)
     pad = 0.03 * (high - low) or 0.5
@@ -139,4 +139,4 @@ def _numbered(name: str, values: Sequence[float], *, log: bool) -> Scale:
         found = [(math.log10(tick), tick_text(tick)) for tick in log_ticks(10**low, 10**high)]
     else:
         found = [(tick, number(tick)) for tick in (low + pad, (low + high) / 2, high - pad)]
-    return Scale(name, {}, (low, high), log, [((tick - low) / (high - low), text) for tick, text in found])
+    return ParallelAxis(name, {}, (low, high), log, [((tick - low) / (high - low), text) for tick, text in found])

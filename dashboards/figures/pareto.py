@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import count, number
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, finite, one_line, value_axis
 from dashboards.figures.canvas import is_cut as goes_on
@@ -16,7 +16,7 @@ from dashboards.html.markup import plain
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, compared
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 from store.statistics import Objective, Paired, summarise, t_interval
 from store.statistics import pareto as standings
 from store.statistics.paired import Floats, or_null
@@ -39,10 +39,11 @@ class TradeOffs(NamedTuple):
     y: Objective
 
 
-def trade_offs(store: Store, grid: str, measure: Measure, against: Quantity, cells: Sequence[str]) -> TradeOffs:
+def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity, cells: Sequence[str]) -> TradeOffs:
     """The measure of `cells` against one quantity: averages over the seeds that have both, with t intervals.
 
-    Averages are of logarithms or log odds where an objective has such a scale. Raises as `store.analysis.pareto.pareto`.
+    Averages are of logarithms or log odds where an objective has such a scale. Raises as
+    `store.analysis.pareto.pareto`.
     """
     found = compared(store, grid, [against], measure=measure._asdict())
     words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
@@ -126,7 +127,7 @@ def _scale(*, log: bool) -> Scale:
     return "log" if log else "linear"
 
 
-def draw_trade_offs(found: TradeOffs, look: Look, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
+def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
     """A point with both intervals per cell; dominated ones are faint, those that lack seeds of others are ringed, and
     the line steps from best to best.
 
@@ -156,7 +157,7 @@ def _arrow(title: str, of: Objective, down: str, up: str) -> str:
     return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
-def _named(frame: pl.DataFrame, look: Look) -> dict[str, str]:
+def _named(frame: pl.DataFrame, look: CellLook) -> dict[str, str]:
     """Names beside the points of the line, while there is room."""
     cells = frame.filter(pl.col("step"))["cell"].to_list()
     return {cell: one_line(look.names[cell], 30) for cell in cells} if len(cells) <= _MOST_NAMES else {}
@@ -177,7 +178,7 @@ def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
     )
 
 
-def _alike(rows: Sequence[Row], look: Look) -> list[list[Row]]:
+def _alike(rows: Sequence[Row], look: CellLook) -> list[list[Row]]:
     """Cells with a style of their own one by one; the others together, so that a thousand of them stay quick."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -186,7 +187,7 @@ def _alike(rows: Sequence[Row], look: Look) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _points(rows: Sequence[Row], look: Look, names: Mapping[str, str]) -> go.Scatter:
+def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go.Scatter:
     """Cells of one style and standing."""
     first = rows[0]
     style = look.styles[first["cell"]]
@@ -228,7 +229,7 @@ def _rings(rows: Sequence[Row], group: str) -> go.Scatter:
     )
 
 
-def _told(row: Row, look: Look) -> str:
+def _told(row: Row, look: CellLook) -> str:
     by = f" by {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
     failed = f", {row['failed']} failed" if row["failed"] else ""
     return (

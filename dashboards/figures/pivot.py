@@ -11,7 +11,7 @@ from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.pivot_cells import Average, Settings, averages, behind, reason, told
 from store import Store
 from store.analysis.effects import BESIDE, levels_of
-from store.analysis.verdicts import Measure, runs
+from store.analysis.verdicts import GridMeasure, runs
 from store.statistics import select_then_report
 from store.statistics.scales import back, forward
 
@@ -46,11 +46,11 @@ class Pivot(NamedTuple):
     """By an axis that each level of a shown one decides, as if zipped, that one."""
 
 
-def table(store: Store, grid: str, measure: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """Every planned run with its level on each axis, in columns "axis: NAME", and all levels of each axis in order.
 
-    Columns beside those: as `store.analysis.verdicts.runs` has them, trial, why (the reason of a failure) and unreadable. Raises
-    as that.
+    Columns beside those: as `store.analysis.verdicts.runs` has them, trial, why (the reason of a failure) and
+    unreadable. Raises as that.
     """
     found = runs(store, grid, measure)
     header = store.grid(grid)
@@ -91,7 +91,7 @@ def held(found: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
 def pivot(
     found: pl.DataFrame,
     levels: Mapping[str, Sequence[str]],
-    measure: Measure,
+    measure: GridMeasure,
     axes: tuple[str, str],
     *,
     fixed: Mapping[str, str],
@@ -148,7 +148,7 @@ class _Runs(NamedTuple):
     chooses: bool
 
 
-def _row(runs: _Runs, rest: Settings, key: str, measure: Measure) -> tuple[Any, ...]:
+def _row(runs: _Runs, rest: Settings, key: str, measure: GridMeasure) -> tuple[Any, ...]:
     """The entries of a cell beside its levels."""
     average = runs.average
     if average is None:
@@ -187,7 +187,7 @@ def _finite(found: pl.DataFrame) -> np.ndarray:
 
 
 def _best(
-    found: pl.DataFrame, measure: Measure, rest: Sequence[str], within: Sequence[str]
+    found: pl.DataFrame, measure: GridMeasure, rest: Sequence[str], within: Sequence[str]
 ) -> tuple[pl.DataFrame, str]:
     chosen = select_then_report(
         found,

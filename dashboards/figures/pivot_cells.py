@@ -11,7 +11,7 @@ from dashboards.data.formatting import change, count, listed, number
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import cut
 from dashboards.html.markup import plain
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 from store.statistics import balanced_means
 from store.statistics.paired import or_null
 from store.statistics.scales import back
@@ -38,7 +38,7 @@ class Average(NamedTuple):
     runs: int
 
 
-def averages(found: pl.DataFrame, measure: Measure, keys: Sequence[str]) -> dict[tuple[str, str], Average]:
+def averages(found: pl.DataFrame, measure: GridMeasure, keys: Sequence[str]) -> dict[tuple[str, str], Average]:
     """By the levels of the two axes `keys`; `found` as `balanced_means` takes it, with nulls in units."""
     means = balanced_means(found.drop_nulls("units"), keys, alpha=measure.alpha)
     averaged: dict[tuple[str, str], Average] = {}

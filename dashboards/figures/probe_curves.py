@@ -1,7 +1,7 @@
 """What probes recorded, reduced by the database: over training, by layer, by head, along a coordinate.
 
 A probe has rows by layer and head, and where it looks at several places, by a point: `importance` at each position,
-`sink_share` at each eps. A `Reading` says which of them.
+`sink_share` at each eps. A `ProbeReading` says which of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import listed, number
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
@@ -19,7 +19,7 @@ from dashboards.figures.canvas import broken, canvas, value_axis
 from dashboards.html.markup import plain
 from dashboards.theme.styles import REST
 from store import Store
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
 AVERAGED: Final = ("depth", "sequence")
 """Coordinates that are averaged over: a depth is a layer, and single sequences are shown along them alone."""
@@ -28,7 +28,7 @@ _SHOWN: Final = 12
 """So many names stand in a sentence about one that is not there."""
 
 
-class Reading(NamedTuple):
+class ProbeReading(NamedTuple):
     """A probe at one place, in one layer or all, at one step or the last."""
 
     grid: str
@@ -143,7 +143,9 @@ def fixed(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
     return chosen
 
 
-def not_finite(store: Store, reading: Reading, cells: Sequence[str], *, without: str = "", last: bool = True) -> int:
+def not_finite(
+    store: Store, reading: ProbeReading, cells: Sequence[str], *, without: str = "", last: bool = True
+) -> int:
     """How many values of `cells` every reduction here leaves out, since they are no finite numbers.
 
     `without` and `last` are as of `Reading.where`: along a coordinate, over training.
@@ -154,7 +156,7 @@ def not_finite(store: Store, reading: Reading, cells: Sequence[str], *, without:
     return int(found["n"][0])
 
 
-def over_training(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+def over_training(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
     """The mean over layers and heads at every step, then over seeds: cell, x (step), n, lost, value, low, high."""
     where, given = reading.where(last=False)
     source = f"SELECT g.cell, p.step AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY g.cell, p.trial, x"
@@ -162,7 +164,7 @@ def over_training(store: Store, reading: Reading, cells: Sequence[str]) -> pl.Da
 
 
 def by_layer(
-    store: Store, reading: Reading, cells: Sequence[str], band: Literal["seeds", "heads"] = "seeds"
+    store: Store, reading: ProbeReading, cells: Sequence[str], band: Literal["seeds", "heads"] = "seeds"
 ) -> pl.DataFrame:
     """The mean over heads in every layer: cell, x (layer), n, value, low, high.
 
@@ -173,13 +175,15 @@ def by_layer(
 
 
 def along(
-    store: Store, reading: Reading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
+    store: Store, reading: ProbeReading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
 ) -> pl.DataFrame:
     """As `by_layer`, along a coordinate, over all layers or that of the reading."""
     return _along(store, reading, cells, "p.point[$along]", band, axis)
 
 
-def _along(store: Store, reading: Reading, cells: Sequence[str], x: str, band: str, axis: str = "") -> pl.DataFrame:
+def _along(
+    store: Store, reading: ProbeReading, cells: Sequence[str], x: str, band: str, axis: str = ""
+) -> pl.DataFrame:
     where, given = reading.where(without=axis)
     given |= {"along": axis} if axis else {}
     known = f"FROM {_FROM} WHERE {where} AND {x} IS NOT NULL"
@@ -201,7 +205,7 @@ def _along(store: Store, reading: Reading, cells: Sequence[str], x: str, band: s
     return in_order(found, cells, "x")
 
 
-def by_head(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+def by_head(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
     """Every layer and head, averaged over seeds: cell, layer, head, n, lost, value, low, high."""
     where, given = reading.where()
     source = (
@@ -212,7 +216,7 @@ def by_head(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFram
     return in_order(found, cells, "layer", "head")
 
 
-def over_heads(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataFrame:
+def over_heads(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
     """Every head of every seed: cell, seed, layer, head, value."""
     where, given = reading.where()
     found = store.sql(
@@ -221,13 +225,13 @@ def over_heads(store: Store, reading: Reading, cells: Sequence[str]) -> pl.DataF
     return in_order(found, cells, "seed", "layer", "head")
 
 
-def of_trials(store: Store, reading: Reading) -> pl.DataFrame:
+def of_trials(store: Store, reading: ProbeReading) -> pl.DataFrame:
     """The mean over layers and heads of every trial: trial, value."""
     where, given = reading.where()
     return store.sql(f"SELECT p.trial, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
 
 
-def against(store: Store, reading: probe_curves.Reading, measure: Measure, cells: list[str]) -> pl.DataFrame:
+def against(store: Store, reading: probe_curves.ProbeReading, measure: GridMeasure, cells: list[str]) -> pl.DataFrame:
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
     values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("status") == "ok")
     found = values.join(probe_curves.of_trials(store, reading).rename({"value": "x"}), on="trial")
@@ -249,7 +253,7 @@ def rank_correlation(x: pl.Series, y: pl.Series) -> float | None:
     return None if found is None else float(found)
 
 
-def draw_against(found: pl.DataFrame, look: Look, *, x: str, y: str, scale: Scale) -> go.Figure:
+def draw_against(found: pl.DataFrame, look: CellLook, *, x: str, y: str, scale: Scale) -> go.Figure:
     """Small points are runs, large ones their cells; cells beyond those with a style of their own are grey."""
     figure = canvas(400, x=x, y=y)
     averages = by_cell(found, scale)

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, number
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds, paired_change
 from dashboards.figures.canvas import finite, ratio_ticks, value_axis
 from dashboards.figures.heat import draw_heat
@@ -16,7 +16,7 @@ from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import MUTED, ROPE
 from store import Store
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 from store.database.queries import agrees
 
 
@@ -38,7 +38,7 @@ def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
     return values
 
 
-def error_by_shift(store: Store, grid: str, measure: Measure, along: str, cells: Sequence[str]) -> pl.DataFrame:
+def error_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
     """The measure of `cells` along one coordinate, the others as in the measure's point, averaged over seeds.
 
     Returns:
@@ -55,7 +55,7 @@ def error_by_shift(store: Store, grid: str, measure: Measure, along: str, cells:
     return in_order(found, cells, "x")
 
 
-def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells: Sequence[str]) -> pl.DataFrame:
+def change_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
     """The paired change of `cells` from the baseline along one coordinate, averaged over seeds.
 
     Returns:
@@ -72,7 +72,7 @@ def change_by_shift(store: Store, grid: str, measure: Measure, along: str, cells
     return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear"), given), cells, "x")
 
 
-def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str, title: str) -> go.Figure:
+def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str, title: str) -> go.Figure:
     """One line with a band per cell; a thin rule marks the point at which the grid is judged."""
     drawing = Drawing(height=420, markers=True, width=2)
     rows = found.rename({"cell": "series"})
@@ -80,7 +80,7 @@ def draw_error_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along
     return _judged(figure, found, measure, along)
 
 
-def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, along: str) -> go.Figure:
+def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str) -> go.Figure:
     """As `draw_error_by_shift`, with the region of practical equivalence, whole and always in sight, about zero."""
     words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
     rows = found.rename({"cell": "series"})
@@ -97,7 +97,7 @@ def draw_change_by_shift(found: pl.DataFrame, look: Look, measure: Measure, alon
     return _judged(figure, found, measure, along)
 
 
-def _judged(figure: go.Figure, found: pl.DataFrame, measure: Measure, along: str) -> go.Figure:
+def _judged(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
     judged = measure.point.get(along)
     if judged is not None:
         figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})
@@ -118,7 +118,9 @@ def _judged(figure: go.Figure, found: pl.DataFrame, measure: Measure, along: str
     return figure
 
 
-def shift_map(store: Store, grid: str, measure: Measure, axes: tuple[str, str], cells: Sequence[str]) -> pl.DataFrame:
+def shift_map(
+    store: Store, grid: str, measure: GridMeasure, axes: tuple[str, str], cells: Sequence[str]
+) -> pl.DataFrame:
     """The measure of `cells` over two coordinates of its evaluation grid, and their paired change from the baseline.
 
     Returns:
@@ -159,7 +161,7 @@ def ends(found: pl.DataFrame, column: str, *, log: bool) -> tuple[float, float]:
 
 
 def draw_shift_map(
-    found: pl.DataFrame, measure: Measure, axes: tuple[str, str], span: tuple[float, float], column: str
+    found: pl.DataFrame, measure: GridMeasure, axes: tuple[str, str], span: tuple[float, float], column: str
 ) -> go.Figure:
     """The map of one cell, legible in a panel; `column` is "value" or "change", and `span` the colours' from `ends`."""
     log = column == "value" and measure.scale == "log"
@@ -174,7 +176,7 @@ def _words(value: float | None, column: str, scale: str) -> str:
     return change(value, scale) if column == "change" else number(value)
 
 
-def scale_ends(span: tuple[float, float], column: str, measure: Measure) -> Mapping[str, str]:
+def scale_ends(span: tuple[float, float], column: str, measure: GridMeasure) -> Mapping[str, str]:
     """What stands at the two ends of the colour scale."""
     if column == "change":
         return {"low": change(span[0], measure.scale), "high": change(span[1], measure.scale)}

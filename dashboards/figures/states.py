@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Look, in_order
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import broken, canvas, one_line, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
@@ -16,7 +16,7 @@ from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, PAPER, STATUS
 from store import Store
 from store.analysis.effects import levels_of
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
 MOST_CELLS: Final = 32
 """More cells have no room for a row each."""
@@ -51,7 +51,7 @@ STATES: Final = {
 }
 
 
-def states(store: Store, grid: str, cells: Sequence[str], measure: Measure | None = None) -> pl.DataFrame:
+def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure | None = None) -> pl.DataFrame:
     """Every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why.
 
     With a `measure` a trial that ended with what is no finite number of it is told apart, as comparisons count it as
@@ -80,7 +80,7 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: Measure | Non
     return in_order(found, cells, "seed")
 
 
-def draw_states(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A square with a sign per trial: a row per cell, a column per seed."""
     cells = list(dict.fromkeys(found["cell"]))
     seeds = found["seed"].unique().sort().to_list()
@@ -104,7 +104,7 @@ def draw_states(found: pl.DataFrame, look: Look) -> go.Figure:
     return figure
 
 
-def draw_mosaic(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_mosaic(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A small mark per trial: a column per cell, named where one points at it, and a row per seed."""
     cells = list(dict.fromkeys(found["cell"]))
     seeds = found["seed"].unique().sort().to_list()
@@ -132,7 +132,7 @@ def _operators(found: pl.DataFrame) -> dict[str, Any]:
 
 
 def _add_squares(
-    figure: go.Figure, found: pl.DataFrame, look: Look, sides: Mapping[str, tuple[str, Sequence[Any]]], size: int
+    figure: go.Figure, found: pl.DataFrame, look: CellLook, sides: Mapping[str, tuple[str, Sequence[Any]]], size: int
 ) -> None:
     """A trace per state; `sides` are the columns that x and y show, with their values in order."""
     signed = size >= 12
@@ -214,7 +214,7 @@ def totals(found: pl.DataFrame) -> dict[str, int]:
     return {name: int(found[name].sum()) for name in ("planned", *STATUSES)}
 
 
-def draw_progress(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_progress(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A bar per cell, or per operator where there are too many cells."""
     names = [look.names[cell] for cell in found["cell"]]
     rows = found.with_columns(pl.Series("name", names))

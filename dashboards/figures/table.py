@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.data.formatting import count
-from store.export.cells import Cells, Column, Entry
+from store.export.cells import CellTable, ExportColumn, ExportEntry
 from store.export.cells_text import latex_cells
 from store.export.rounding import rounded
 from store.published.tables import trust_of
@@ -26,7 +26,7 @@ _MISSING: Final = {
 _SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-class Text(NamedTuple):
+class TableText(NamedTuple):
     """One entry of a table as it is read."""
 
     words: str
@@ -49,7 +49,7 @@ class Sheet(NamedTuple):
 
     columns: Sequence[str]
     rows: Sequence[str]
-    entries: Sequence[Sequence[Text]]
+    entries: Sequence[Sequence[TableText]]
     """By row, then by column."""
     corner: str = ""
     """What the columns are levels of."""
@@ -123,28 +123,28 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
     columns = []
     for (name,), part in found.group_by("column", maintain_order=True):
         at = {row["row"]: row for row in part.iter_rows(named=True)}
-        columns.append(Column(str(name), {}, None, "linear", [_entry(at.get(row)) for row in rows]))
-    return latex_cells(Cells("", rows, columns, "interval", 0.05, []), caption)
+        columns.append(ExportColumn(str(name), {}, None, "linear", [_entry(at.get(row)) for row in rows]))
+    return latex_cells(CellTable("", rows, columns, "interval", 0.05, []), caption)
 
 
-def _entry(row: Mapping[str, Any] | None) -> Entry:
+def _entry(row: Mapping[str, Any] | None) -> ExportEntry:
     if row is None:
-        return Entry(None, None, 0, 0, "unmeasured", best=False)
-    return Entry(row["mean"], row["spread"], row["n"], row["planned"], row["missing"], bool(row["best"]))
+        return ExportEntry(None, None, 0, 0, "unmeasured", best=False)
+    return ExportEntry(row["mean"], row["spread"], row["n"], row["planned"], row["missing"], bool(row["best"]))
 
 
-def _text(row: Mapping[str, Any] | None, marks: _Marks) -> Text:
+def _text(row: Mapping[str, Any] | None, marks: _Marks) -> TableText:
     if row is None:
-        return Text("", hint="the paper has no such cell")
+        return TableText("", hint="the paper has no such cell")
     printed, of_printed = row.get("printed") or "", marks.at(_of_printed(row))
     if row["mean"] is None:
         sign = SIGNS[row["missing"] or "unmeasured"]
-        return Text(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
+        return TableText(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
     few = f"{row['n']} of {count(row['planned'], 'seed')}"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
     note = "; ".join(filter(None, (few if row["n"] < row["planned"] else "", row.get("note"))))
     words = _number(row["mean"], row["spread"])
-    return Text(words, bool(row["best"]), hint, printed, note, of_printed, marks.at(_of_own(row)))
+    return TableText(words, bool(row["best"]), hint, printed, note, of_printed, marks.at(_of_own(row)))
 
 
 def _number(mean: float, spread: float | None) -> str:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas
 from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, Style, operator_styles
@@ -106,7 +106,7 @@ def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logi
     return pl.DataFrame(found, {"series": pl.String, "x": pl.Float64, "value": pl.Float64}, orient="row")
 
 
-def draw_scores(found: pl.DataFrame, look: Look, *, log: bool = False) -> go.Figure:
+def draw_scores(found: pl.DataFrame, look: CellLook, *, log: bool = False) -> go.Figure:
     """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
     figure = draw_functions(found, look, x="logit a (nats)", y="score f(a)")
     own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls()
@@ -119,7 +119,7 @@ def draw_scores(found: pl.DataFrame, look: Look, *, log: bool = False) -> go.Fig
     return figure
 
 
-def draw_functions(found: pl.DataFrame, look: Look, *, x: str, y: str) -> go.Figure:
+def draw_functions(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go.Figure:
     """One line per series through the points at which it was computed; where it is not finite, a gap.
 
     Args:

@@ -7,14 +7,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from store import Store
-from store.analysis.verdicts import Measure, runs
+from store.analysis.verdicts import GridMeasure, runs
 
 
-def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -> pl.DataFrame:
+def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
     """Every one of `cells` against every other.
 
     Returns:
@@ -57,7 +57,7 @@ def win_rates(store: Store, grid: str, measure: Measure, cells: Sequence[str]) -
     )
 
 
-def draw_win_rates(found: pl.DataFrame, look: Look) -> go.Figure:
+def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A row per cell: blue where it loses to the column on most seeds, orange where it wins; a star: some failed."""
     cells = list(dict.fromkeys(found["cell"]))
     names = _apart([look.names[cell] for cell in cells])

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import count, entry
-from dashboards.data.grid_context import Look
-from dashboards.data.user_errors import tried
+from dashboards.data.grid_context import CellLook
+from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.canvas import least_width
 from dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
 from dashboards.theme.styles import REST, Style
@@ -36,7 +36,7 @@ _SHAPES: Final = {
 }
 
 
-class Picture(NamedTuple):
+class FigureBlock(NamedTuple):
     """One figure of the page."""
 
     key: str
@@ -69,14 +69,14 @@ def strokes(style: Style, color: str, paper: str) -> str:
     return inner + (f'<circle cx="17" cy="7" r="1.4" fill="{paper}"/>' if style.marker.endswith("-dot") else "")
 
 
-def cell_name(cell: str, label: str, look: Look) -> str:
+def cell_name(cell: str, label: str, look: CellLook) -> str:
     """A cell's swatch and name; the whole label is its tooltip."""
     style = look.styles[cell]
     mark = "" if style == REST else swatch(style)
     return tag("span", mark + tag("span", text(look.names[cell])), class_="name", title=label)
 
 
-def cell_legend(cells: Sequence[str], look: Look) -> str:
+def cell_legend(cells: Sequence[str], look: CellLook) -> str:
     """Buttons that show and hide cells."""
     return key_legend([(cell, look.names[cell], look.styles[cell]) for cell in cells])
 
@@ -101,7 +101,7 @@ def color_legend(words: Mapping[str, str]) -> str:
     return tag("div", "".join(keys), class_="legend")
 
 
-def picture(shown: Picture) -> str:
+def picture(shown: FigureBlock) -> str:
     """A figure as HTML: title, caption, legend, plots, and its data as a table and as CSV."""
     plots = [_plot(f"{shown.key}-{i}", title, figure) for i, (title, figure) in enumerate(shown.panels)]
     alone = len(plots) == 1 and shown.panels[0][0] is None
@@ -122,7 +122,7 @@ def _plot(key: str, title: str | None, figure: go.Figure) -> str:
     return tag("div", f'{heading}{place}<script type="application/json" id="{text(key)}-json">{drawn}</script>')
 
 
-def _data(shown: Picture) -> str:
+def _data(shown: FigureBlock) -> str:
     frame = shown.data
     if frame.is_empty():
         return ""
@@ -148,7 +148,7 @@ def state(words: str) -> str:
     return tag("div", tag("p", text(words)), class_="state")
 
 
-def drawn(title: str, pictures: Iterable[Picture]) -> str:
+def drawn(title: str, pictures: Iterable[FigureBlock]) -> str:
     """The pictures as HTML; where they cannot be computed, `title` and why."""
-    html, problem = tried(lambda: "".join(map(picture, pictures)))
+    html, problem = catch_user_error(lambda: "".join(map(picture, pictures)))
     return tag("div", tag("h3", text(title)) + state(str(problem)), class_="block") if html is None else html

@@ -40,7 +40,7 @@ def details(summary: str, inner: str, class_: str | None = None) -> str:
     return tag("details", tag("summary", text(summary)) + inner, class_=class_)
 
 
-class Column(NamedTuple):
+class HtmlColumn(NamedTuple):
     """One column of a table."""
 
     title: str
@@ -49,7 +49,7 @@ class Column(NamedTuple):
     hint: str | None = None
 
 
-class Entry(NamedTuple):
+class HtmlEntry(NamedTuple):
     """One cell of a table: HTML, and the value it is sorted by (None sorts last)."""
 
     html: str
@@ -57,7 +57,11 @@ class Entry(NamedTuple):
 
 
 def sortable_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Entry]], *, caption: str, pinned: Sequence[Sequence[Entry]] = ()
+    columns: Sequence[HtmlColumn],
+    rows: Sequence[Sequence[HtmlEntry]],
+    *,
+    caption: str,
+    pinned: Sequence[Sequence[HtmlEntry]] = (),
 ) -> str:
     """A table that a click or Enter on a column's title sorts; `pinned` rows stay above the sorted ones."""
     heads = "".join(_head(column) for column in columns)
@@ -69,17 +73,17 @@ def sortable_table(
     )
 
 
-def _head(column: Column) -> str:
+def _head(column: HtmlColumn) -> str:
     title = text(column.title).replace("_", "_<wbr>")
     button = tag("button", title + '<span class="arrow" aria-hidden="true"></span>', type="button")
     return tag("th", button, scope="col", class_=column.class_, aria_sort="none", title=column.hint)
 
 
-def _rows(columns: Sequence[Column], rows: Sequence[Sequence[Entry]]) -> str:
+def _rows(columns: Sequence[HtmlColumn], rows: Sequence[Sequence[HtmlEntry]]) -> str:
     return "".join(tag("tr", "".join(map(_cell, columns, row, range(len(row))))) for row in rows)
 
 
-def _cell(column: Column, entry: Entry, place: int) -> str:
+def _cell(column: HtmlColumn, entry: HtmlEntry, place: int) -> str:
     value = None if entry.value is None else str(entry.value)
     if place == 0:
         return tag("th", entry.html, scope="row", class_=column.class_, data_value=value)

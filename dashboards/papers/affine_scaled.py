@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.bars import draw_bars
 from dashboards.figures.curves import curves
 from dashboards.figures.heat import heat_ramp
@@ -58,7 +58,7 @@ def profile() -> pl.DataFrame:
 _ENDS: Final = ("low", "high")
 
 
-def _profile(about: Subject) -> Drawn:
+def _profile(about: GridContext) -> Drawn:
     del about
     found = profile()
     series = named_series(list(dict.fromkeys(found["series"])))
@@ -87,7 +87,7 @@ def _clipped(x: float) -> float:
     return min(max(0.1 * x + 0.5, 0.0), 1.0)
 
 
-def _activations(about: Subject) -> Drawn:
+def _activations(about: GridContext) -> Drawn:
     del about
     found = activations()
     series = named_series(["sigmoid", "linear clipping"])
@@ -95,20 +95,20 @@ def _activations(about: Subject) -> Drawn:
     return Drawn("By formula: nothing here is measured.", found, figure, legend=series)
 
 
-def _logits(about: Subject) -> Drawn:
+def _logits(about: GridContext) -> Drawn:
     return _probe_lines(about, "qk_logit_mean", "step", "mean logit, nats", "Line: mean over layers, heads and seeds.")
 
 
-def _first_token(about: Subject) -> Drawn:
+def _first_token(about: GridContext) -> Drawn:
     return _probe_lines(about, "first_token_weight", "layer", "weight on token 1", "Line: mean over heads and seeds.")
 
 
-def _entropy(about: Subject) -> Drawn:
+def _entropy(about: GridContext) -> Drawn:
     caption = "Line: mean over heads and seeds; weights beside a sink are first made shares of what is left for keys."
     return _probe_lines(about, "entropy", "layer", "entropy, nats", caption)
 
 
-def _probe_lines(about: Subject, name: str, x: str, y: str, caption: str) -> Drawn:
+def _probe_lines(about: GridContext, name: str, x: str, y: str, caption: str) -> Drawn:
     found = probed(about, name, x)
     if found.is_empty():
         return lacking(name)
@@ -117,7 +117,7 @@ def _probe_lines(about: Subject, name: str, x: str, y: str, caption: str) -> Dra
     return drawn_lines(panels, series, x=axis, caption=f"{caption} {OVER_SEEDS}", drawing=side_by_side(panels))
 
 
-def _heads(about: Subject) -> Drawn:
+def _heads(about: GridContext) -> Drawn:
     found = by_head(about, "weight_sum")
     if found.is_empty():
         return lacking("weight_sum")
@@ -128,7 +128,7 @@ def _heads(about: Subject) -> Drawn:
     return drawn_heat(found, heat_ramp(found["value"], "sum of weights"), x="head", y="layer", caption=caption)
 
 
-def _training(about: Subject, name: str, y: str, begin: float = 0.0) -> Drawn:
+def _training(about: GridContext, name: str, y: str, begin: float = 0.0) -> Drawn:
     found = curves(about.store, about.grid, name, about.drawn, scale="log")
     if found.frame.is_empty():
         return lacking(name)
@@ -142,19 +142,19 @@ def _training(about: Subject, name: str, y: str, begin: float = 0.0) -> Drawn:
     return drawn_lines(panels, series, x="training step", caption=caption, drawing=side_by_side(panels))
 
 
-def _loss(about: Subject) -> Drawn:
+def _loss(about: GridContext) -> Drawn:
     return _training(about, "loss", in_unit("loss", loss_unit(about)))
 
 
-def _gradients(about: Subject) -> Drawn:
+def _gradients(about: GridContext) -> Drawn:
     return _training(about, "grad_norm", "gradient norm")
 
 
-def _late(about: Subject) -> Drawn:
+def _late(about: GridContext) -> Drawn:
     return _training(about, "loss", in_unit("loss", loss_unit(about)), _LATE)
 
 
-def _maps(about: Subject) -> Drawn:
+def _maps(about: GridContext) -> Drawn:
     return attention_panels(about, layer="middle", most=30)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from dashboards.papers.paper_tables import Beside
-from store.published.tables import Cell
+from store.published.tables import PublishedCell
 
 Band = Literal["inside", "above", "below"]
 """Where a printed value lies: in the interval of one's own mean, or on which side of it."""
@@ -45,7 +45,7 @@ def judged(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) ->
     return data.drop("note").with_columns(more)
 
 
-def _difference(cell: Cell, mean: float | None) -> float | None:
+def _difference(cell: PublishedCell, mean: float | None) -> float | None:
     if cell.value is None or mean is None:
         return None
     if cell.scale != "log":
@@ -53,7 +53,7 @@ def _difference(cell: Cell, mean: float | None) -> float | None:
     return math.log(mean / cell.value) if cell.value > 0 and mean > 0 else None
 
 
-def _band(cell: Cell, row: Mapping[str, Any]) -> Band | None:
+def _band(cell: PublishedCell, row: Mapping[str, Any]) -> Band | None:
     if cell.value is None or row["low"] is None:
         return None
     return "above" if cell.value > row["high"] else "below" if cell.value < row["low"] else "inside"

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from dashboards.data.formatting import listed
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.attention import layers_of
 from dashboards.figures.heat import heat_ramp
 from dashboards.papers.drawing import drawn_heat, lacking
@@ -30,7 +30,7 @@ class _Map(NamedTuple):
     layers: int
 
 
-def attention_panels(about: Subject, *, layer: Layer, most: int = 64) -> Drawn:
+def attention_panels(about: GridContext, *, layer: Layer, most: int = 64) -> Drawn:
     """The maps of the first sequence of the first seed that has any, its first `most` tokens.
 
     "middle" is the last layer of the lower half: layer 8 of the 16 that paper 000 shows.
@@ -76,7 +76,7 @@ def _cells(given: _Map, most: int, name: str, *, beside: bool) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(rows, schema=found.schema, orient="row"), found])
 
 
-def _map(about: Subject, cell: str, layer: Layer) -> _Map | None:
+def _map(about: GridContext, cell: str, layer: Layer) -> _Map | None:
     """None where no finished run of the cell kept any.
 
     Raises:

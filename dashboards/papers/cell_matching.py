@@ -9,10 +9,10 @@ Where the grid varies what the table keeps fixed, the cells that agree stand the
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from store.published.matching import OF_MEASUREMENT, agrees, another, named
 from store.published.our_results import Own, Results
-from store.published.tables import Cell
+from store.published.tables import PublishedCell
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model", "size", "scale"),
@@ -42,7 +42,7 @@ class Placed(NamedTuple):
     why: str = ""
 
 
-def levels(about: Subject) -> Levels:
+def levels(about: GridContext) -> Levels:
     """The level of every axis, by cell; axes in the order of the grid."""
     found = about.store.sql(
         "SELECT DISTINCT g.cell, a.position, a.name, "
@@ -74,7 +74,7 @@ class Apart(NamedTuple):
     """Whether one model is shown with several operators."""
 
 
-def apart(table: Sequence[Cell]) -> Apart:
+def apart(table: Sequence[PublishedCell]) -> Apart:
     """What the cells of a table are told apart by."""
     run = [cell for cell in table if cell.operator is not None] or table
     told = [_facts(cell) for cell in table]
@@ -87,7 +87,7 @@ def apart(table: Sequence[Cell]) -> Apart:
     return Apart(facts, any(len(of - {None}) > 1 for of in models.values()))
 
 
-def place(cell: Cell, table: Apart, about: Subject, found: Results, by_cell: Levels) -> Placed:
+def place(cell: PublishedCell, table: Apart, about: GridContext, found: Results, by_cell: Levels) -> Placed:
     """The cells of the grid that stand where `cell` of a table is printed, in the grid's order."""
     own = _of_operator(cell, found)
     cells = [each for each in own.cells if not another(cell, each)]
@@ -117,7 +117,7 @@ def place(cell: Cell, table: Apart, about: Subject, found: Results, by_cell: Lev
     return Placed(sorted(cells, key=lambda each: order.get(each.cell, len(order))))
 
 
-def _of_operator(cell: Cell, found: Results) -> Placed:
+def _of_operator(cell: PublishedCell, found: Results) -> Placed:
     if cell.operator is None:
         return Placed(list(found.cells.values()), "the grid has no cell yet")
     wanted = cell.operator, tuple(sorted(cell.arguments.items()))
@@ -137,6 +137,6 @@ def _says(heres: Sequence[str], fact: str, text: str) -> bool:
     return any(agrees(here, each) for here in heres for each in written)
 
 
-def _facts(cell: Cell) -> dict[str, str]:
+def _facts(cell: PublishedCell) -> dict[str, str]:
     """What a printed cell is told apart by, but for its operator and its layers, which `another` compares."""
     return {**{name: text for name, text in cell.setup.items() if name not in OF_MEASUREMENT}, "model": cell.model}

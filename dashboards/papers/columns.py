@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from store.published.tables import Cell
+from store.published.tables import PublishedCell
 
 
-def columns_of(table: Sequence[Cell]) -> str:
+def columns_of(table: Sequence[PublishedCell]) -> str:
     """ "sigma_f", "weight decay": the coordinate, fact or argument that is the heading of every cell; else nothing.
 
     Some cells may lack it: softmax, among others that sum to alpha, has none.
@@ -17,7 +17,7 @@ def columns_of(table: Sequence[Cell]) -> str:
     return ""
 
 
-def _facts(cell: Cell) -> dict[str, object]:
+def _facts(cell: PublishedCell) -> dict[str, object]:
     return {**cell.point, **cell.setup, **cell.arguments}
 
 

@@ -5,10 +5,10 @@ from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Series
-from dashboards.figures.probe_curves import Reading, along, by_layer, names, over_training
+from dashboards.figures.probe_curves import ProbeReading, along, by_layer, names, over_training
 from dashboards.papers.cell_matching import levels, speaks
 from dashboards.theme.styles import operator_styles
 from store.database.queries import agrees
@@ -19,7 +19,7 @@ Spread = Literal["seeds", "heads"]
 _VALUES: Final = ("value", "low", "high")
 
 
-def series_of(about: Subject, cells: Sequence[str] = ()) -> dict[str, Series]:
+def series_of(about: GridContext, cells: Sequence[str] = ()) -> dict[str, Series]:
     """The series of cells, by their keys; by default of those that pictures of single cells show."""
     return {cell: Series(about.look.names[cell], about.look.styles[cell]) for cell in cells or about.drawn}
 
@@ -31,7 +31,7 @@ def named_series(names: Sequence[str]) -> dict[str, Series]:
 
 
 def probed(
-    about: Subject,
+    about: GridContext,
     name: str,
     x: str,
     *,
@@ -50,7 +50,7 @@ def probed(
         )
     parts = []
     for layer, cells in (_last_layers(about, name) if last else {None: about.drawn}).items():
-        reading = Reading(about.grid, name, dict(at or {}), layer=layer)
+        reading = ProbeReading(about.grid, name, dict(at or {}), layer=layer)
         if x == "step":
             parts.append(over_training(about.store, reading, cells))
         elif x == "layer":
@@ -61,7 +61,7 @@ def probed(
     return in_series(found, about.drawn)
 
 
-def _last_layers(about: Subject, name: str) -> Mapping[int | None, Sequence[str]]:
+def _last_layers(about: GridContext, name: str) -> Mapping[int | None, Sequence[str]]:
     """The drawn cells by their last layer that a probe looked at: models of a grid may be of several depths."""
     found = about.store.sql(
         "SELECT g.cell, max(p.layer) AS layer FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
@@ -75,7 +75,7 @@ def _last_layers(about: Subject, name: str) -> Mapping[int | None, Sequence[str]
 
 
 def judged(
-    about: Subject, name: str, x: str, *, at: Mapping[str, float] | None = None, scale: Scale = "linear"
+    about: GridContext, name: str, x: str, *, at: Mapping[str, float] | None = None, scale: Scale = "linear"
 ) -> pl.DataFrame:
     """A measurement of the drawn cells along a coordinate of its points, the others as in `at` or averaged."""
     condition, parameters = agrees(at or {})
@@ -88,7 +88,7 @@ def judged(
     return in_series(about.store.sql(over_seeds(rows, _KEYS, scale), given), about.drawn)
 
 
-def evaluated(about: Subject, name: str) -> pl.DataFrame:
+def evaluated(about: GridContext, name: str) -> pl.DataFrame:
     """An evaluation of the drawn cells at every step at which there was one, its points averaged: x is the step."""
     rows = (
         "SELECT g.cell AS series, e.step AS x, avg(e.value) AS value FROM v_evaluation e "
@@ -99,7 +99,7 @@ def evaluated(about: Subject, name: str) -> pl.DataFrame:
     return in_series(about.store.sql(over_seeds(rows, _KEYS, "linear"), given), about.drawn)
 
 
-def ended(about: Subject, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
+def ended(about: GridContext, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
     """What the runs of every cell ended with, over seeds: a measurement or a probe, averaged over its points or heads.
 
     Returns:
@@ -133,7 +133,7 @@ def in_series(found: pl.DataFrame, order: Sequence[str], *, x: bool = True) -> p
     return kept.sort(rank, *(["x"] if x else []))
 
 
-def by_level(about: Subject, fact: str) -> tuple[dict[str, str], dict[str, str]]:
+def by_level(about: GridContext, fact: str) -> tuple[dict[str, str], dict[str, str]]:
     """Of every cell its level of the axis that is about `fact`, and its name without it.
 
     Cells are in the grid's order; where no axis is about it, the first is empty.

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from store.published.matching import pointed
 from store.published.our_results import Own, Results, results
-from store.published.tables import Cell, cells
+from store.published.tables import PublishedCell, cells
 
 Runs = Mapping[int, float]
 """Value by seed."""
@@ -37,13 +37,13 @@ class Measured(NamedTuple):
 class Measuring(NamedTuple):
     """Everything of a grid that a table can ask for."""
 
-    about: Subject
+    about: GridContext
     found: Results
     names: Sequence[str]
     """All measurements that any trial of the grid has recorded."""
 
 
-def measuring(about: Subject, table: Sequence[Cell]) -> Measuring:
+def measuring(about: GridContext, table: Sequence[PublishedCell]) -> Measuring:
     """Read of a grid what the cells of a table are of."""
     recorded = about.store.sql(
         "SELECT DISTINCT name FROM v_final WHERE grid = $grid UNION SELECT DISTINCT p.name FROM v_probe p "
@@ -57,7 +57,7 @@ def measuring(about: Subject, table: Sequence[Cell]) -> Measuring:
     return Measuring(about, results(about.store, about.grid, wanted), recorded)
 
 
-def measured(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def measured(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """The values of `own` for what is printed at `cell`; `base` is the softmax of the same place, for gains."""
     if cell.measurement is not None:
         return _recorded(cell, cell.measurement, own, given)
@@ -67,7 +67,7 @@ def measured(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measur
     return Measured({}, why=f"nothing here measures it: {cell.metric}")
 
 
-def needed(cell: Cell) -> Sequence[str]:
+def needed(cell: PublishedCell) -> Sequence[str]:
     """The names that a run has to record for a value beside `cell`; capitals stand for what the paper leaves open."""
     if cell.measurement is not None:
         return (cell.measurement,)
@@ -78,7 +78,7 @@ def needed(cell: Cell) -> Sequence[str]:
     return tasks_of(cell) or ([] if derived is None else [derived])
 
 
-def tasks_of(cell: Cell) -> Sequence[str]:
+def tasks_of(cell: PublishedCell) -> Sequence[str]:
     """Of a mean over tasks, the measurements that it is the mean of; else nothing."""
     known = re.fullmatch(r"mean accuracy of (\w+)(?: \w+)? tasks", cell.metric)
     if known is None:
@@ -100,7 +100,7 @@ def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
 _ACCURACIES: Final = ("lm_eval", "multiple_choice_acc_full")
 
 
-def _recorded(cell: Cell, name: str, own: Own, given: Measuring) -> Measured:
+def _recorded(cell: PublishedCell, name: str, own: Own, given: Measuring) -> Measured:
     return _at(name, cell.point, own, given, cell.factor)
 
 
@@ -114,7 +114,7 @@ def _at(name: str, at: Mapping[str, float], own: Own, given: Measuring, factor: 
     return Measured(scaled, pointed(dict(points[0])), len(points))
 
 
-def _mean(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """Over tasks that were all judged at one point."""
     del base
     names = tasks_of(cell)
@@ -132,7 +132,7 @@ def _mean(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
     return Measured(mean, pointed(dict(shared[0])), len(shared))
 
 
-def _score(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _score(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """Of a task whose exact set the paper does not say: the one that was judged."""
     del base
     name = _score_name(cell, given)
@@ -141,13 +141,13 @@ def _score(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured
     return _at(name, {"fewshot": float(cell.setup["shots"])}, own, given, _SHARE)
 
 
-def _score_name(cell: Cell, given: Measuring) -> str | None:
+def _score_name(cell: PublishedCell, given: Measuring) -> str | None:
     task = cell.metric.split()[0]
     called = re.compile(rf"lm_eval\.{task}{'(_[a-z]+)?' if task == 'lambada' else ''}\.acc")
     return next((each for each in given.names if called.fullmatch(each)), None)
 
 
-def _gain(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _gain(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """Per cent of softmax's value, seed by seed."""
     if base is None:
         return Measured({}, why="no cell of softmax differs from this one in the operator only, to gain on")
@@ -158,7 +158,7 @@ def _gain(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
     return Measured(both, one.point, one.points, one.why or other.why or "softmax has no value of the same seed")
 
 
-def _added(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _added(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     del cell, base
     found = given.about.store.sql(
         "SELECT g.seed, t.operator_parameters / 1e6 AS millions FROM grid_trial g JOIN trial t USING (trial) "
@@ -168,7 +168,7 @@ def _added(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured
     return Measured(dict(found.iter_rows()), why="no finished run")
 
 
-def _long(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _long(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """The set of long texts that is named like the paper's: `long_context.passage_count` is PassageCount."""
     del base
     wanted = _letters(cell.metric.removeprefix(_BENCH))
@@ -179,7 +179,7 @@ def _long(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
     return Measured({}, why=f"no finished run has a set of long texts called {wanted}")
 
 
-def _ranks(cell: Cell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _ranks(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """The share of sequences whose effective rank is above softmax's, at a layer from the end, of the same seed."""
     if base is None:
         return Measured({}, why="no cell of softmax differs from this one in the operator only, to compare ranks with")
@@ -202,7 +202,7 @@ _BENCH, _LONG = "LongBench ", "long_context."
 _STRETCHED: Final = {"factor": 4.0}
 """002 stretches positions of 2,048 tokens fourfold (section 4.4)."""
 
-_DERIVED: Final[Mapping[str, Callable[[Cell, Own, Own | None, Measuring], Measured]]] = {
+_DERIVED: Final[Mapping[str, Callable[[PublishedCell, Own, Own | None, Measuring], Measured]]] = {
     "mean accuracy": _mean,
     "relative gain": _gain,
     "lambada score": _score,

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import count, listed
-from dashboards.data.grid_context import Look, Subject
+from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
@@ -71,7 +71,9 @@ def drawn_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str)
     return Drawn(counted(caption, data), data, draw_heat(found, ramp, x=x, y=y))
 
 
-def by_model(about: Subject, found: pl.DataFrame, title: str, scale: Scale) -> tuple[list[Panel], dict[str, Series]]:
+def by_model(
+    about: GridContext, found: pl.DataFrame, title: str, scale: Scale
+) -> tuple[list[Panel], dict[str, Series]]:
     """A panel for each level of the axis that tells models apart, in each a series for every other choice.
 
     Without such an axis all cells are series of one panel.
@@ -94,9 +96,9 @@ def side_by_side(panels: Sequence[Panel]) -> Drawing:
     return _USUAL if len(panels) == 1 else Drawing(300, min(len(panels), 3))
 
 
-def look_of(series: Mapping[str, Series]) -> Look:
+def look_of(series: Mapping[str, Series]) -> CellLook:
     """The same as names and styles apart."""
-    return Look({key: each.name for key, each in series.items()}, {key: each.style for key, each in series.items()})
+    return CellLook({key: each.name for key, each in series.items()}, {key: each.style for key, each in series.items()})
 
 
 def joined(parts: Sequence[tuple[str, Drawn]], figure: go.Figure, caption: str) -> Drawn:

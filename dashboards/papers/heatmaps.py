@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from dashboards.data.grid_context import Subject, in_order
+from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures import probe_curves
 from dashboards.figures.heat import heat_ramp
@@ -13,16 +13,21 @@ from dashboards.papers.item import Drawn
 from store.database.queries import agrees
 
 
-def by_head(about: Subject, name: str) -> pl.DataFrame:
+def by_head(about: GridContext, name: str) -> pl.DataFrame:
     """A probe by layer and head over seeds: panel (the cell's name), x (head), y (layer), n, value."""
     if name not in probe_curves.names(about.store, about.grid):
         return pl.DataFrame(schema={"panel": pl.String, "value": pl.Float64})
-    found = probe_curves.by_head(about.store, probe_curves.Reading(about.grid, name, {}), about.drawn)
+    found = probe_curves.by_head(about.store, probe_curves.ProbeReading(about.grid, name, {}), about.drawn)
     return found.select(_panel(about), x="head", y="layer", n="n", value="value").filter(pl.col("value").is_not_null())
 
 
 def by_points(
-    about: Subject, name: str, axes: tuple[str, str], *, at: Mapping[str, float] | None = None, scale: Scale = "linear"
+    about: GridContext,
+    name: str,
+    axes: tuple[str, str],
+    *,
+    at: Mapping[str, float] | None = None,
+    scale: Scale = "linear",
 ) -> pl.DataFrame:
     """An evaluation over two coordinates of its points, over seeds: panel, x, y, n, value."""
     condition, parameters = agrees(at or {})
@@ -36,11 +41,11 @@ def by_points(
     return found.select(_panel(about), "x", "y", "n", "value").filter(pl.col("value").is_not_null())
 
 
-def _panel(about: Subject) -> pl.Expr:
+def _panel(about: GridContext) -> pl.Expr:
     return pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("panel")
 
 
-def error_map(about: Subject, name: str, axes: tuple[str, str], title: str, caption: str) -> Drawn:
+def error_map(about: GridContext, name: str, axes: tuple[str, str], title: str, caption: str) -> Drawn:
     """A map of an error over two coordinates, one scale for all cells."""
     found = by_points(about, name, axes)
     if found.is_empty():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.histogram import draw_histogram, of_bins
 from dashboards.figures.lines import Series
 from dashboards.papers.data import ended, judged, probed, series_of
@@ -12,7 +12,7 @@ from dashboards.papers.drawing import counted, lacking, told
 from dashboards.papers.item import Drawn
 
 
-def counted_sums(about: Subject) -> Drawn:
+def counted_sums(about: GridContext) -> Drawn:
     """What the weights of queries sum to (000, figure 3): counts of all layers, with mean and median."""
     found = probed(about, "weight_sum_count", "sum")
     if found.is_empty():
@@ -35,7 +35,7 @@ def counted_sums(about: Subject) -> Drawn:
     return Drawn(counted(caption, found), data, figure, legend=_used(series, counts))
 
 
-def counted_norms(about: Subject) -> Drawn:
+def counted_norms(about: GridContext) -> Drawn:
     """How many tokens have an embedding of which norm (003, figure 8), on a log axis.
 
     No probe counts them: who has embeddings records the evaluation `embedding_norm_count` at {"norm": middle of a bin}

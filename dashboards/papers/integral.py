@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.bars import draw_bars
 from dashboards.figures.lines import Drawing, Panel
 from dashboards.figures.probe_curves import names
@@ -50,7 +50,7 @@ def _softmax(logits: Sequence[float]) -> list[float]:
     return [each / sum(powers) for each in powers]
 
 
-def _heads(about: Subject) -> Drawn:
+def _heads(about: GridContext) -> Drawn:
     del about
     found = heads()
     series = named_series(list(dict.fromkeys(found["series"])))
@@ -61,7 +61,7 @@ def _heads(about: Subject) -> Drawn:
     return Drawn(caption, found, draw_bars(found, look_of(series), x="key", y="weight"), legend=series)
 
 
-def _first_token(about: Subject) -> Drawn:
+def _first_token(about: GridContext) -> Drawn:
     found = probed(about, "first_token_weight", "query", spread="heads", last=True)
     if found.is_empty():
         return lacking("first_token_weight")
@@ -70,7 +70,7 @@ def _first_token(about: Subject) -> Drawn:
     return drawn_lines(panels, series_of(about), x="position of the query", caption=caption, each="head")
 
 
-def _classes(about: Subject) -> Drawn:
+def _classes(about: GridContext) -> Drawn:
     recorded = [name for name in names(about.store, about.grid) if name.startswith("token_class.")]
     if not recorded:
         return lacking("token_class.BY.CLASS")
@@ -91,7 +91,7 @@ def _place(name: str) -> tuple[int, str]:
     return _CLASSES.index(of) if of in _CLASSES else len(_CLASSES), of
 
 
-def _entropy(about: Subject) -> Drawn:
+def _entropy(about: GridContext) -> Drawn:
     found = probed(about, "entropy_last", "layer").drop("low", "high")
     if found.is_empty():
         return lacking("entropy_last")
@@ -106,7 +106,7 @@ def _entropy(about: Subject) -> Drawn:
     return drawn_lines([Panel(both.drop("sd"), "entropy, nats")], series_of(about), x="layer", caption=caption)
 
 
-def _negative(about: Subject) -> Drawn:
+def _negative(about: GridContext) -> Drawn:
     found = probed(about, "first_token_negative", "layer", spread="heads")
     if found.is_empty():
         return lacking("first_token_negative")

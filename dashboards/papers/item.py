@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.lines import Series
 from dashboards.figures.table import Sheet
 
@@ -55,7 +55,7 @@ class Item(NamedTuple):
     """One sentence: axes and series."""
     needs: Sequence[str]
     """Names of the measurements that it is drawn from; empty where it is drawn from formulas alone."""
-    make: Callable[[Subject], Drawn]
+    make: Callable[[GridContext], Drawn]
     spec: str = ""
     """A spec of this repository whose campaign has something of it."""
     printed: PrintedPoints | None = None
@@ -73,7 +73,7 @@ class Item(NamedTuple):
 
 
 def figure_item(
-    paper: str, number: int, title: str, shows: str, needs: Sequence[str], make: Callable[[Subject], Drawn]
+    paper: str, number: int, title: str, shows: str, needs: Sequence[str], make: Callable[[GridContext], Drawn]
 ) -> Item:
     """A figure of a paper."""
     return Item(paper, "figure", number, title, shows, tuple(needs), make)

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.papers.item import Item
 from dashboards.papers.paper_tables import beside, printed_table
 
@@ -15,7 +15,7 @@ _SCHEMA: Final = {
 }
 
 
-def overlaid(about: Subject, item: Item) -> pl.DataFrame:
+def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
     """What the papers print in place of the cells that are drawn: key (the cell), series, x, value, printed, color.
 
     `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is

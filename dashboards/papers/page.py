@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import subject
-from dashboards.data.user_errors import tried
-from dashboards.figures.table import Sheet, Text
-from dashboards.html.blocks import Picture, picture, swatch
+from dashboards.data.grid_context import grid_context
+from dashboards.data.user_errors import catch_user_error
+from dashboards.figures.table import Sheet, TableText
+from dashboards.html.blocks import FigureBlock, picture, swatch
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
 from dashboards.papers.item import Drawn, Item
@@ -33,10 +33,10 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
         store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
     )
     drawn, styles = [], [REST, *operators.values()]
-    subjects = {grid: subject(store, grid, operators) for grid in dict.fromkeys(grids.values())}
+    subjects = {grid: grid_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in ITEMS:
         about = subjects[grids[each.key]]
-        found, problem = tried(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
+        found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
         shown = found if found is not None else Drawn(message=problem or "")
         drawn.append((each, shown))
         styles += [*about.look.styles.values(), *(entry.style for entry in shown.legend.values())]
@@ -57,7 +57,7 @@ def _block(item: Item, drawn: Drawn) -> str:
     state = tag("div", tag("p", text(drawn.message)), class_="state") if drawn.message else ""
     if drawn.figure is not None:
         legend = tag("div", "".join(_key(entry) for entry in drawn.legend.items()), class_="legend")
-        shown = Picture(item.key, title, drawn.caption, [(None, drawn.figure)], drawn.data, legend)
+        shown = FigureBlock(item.key, title, drawn.caption, [(None, drawn.figure)], drawn.data, legend)
         return picture(shown) + state
     inner = tag("h3", text(title)) + tag("p", text(drawn.caption), class_="caption") + state
     inner += sheet_html(drawn.sheet) if drawn.sheet is not None else ""
@@ -81,7 +81,7 @@ def sheet_html(sheet: Sheet) -> str:
     return tag("div", tag("table", inner, class_="plain"), class_="scroll", tabindex="0")
 
 
-def _entry(each: Text) -> str:
+def _entry(each: TableText) -> str:
     mean, _, spread = each.words.partition(" ± ")
     shown = tag("strong", text(mean)) if each.best else text(mean)
     shown += "<br>" + tag("small", text(f"± {spread}")) if spread else ""

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.papers.cell_matching import Apart, Levels, Placed, apart, levels, place, speaks
 from dashboards.papers.columns import columns_of
@@ -19,7 +19,7 @@ from dashboards.papers.item import Drawn, Item
 from store.export.cells import Missing, within_noise
 from store.published.matching import alike, differs, sized
 from store.published.our_results import Own
-from store.published.tables import Cell, cells
+from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
 from store.statistics.scales import back, forward
 
@@ -32,7 +32,7 @@ _MOST_CELLS: Final = 200
 class Beside(NamedTuple):
     """A printed cell and what stands in its place."""
 
-    cell: Cell
+    cell: PublishedCell
     own: Own | None
     alike: int
     """Cells of the grid that could stand there; that does which could in most places of the table, then the first."""
@@ -41,13 +41,13 @@ class Beside(NamedTuple):
     """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
 
 
-def printed_table(paper: str, number: int) -> list[Cell]:
+def printed_table(paper: str, number: int) -> list[PublishedCell]:
     """The cells of a table, both halves of one that has two."""
     wanted = f"T{number}"
     return [each for each in cells() if each.paper == paper and each.paper_table.partition("-")[0] == wanted]
 
 
-def beside(about: Subject, table: Sequence[Cell]) -> list[Beside]:
+def beside(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
     """Every cell of a table with what the grid has for it."""
     given, by_cell = measuring(about, table), levels(about)
     found: list[Beside] = []
@@ -61,22 +61,22 @@ def beside(about: Subject, table: Sequence[Cell]) -> list[Beside]:
 
 
 class _Places(NamedTuple):
-    table: Sequence[Cell]
+    table: Sequence[PublishedCell]
     told: Apart
     given: Measuring
     by_cell: Levels
 
-    def of(self, cell: Cell) -> Placed:
+    def of(self, cell: PublishedCell) -> Placed:
         return place(cell, self.told, self.given.about, self.given.found, self.by_cell)
 
-    def beside(self, cell: Cell, placed: Placed, often: Mapping[str, int]) -> Beside:
+    def beside(self, cell: PublishedCell, placed: Placed, often: Mapping[str, int]) -> Beside:
         if not placed.cells:
             return Beside(cell, None, 0, Measured({}, why=placed.why))
         own = max(placed.cells, key=lambda each: often[each.cell])
         got = measured(cell, own, self._softmax(cell, own), self.given)
         return Beside(cell, own, len(placed.cells), got, self._size(cell, own))
 
-    def _size(self, cell: Cell, own: Own) -> str:
+    def _size(self, cell: PublishedCell, own: Own) -> str:
         told = "model" in self.told.facts and self.told.operators
         if not told or any(speaks(axis, "model") for axis in self.given.about.header["axes"]):
             return ""
@@ -85,7 +85,7 @@ class _Places(NamedTuple):
         here = f"{sized(own.parameters)} parameters" if own.parameters else "of unknown size"
         return f"not {cell.model}: the same cell beside every size, {here}"
 
-    def _softmax(self, cell: Cell, own: Own) -> Own | None:
+    def _softmax(self, cell: PublishedCell, own: Own) -> Own | None:
         """The softmax that a derived value is against: the grid's whose spec is the same else."""
         if cell.measurement is not None or tasks_of(cell):
             return None
@@ -96,7 +96,7 @@ class _Places(NamedTuple):
         return ("softmax", ()) in self.given.found.operators.get(own.cell, ())
 
 
-def frame(about: Subject, found: Sequence[Beside]) -> pl.DataFrame:
+def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
     """One row per printed cell.
 
     Returns:
@@ -183,7 +183,7 @@ def _cell(each: Beside) -> str:
     return each.own.cell if each.own is not None else ""
 
 
-def _compared(cell: Cell, *, of_models: bool) -> Hashable:
+def _compared(cell: PublishedCell, *, of_models: bool) -> Hashable:
     """What cells share among which a table looks for the best: a quantity, and the model where it has operators."""
     shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
     model = cell.model if of_models else None
@@ -195,13 +195,13 @@ def _judged(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[
     return {} if progress[_cell(each)]["failed"] or len(runs) < len(each.got.runs) else runs
 
 
-def _usable(cell: Cell, got: Measured) -> dict[int, float]:
+def _usable(cell: PublishedCell, got: Measured) -> dict[int, float]:
     """Values that are finite and that the scale of the cell can take."""
     log = cell.scale == "log"
     return {seed: value for seed, value in got.runs.items() if math.isfinite(value) and (value > 0 or not log)}
 
 
-def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
+def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
     """The table of a paper with one's own results in its places; signs with a reason where there is none."""
     table = printed_table(paper, number)
     found = frame(about, beside(about, table))
@@ -222,7 +222,7 @@ def draw_printed(about: Subject, paper: str, number: int) -> Drawn:
     return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
 
 
-def own_words(about: Subject, table: Sequence[Cell]) -> str:
+def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
     """What one's own numbers in a table are."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean = "Geometric means" if logs == {True} else "Means"

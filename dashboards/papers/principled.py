@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.papers.item import Drawn, Item
@@ -26,7 +26,7 @@ HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-He
 """What the paper calls levels of granularity."""
 
 
-def _design(about: Subject) -> Drawn:
+def _design(about: GridContext) -> Drawn:
     """The measure of the grid by level of each number, the other numbers averaged over."""
     if about.measure is None:
         return Drawn(message="The grid has no measure that its cells could be judged by.")

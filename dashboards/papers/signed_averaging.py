@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import MOST_CURVES, Subject
+from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
@@ -40,7 +40,7 @@ def _power(x: float, n: float) -> float:
     return float((1 + abs(x)) ** math.copysign(n, x))
 
 
-def _functions(about: Subject) -> Drawn:
+def _functions(about: GridContext) -> Drawn:
     del about
     found = base_functions()
     series = named_series(list(dict.fromkeys(found["series"])))
@@ -50,7 +50,7 @@ def _functions(about: Subject) -> Drawn:
     return Drawn("By formula with b = 1: nothing here is measured.", found, figure, legend=series)
 
 
-def _boundaries(about: Subject) -> Drawn:
+def _boundaries(about: GridContext) -> Drawn:
     """Figure 1: the steepest function that was asked for, a panel per model."""
     slopes = _slopes(about)
     if not slopes:
@@ -63,7 +63,7 @@ def _boundaries(about: Subject) -> Drawn:
     return _drawn_boundaries(about, panels, f"Asked for: {slopes[-1]:g} x.")
 
 
-def _ranges(about: Subject) -> Drawn:
+def _ranges(about: GridContext) -> Drawn:
     """Figure 9: the least slope at high x, the steepest at usual and at low x; all models in each."""
     slopes = _slopes(about)
     if not slopes:
@@ -80,7 +80,7 @@ def _ranges(about: Subject) -> Drawn:
     return _drawn_boundaries(about, panels, f"Usual x are those within {USUAL:g} of 0.", own=True)
 
 
-def _slopes(about: Subject) -> list[float]:
+def _slopes(about: GridContext) -> list[float]:
     found = about.store.sql(
         "SELECT DISTINCT point['a'] AS a FROM v_final WHERE grid = $grid AND name = $name ORDER BY a",
         {"grid": about.grid, "name": _PREDICTION},
@@ -95,7 +95,7 @@ def _with_target(found: pl.DataFrame, slope: float) -> pl.DataFrame:
     return pl.concat([truth, found], how="diagonal") if found.height else found
 
 
-def _drawn_boundaries(about: Subject, panels: Sequence[Panel], words: str, *, own: bool = False) -> Drawn:
+def _drawn_boundaries(about: GridContext, panels: Sequence[Panel], words: str, *, own: bool = False) -> Drawn:
     series = {_TARGET: Series("target", REST), **series_of(about)}
     caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
     drawing = Drawing(300, min(len(panels), 3), own_x=own)
@@ -108,7 +108,7 @@ USUAL: Final = 10.0
 """The largest |x| of the middle panel of figure 9."""
 
 
-def _attention(about: Subject) -> Drawn:
+def _attention(about: GridContext) -> Drawn:
     found = attention_panels(about, layer="last")
     if found.figure is None:
         return found
@@ -117,7 +117,7 @@ def _attention(about: Subject) -> Drawn:
     )
 
 
-def _by_shift(about: Subject) -> Drawn:
+def _by_shift(about: GridContext) -> Drawn:
     """Both halves: the curve at sigma_x = 1, and the maps."""
     curve = judged(about, _MSE, "sigma_f", at={"sigma_x": 1.0}, scale="log")
     if curve.is_empty():
@@ -133,7 +133,7 @@ def _by_shift(about: Subject) -> Drawn:
     return joined([("line", line), ("map", heat)], figure, caption)
 
 
-def _errors(about: Subject, quantifier: str, widest: int) -> Drawn:
+def _errors(about: GridContext, quantifier: str, widest: int) -> Drawn:
     """Of the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
     found = about.store.sql(
         "SELECT g.cell, max(t.spec->>'$.task.quantifier') FROM grid_trial g JOIN trial t USING (trial) "

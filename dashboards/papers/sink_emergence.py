@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.data.grid_context import MOST_CURVES, Subject
+from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.bars import draw_bars
 from dashboards.figures.curves import curves
 from dashboards.figures.dual_axis import Side, draw_dual_axis
@@ -36,7 +36,7 @@ _VALIDATION: Final = "validation_loss"
 _ENDS: Final = "at the end of training"
 
 
-def _by_length(about: Subject) -> Drawn:
+def _by_length(about: GridContext) -> Drawn:
     """A to C: a panel per model, a line per eps over lengths; D: a bar per model, at the length nearest to 64."""
     lengths, models = by_level(about, "length")
     numbers = {cell: float(text) for cell, text in lengths.items() if _is_number(text) and float(text) > 0}
@@ -79,7 +79,7 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
-def _dynamics(about: Subject) -> Drawn:
+def _dynamics(about: GridContext) -> Drawn:
     """A: over steps; B to D: where the grid varies the learning rate, the data, the window."""
     panels = [("Over training", _over_steps(about, "")), ("Learning rate", _over_steps(about, "learning rate"))]
     panels += [
@@ -97,7 +97,7 @@ def _dynamics(about: Subject) -> Drawn:
     return joined(kept, figure, caption)
 
 
-def _over_steps(about: Subject, fact: str) -> Drawn:
+def _over_steps(about: GridContext, fact: str) -> Drawn:
     """Loss and sinks over steps: of the baseline with validation loss, or of every level of the axis about `fact`."""
     usual = about.baseline or about.drawn[0]
     levels = {cell: f"{fact} {text}" for cell, text in by_level(about, fact)[0].items()} if fact else {}
@@ -116,7 +116,7 @@ def _over_steps(about: Subject, fact: str) -> Drawn:
     return _dual(losses, sink.with_columns(names), series, "training step")
 
 
-def _over_levels(about: Subject, fact: str) -> Drawn:
+def _over_levels(about: GridContext, fact: str) -> Drawn:
     """What runs ended with, along the levels of an axis of numbers."""
     level = by_level(about, fact)[0]
     numbers = {cell: float(level[cell]) for cell in _alone(about, fact, level) if _is_number(level.get(cell, ""))}
@@ -133,7 +133,7 @@ def _over_levels(about: Subject, fact: str) -> Drawn:
     return _dual([loss, validation], sink, named_series([_ENDS]), fact)
 
 
-def _alone(about: Subject, fact: str, level: Mapping[str, str]) -> Sequence[str]:
+def _alone(about: GridContext, fact: str, level: Mapping[str, str]) -> Sequence[str]:
     """The cells that differ from the first in this axis alone; where there is no such axis, those that have a level."""
     if not fact or not level:
         return list(level)
@@ -158,7 +158,7 @@ def masks() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["panel", "x", "y", "value"], orient="row")
 
 
-def _positions(about: Subject) -> Drawn:
+def _positions(about: GridContext) -> Drawn:
     mask = masks()
     heat = draw_heat(mask, heat_ramp(mask["value"]), x="key", y="query", height=200)
     found = probed(about, "sink_share", "position", at={"eps": SINK["eps"]})
@@ -174,7 +174,7 @@ def _positions(about: Subject) -> Drawn:
     return joined([masks_, ("sinks", lines)], figure, caption)
 
 
-def _ratios(about: Subject, names: Sequence[str]) -> Drawn:
+def _ratios(about: GridContext, names: Sequence[str]) -> Drawn:
     panels = [Panel(probed(about, name, "depth"), _RATIOS[name]) for name in names]
     if all(panel.found.is_empty() for panel in panels):
         return lacking(*names)
@@ -199,7 +199,7 @@ def packing() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["x", "y", "value"], orient="row")
 
 
-def _packing(about: Subject) -> Drawn:
+def _packing(about: GridContext) -> Drawn:
     del about
     found = packing()
     caption = (
@@ -210,7 +210,7 @@ def _packing(about: Subject) -> Drawn:
     return Drawn(caption, found, figure)
 
 
-def _norms(about: Subject) -> Drawn:
+def _norms(about: GridContext) -> Drawn:
     """Token 1 and the others, of the baseline; block l has the keys and values of layer l - 1, counted from 0."""
     pairs = (
         ("norm of hidden states", "activation_first", "activation_others", "depth"),
@@ -239,7 +239,7 @@ def _norms(about: Subject) -> Drawn:
     return drawn_lines(panels, series, x="block", caption=caption, drawing=Drawing(260, 2))
 
 
-def _domains(about: Subject) -> Drawn:
+def _domains(about: GridContext) -> Drawn:
     domain, model = by_level(about, "domain")
     found = ended(about, "sink_share", at=SINK).filter(pl.col("series").is_in(list(domain)))
     if found.is_empty():

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 
 _PER_TOKEN: Final = frozenset({"text", "grammar", "distillation"})
 """Kinds of tasks whose loss is nats per token."""
 
 
-def loss_unit(about: Subject) -> str:
+def loss_unit(about: GridContext) -> str:
     """Of the metric `loss`: what the grid's measure says, else that of its tasks; empty where nobody says."""
     if about.measure is not None and about.measure.name == "loss":
         return about.unit

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import Subject, in_order, subject
-from dashboards.data.user_errors import tried
+from dashboards.data.grid_context import GridContext, grid_context, in_order
+from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
 from dashboards.html.document import document
@@ -50,7 +50,7 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     Raises NotFoundError for an unknown grid.
     """
     operators = campaign_styles(store)
-    subjects = [subject(store, grid, operators) for grid in grids]
+    subjects = [grid_context(store, grid, operators) for grid in grids]
     styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
     body = _header(store, title, subjects) + quarantine(store)
     body += "".join(
@@ -67,7 +67,7 @@ def campaign_styles(store: Store) -> dict[str, Style]:
     return operator_styles(operators)
 
 
-def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
+def _header(store: Store, title: str, subjects: Sequence[GridContext]) -> str:
     written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
     names = [count(len(subjects), "grid"), f"written {written}"]
     top = (
@@ -86,13 +86,13 @@ def _header(store: Store, title: str, subjects: Sequence[Subject]) -> str:
     return tag("header", top, class_="page")
 
 
-def _guarded(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+def _guarded(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
-    html, problem = tried(lambda: _section(about, operators, key, alone=alone))
+    html, problem = catch_user_error(lambda: _section(about, operators, key, alone=alone))
     return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
 
 
-def _section(about: Subject, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     cells = [cell.cell for cell in about.cells]
     found = in_order(about.store.progress(about.grid), cells)
     judged, problem = _judged(about, found)
@@ -113,17 +113,17 @@ def _section(about: Subject, operators: dict[str, Style], key: str, *, alone: bo
     return tag("section", inner, id=key)
 
 
-def _judged(about: Subject, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
+def _judged(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
     """The verdicts of a grid that has something to judge, and why there are none where they cannot be computed."""
     if about.measure is None or about.baseline is None or not totals(found)["ok"]:
         return None, None
-    judged, problem = tried(lambda: verdicts(about.store, about.grid))
+    judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
     if judged is None or judged.is_empty():
         return None, problem
     return in_order(judged, [cell.cell for cell in about.cells]), None
 
 
-def _unjudged(about: Subject, found: pl.DataFrame) -> str:
+def _unjudged(about: GridContext, found: pl.DataFrame) -> str:
     """Why there are no verdicts, in a sentence; nothing where there are."""
     if about.problem is not None:
         return f"Nothing is judged. {about.problem}"

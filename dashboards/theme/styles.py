@@ -96,7 +96,7 @@ REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 """Cells beyond those that pictures can tell apart."""
 
 
-class Cell(NamedTuple):
+class CellStyle(NamedTuple):
     """What a style depends on."""
 
     cell: str
@@ -117,7 +117,7 @@ def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dic
     return found | {name: _colored(place) for place, name in enumerate(others)}
 
 
-def cell_styles(cells: Sequence[Cell], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
+def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
     """A style for every cell in a picture: its operator's hue, in as many shades, dashes and markers as it has cells.
 
     The cell `baseline` is neutral even where its operator has a colour. Where all others have one operator and shades

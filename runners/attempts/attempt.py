@@ -13,7 +13,7 @@ from runners.attempts.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.attempts.claims import Claim, by_code
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
-from runners.training.training_context import Finished
+from runners.training.training_context import TrainingResult
 from store.files.atomic import environment_problem, read_json, retried, write_atomic, write_json
 from store.files.attempts import end_record, write_end
 from store.files.heartbeat import Heartbeat
@@ -65,7 +65,7 @@ class Watch(NamedTuple):
     stepped: Callable[[int, int, float], None]
 
 
-class TakenOver(Exception):
+class LeaseLost(Exception):
     """Another process took the trial over, since this one gave no sign of life; what it goes on with is not needed."""
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ class Attempt:
         self._writes(self._buffer.flush)
         self._flushed = time.monotonic()
 
-    def finish(self, finished: Finished) -> None:
+    def finish(self, finished: TrainingResult) -> None:
         """Record that training returned: `ok`, or `stopped` where it was asked to stop.
 
         Raises:
@@ -299,7 +299,7 @@ class Attempt:
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if latest > self.number:
-            raise TakenOver
+            raise LeaseLost
         self._require_own_record()
 
     def _require_own_record(self) -> None:
@@ -313,7 +313,7 @@ class Attempt:
         except (EnvironmentProblem, NotFoundError) as error:
             raise CampaignUnwritable(str(error)) from error
         if any(found.get(name) != self._start[name] for name in ("host", "pid", "started")):
-            raise TakenOver
+            raise LeaseLost
 
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)

@@ -20,7 +20,7 @@ MOST_DEATHS = 3
 
 
 @final
-class Deaths:
+class CrashCounter:
     """Counts the deaths of workers, by what they were doing."""
 
     def __init__(self, job: Job) -> None:

@@ -12,7 +12,7 @@ _FULL_BYTES = 1 << 20
 """With less than that nobody writes a record, let alone a checkpoint."""
 
 
-def require_room(root: Path) -> None:
+def require_disk_space(root: Path) -> None:
     """Refuse a place for a campaign that is read-only or full; nothing is written to find out.
 
     Raises:
@@ -31,7 +31,7 @@ def require_room(root: Path) -> None:
         )
 
 
-def no_room(root: Path, error: BaseException | None = None) -> str | None:
+def disk_problem(root: Path, error: BaseException | None = None) -> str | None:
     """That the campaign's disk takes no more, in a sentence: it has no room, or `error` says that it was met there."""
     said = str(error) if error is not None and str(root) in str(error) else ""
     met = next((why for why in (errno.ENOSPC, errno.EDQUOT) if os.strerror(why) in said), None)

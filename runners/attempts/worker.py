@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch, require_there
+from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
 from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases
@@ -25,7 +25,7 @@ from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
-from runners.training.training_context import Finished, Surroundings
+from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -34,7 +34,7 @@ from store.files.trial_status import trial_state
 
 @final
 @dataclass(frozen=True)
-class Entry:
+class WorkerEntry:
     """What a worker trains and how, as references "module:name" that any process can import."""
 
     trial: str = "runners.trial:Trial"
@@ -52,7 +52,7 @@ class Job:
 
     root: Path
     submission: str
-    entry: Entry = field(default_factory=Entry)
+    entry: WorkerEntry = field(default_factory=WorkerEntry)
     files: tuple[Path, ...] = ()
     """Spec files that define choices of their own; every worker loads them."""
     retry: bool = False
@@ -79,11 +79,11 @@ Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 _FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
 
-class Edited(SpecError):
+class CodeChanged(SpecError):
     """The code or the spec file is not what it was when the run began; nothing was computed."""
 
 
-class Unfit(EnvironmentProblem):
+class NodeUnsuitable(EnvironmentProblem):
     """This machine lacks what a trial needs, which is no fault of the trial: nothing has failed."""
 
 
@@ -150,7 +150,7 @@ class Worker:
             for file in job.files:
                 import_spec_file(file)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
-        self._train: Callable[[Spec, Surroundings], Finished] = resolve(job.entry.train)
+        self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
 
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless somebody else has it or it is done.
@@ -241,8 +241,8 @@ class Worker:
         with attempt, self._logged(attempt):
             try:
                 return self._outcome(row, line, attempt, trial)
-            except TakenOver as error:
-                with contextlib.suppress(CampaignUnwritable, TakenOver):  # the one who has it now will find out
+            except LeaseLost as error:
+                with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the one who has it now will find out
                     attempt.abandon(str(error))
                 return Outcome(row, "held", attempt.number)
 
@@ -251,21 +251,21 @@ class Worker:
             finished = self._trained(trial, attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
-            with contextlib.suppress(CampaignUnwritable, TakenOver):
+            with contextlib.suppress(CampaignUnwritable, LeaseLost):
                 attempt.abandon("the campaign directory could not be written")
             raise
-        except TakenOver:
+        except LeaseLost:
             raise
-        except Edited as error:
+        except CodeChanged as error:
             attempt.abandon(str(error))
             return Outcome(row, "stopped", attempt.number)
         except EnvironmentProblem as error:
             attempt.abandon(str(error))
-            raise Unfit(str(error)) from error
+            raise NodeUnsuitable(str(error)) from error
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
             return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
-            with contextlib.suppress(TakenOver):
+            with contextlib.suppress(LeaseLost):
                 attempt.abandon("interrupted")
             raise
         attempt.finish(finished)
@@ -274,7 +274,7 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 
-    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> Finished:
+    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         return self._train(trial, attempt)
@@ -296,7 +296,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
             return error
         if trial.key != key:
-            return Edited(
+            return CodeChanged(
                 f"the manifest calls this trial {key} and its spec has the key {trial.key} here: the code or "
                 "the spec file was edited after the run began; run the same command again"
             )

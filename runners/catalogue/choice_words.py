@@ -13,7 +13,7 @@ from runners.catalogue.stage_words import field_words
 from runners.evaluations import Evaluation
 from runners.probes import Probe
 from runners.tasks import Task
-from store.analysis.metrics import MEASURES, Told
+from store.analysis.metrics import MEASURES, MetricInfo
 
 FIELD_HEADINGS = ("field", "type", "default", "is")
 _EXPLAINED = (Task, Evaluation, Probe)
@@ -170,7 +170,7 @@ def measure_rows(
     """
     rows: dict[str, MeasureRow] = {}
     for name, points in (measures or {}).items():
-        told, shown = told_of(name) if ours else Told(""), name
+        told, shown = told_of(name) if ours else MetricInfo(""), name
         if ours and name.rpartition(".")[2] not in MEASURES:
             shown = f"{name.rpartition('.')[0]}.SET"
         axes = ", ".join(points[0]) if points else ""
@@ -179,7 +179,7 @@ def measure_rows(
     return list(rows.values())
 
 
-def told_of(name: str) -> Told:
+def told_of(name: str) -> MetricInfo:
     """The unit of a measurement and which way is better, whichever predictor or set it is of."""
     for part in name.split("."):
         if part in MEASURES:

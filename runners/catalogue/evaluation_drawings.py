@@ -16,7 +16,7 @@ from runners.catalogue.panels import Cell, Chart, Panel, Row, Series, Strip, Wor
 from runners.evaluations import BoundaryValues, DeviantInputs, Evaluation, LargeValue, LengthExtrapolation
 from runners.evaluations.deviant_inputs import DeviantInputsJudge
 from runners.evaluations.large_value import LargeValueJudge
-from runners.tasks import LinearFunctions, Measured, Quantifiers, Task
+from runners.tasks import LinearFunctions, Measurements, Quantifiers, Task
 from runners.tasks.synthetic.in_context import SCORED_FROM
 from runners.tasks.synthetic.linear_functions import least_squares
 from runners.tasks.synthetic.quantifiers import running
@@ -78,7 +78,7 @@ def _boundary(folder: Path) -> list[Panel]:
         found[:, ::2, 0] = least_squares(x, y).clamp(-LIMIT, LIMIT).to(inputs.dtype)
         return found
 
-    rows = [each for each in spec.open(LinearFunctions()).evaluate(saturated) if isinstance(each, Measured)]
+    rows = [each for each in spec.open(LinearFunctions()).evaluate(saturated) if isinstance(each, Measurements)]
     swept = [(each.point["x"], each.value) for each in rows if each.name == "boundary_prediction"]
     told = [f"{each.name} {number(each.value)}" for each in rows if each.name != "boundary_prediction"]
     truth = Series("plain", [(x, a * x) for x in spec.x])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import runners
 from grid.errors import NotFoundError, SpecError
 from grid.spec import Choice, Spec
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.catalogue import evaluation_drawings, probe_drawings, task_drawings
 from runners.catalogue.choice_words import (
     FieldRow,
@@ -109,7 +109,7 @@ def find_choice(name: str, *families: str) -> tuple[str, type[Choice]]:
             return of, member
     known = [row.name for row in kinds(*families)]
     what = " or ".join(families)
-    raise NotFoundError(f"there is no {what} {name!r}; `ablate {families[0]}s` lists them{did_you_mean(name, known)}")
+    raise NotFoundError(f"there is no {what} {name!r}; `ablate {families[0]}s` lists them{suggest_name(name, known)}")
 
 
 def explain_choice(name: str, *families: str) -> ChoiceExplanation:

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from runners.catalogue.panels import Map
-from runners.probes import Seen
+from runners.probes import ProbeInput
 from runners.tasks import Batch
 from variants import Heads, Operator, Tokens, Transformer, attend, gpt2
-from variants.attend import Attended
-from variants.model.block import Worked
-from variants.model.transformer import Watched
+from variants.attend import AttentionOutput
+from variants.model.block import AttentionTrace
+from variants.model.transformer import LayerTrace
 from variants.operator import NumberValues
 
 NAMES = ("uniform", "sink", "identity", "alternating")
@@ -64,27 +64,27 @@ def heads() -> Heads:
     return Heads((logits() * math.sqrt(T) * scale)[None], key[None], value[None])
 
 
-def layer(operator: Operator | None = None, numbers: NumberValues | None = None) -> Watched:
+def layer(operator: Operator | None = None, numbers: NumberValues | None = None) -> LayerTrace:
     """The four heads at work in layer 0."""
     made, w = heads(), weights()
-    attended = Attended(w @ made.v, w, None, None, logits()[None, None])
+    attended = AttentionOutput(w @ made.v, w, None, None, logits()[None, None])
     stream = torch.ones(1, T, 4, dtype=torch.float64) / 2
-    return Watched(0, operator or Operator(), Worked(made, numbers or {}, attended), stream, stream)
+    return LayerTrace(0, operator or Operator(), AttentionTrace(made, numbers or {}, attended), stream, stream)
 
 
-def computed(operator: Operator, numbers: NumberValues) -> Watched:
+def computed(operator: Operator, numbers: NumberValues) -> LayerTrace:
     """What an operator makes of the same queries and keys."""
     made = heads()
     attended = attend(operator, made.q, made.k, made.v, numbers=numbers)
-    return layer()._replace(operator=operator, worked=Worked(made, numbers, attended))
+    return layer()._replace(operator=operator, worked=AttentionTrace(made, numbers, attended))
 
 
 @cache
-def seen() -> Seen:
+def seen() -> ProbeInput:
     """The sentence in a small model, whose gradient has three norms."""
     model = Transformer(gpt2(layers=1, heads=4, width=16), [Operator()], inputs=Tokens(256), seed=0)
     ids = torch.tensor([list(SENTENCE.encode())])
-    return Seen(model, None, Batch(ids, ids), 0, [])  # type: ignore[arg-type]
+    return ProbeInput(model, None, Batch(ids, ids), 0, [])  # type: ignore[arg-type]
 
 
 def maps(shown: Tensor, beside: Tensor | None = None) -> list[Map]:

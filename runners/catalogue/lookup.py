@@ -8,7 +8,7 @@ from typing import NamedTuple, get_type_hints
 
 from grid.errors import NotFoundError, SpecError
 from grid.spec import Choice
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.catalogue.stage_words import source_of, summary
 from variants import Backbone
 from variants.laws.examples import family
@@ -56,7 +56,7 @@ def find_named(name: str) -> Named:
     if stages:
         raise NotFoundError(_is_a_kind(name, stages))
     raise NotFoundError(
-        f"there is no operator {name!r}; `ablate operators` lists them all{did_you_mean(name, list(known))}"
+        f"there is no operator {name!r}; `ablate operators` lists them all{suggest_name(name, list(known))}"
     )
 
 
@@ -115,12 +115,12 @@ def find_kind(stage: str, kind: str) -> type[Choice]:
     known = families()
     if stage not in known:
         raise NotFoundError(
-            f"there is no stage {stage!r}; the stages are {', '.join(known)}{did_you_mean(stage, list(known))}"
+            f"there is no stage {stage!r}; the stages are {', '.join(known)}{suggest_name(stage, list(known))}"
         )
     members = known[stage].members()
     if kind not in members:
         raise NotFoundError(
-            f"stage {stage} has no kind {kind!r}; it has {', '.join(members)}{did_you_mean(kind, list(members))}"
+            f"stage {stage} has no kind {kind!r}; it has {', '.join(members)}{suggest_name(kind, list(members))}"
         )
     return members[kind]
 
@@ -129,7 +129,7 @@ def find_model(name: str) -> Backbone:
     """The papers' model `name` of `variants.model.named_backbones`; NotFoundError names the nearest."""
     known = presets()
     if name not in known:
-        near = did_you_mean(name, list(known))
+        near = suggest_name(name, list(known))
         raise NotFoundError(f"there is no model {name!r}; there are {', '.join(known)}{near}")
     return known[name]()
 

@@ -19,7 +19,7 @@ from grid.operator_view import (
     Profile,
     ScoreCurve,
 )
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from grid.validation import spec_error
 from runners.catalogue.explain import SOFTMAX as PLAIN
 from runners.catalogue.explain import Argument, arguments, different, how_to_write
@@ -89,7 +89,7 @@ def _of_spec(data: Mapping[str, Any]) -> Operator:
 def _parsed(known: Named, taken: Mapping[str, Argument], name: str, text: str) -> object:
     if name not in taken:
         raise SpecError(
-            f"{known.name} has no argument {name!r}; it has {', '.join(taken)}{did_you_mean(name, [*taken])}"
+            f"{known.name} has no argument {name!r}; it has {', '.join(taken)}{suggest_name(name, [*taken])}"
         )
     argument = taken[name]
     if argument.values:
@@ -249,7 +249,7 @@ def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
     own = operator.numbers()
     for name, value in numbers.items():
         if name not in own:
-            known = f"it has {', '.join(own)}{did_you_mean(name, list(own))}" if own else "it has none"
+            known = f"it has {', '.join(own)}{suggest_name(name, list(own))}" if own else "it has none"
             raise SpecError(f"{operator.label} has no number {name!r}; {known}")
         if span(name, own[name]) is None:
             raise SpecError(f"{name} of {operator.label} is no single number that acts on the weights; leave it out")

@@ -18,7 +18,7 @@ from runners.catalogue.weight_profile import DIGITS, LAST, profiles
 from runners.catalogue.weight_svg import drawing
 from runners.output import write
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
-from variants.attend import mixed
+from variants.attend import attention
 from variants.model.shapes import shapes_only
 from variants.papers.named import PAPERS, Named, catalogue
 
@@ -91,7 +91,7 @@ def page() -> dict[str, str]:
 
 def equation() -> str:
     """The indented lines of the docstring of the module that computes it."""
-    lines = (sys.modules[mixed.__module__].__doc__ or "").splitlines()
+    lines = (sys.modules[attention.__module__].__doc__ or "").splitlines()
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 
 

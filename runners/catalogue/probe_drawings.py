@@ -30,7 +30,6 @@ from runners.catalogue.panels import (
 )
 from runners.catalogue.probed_words import PROBED
 from runners.probes import (
-    Artefact,
     AttentionEntropy,
     AttentionMaps,
     EffectiveRank,
@@ -43,6 +42,7 @@ from runners.probes import (
     MassiveActivation,
     PredictedNumbers,
     Probe,
+    ProbeArray,
     Probed,
     QKLogits,
     SinkShare,
@@ -50,9 +50,9 @@ from runners.probes import (
     WeightSums,
 )
 from variants import Tokens, Transformer, affine_scaled, gated_heads, gpt2, principled_ground, ssa
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
-Finds = Sequence[Probed | Artefact]
+Finds = Sequence[Probed | ProbeArray]
 
 
 class Shown(NamedTuple):
@@ -75,13 +75,13 @@ class Drawing(NamedTuple):
     """Rows that are not in the picture: of other fields, several sequences or other models."""
 
 
-def _at(probe: Probe, layer: Watched) -> list[Probed | Artefact]:
+def _at(probe: Probe, layer: LayerTrace) -> list[Probed | ProbeArray]:
     with torch.inference_mode():
         return list(probe.of_layer(layer, hand_set.seen()))
 
 
 def _heads(
-    probe: Probe, layer: Watched | None = None, maps: Sequence[Map] | None = None, heading: str = "weights: "
+    probe: Probe, layer: LayerTrace | None = None, maps: Sequence[Map] | None = None, heading: str = "weights: "
 ) -> Callable[[], Shown]:
     """The four heads above, and below them what the probe finds in each."""
 
@@ -126,7 +126,7 @@ def _attention_maps() -> Shown:
     found = _at(AttentionMaps(), hand_set.layer())
     with torch.inference_mode():
         found += AttentionMaps().of_model(hand_set.seen())
-    (weights,) = (each.arrays["weights"] for each in found if isinstance(each, Artefact) and "weights" in each.arrays)
+    (weights,) = (each.arrays["weights"] for each in found if isinstance(each, ProbeArray) and "weights" in each.arrays)
     heading = "attention-00, array weights [1, 4, 8, 8], float16: query down, key across"
     return Shown([Columns(heading, hand_set.maps(torch.from_numpy(weights.astype(np.float64))), left=24)], found)
 
@@ -185,7 +185,7 @@ def _openings() -> Tensor:
 _OPENINGS = ("0.5", "0.95 at the first", "0.95", "by turns")
 
 
-def _along_tokens(probe: Probe, what: str, layer: Watched) -> Callable[[], Shown]:
+def _along_tokens(probe: Probe, what: str, layer: LayerTrace) -> Callable[[], Shown]:
     strips = [Map(name, [row]) for name, row in zip(_OPENINGS, _openings()[0, ..., 0].tolist(), strict=True)]
     return _heads(probe, layer, strips, f"{what} at each of 8 tokens, full at 1")
 
@@ -241,7 +241,7 @@ def _massive() -> Shown:
     sizes[1], sizes[2] = torch.linspace(1.2, 1.6, hand_set.T), torch.linspace(1.5, 2.1, hand_set.T)
     sizes[1, 0], sizes[2, 0] = 8.0, 60.0
     streams = sizes[:, None, :, None] * torch.ones(4, dtype=torch.float64) / 2
-    found: list[Probed | Artefact] = []
+    found: list[Probed | ProbeArray] = []
     for at in (0, 1):
         found += _at(
             MassiveActivation(), hand_set.layer()._replace(layer=at, entering=streams[at], leaving=streams[at + 1])
@@ -362,7 +362,7 @@ def row_rows(kind: str) -> list[ProbeRow]:
     """
     rows: dict[str, ProbeRow] = {}
     for each in (*drawing_of(kind).show().found, *drawing_of(kind).further()):
-        if isinstance(each, Artefact):
+        if isinstance(each, ProbeArray):
             arrays = ", ".join(f"{name} {list(array.shape)}" for name, array in each.arrays.items())
             rows[each.name] = ProbeRow(f"{each.name}.npz", "file", "", f"arrays {arrays}")
             continue

@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from grid import Grid
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.output import LINE_EVERY_S, duration, say, write
 from runners.provenance.specfile import import_spec_file
 from runners.trial import Trial
-from variants.laws.battery import LAWS, Finding, find
+from variants.laws.battery import LAWS, LawFinding, find
 from variants.laws.examples import around, combined, distinct, examples, family
 from variants.operator import KINDS, Operator
 from variants.papers.named import catalogue
@@ -63,7 +63,7 @@ def _proved(operators: list[Operator]) -> int:
     return failed
 
 
-def _findings(operator: Operator) -> Iterator[Finding]:
+def _findings(operator: Operator) -> Iterator[LawFinding]:
     """Of every law; where numbers are not finite the others would say so again, and are not tried."""
     for law in LAWS:
         finding = find(operator, law)
@@ -72,7 +72,7 @@ def _findings(operator: Operator) -> Iterator[Finding]:
             return
 
 
-def line(operator: Operator, findings: list[Finding]) -> str:
+def line(operator: Operator, findings: list[LawFinding]) -> str:
     """What came of the laws, in one line; what is wrong stands last, indented, in lines of its own."""
     stated = [finding for finding in findings if finding.stated]
     kept = sum(finding.kept and finding.proved for finding in stated)
@@ -88,7 +88,7 @@ def line(operator: Operator, findings: list[Finding]) -> str:
     return "\n".join(["; ".join(parts), *_wrong(wrong)])
 
 
-def _wrong(findings: list[Finding]) -> Iterator[str]:
+def _wrong(findings: list[LawFinding]) -> Iterator[str]:
     """A line per law; an error that is raised at one place is told once."""
     at = Counter(finding.raised for finding in findings if finding.raised)
     for finding in findings:
@@ -164,6 +164,6 @@ def _called(name: str, operators: list[Operator]) -> list[Operator]:
     found = [operator for operator in operators if operator.label == name]
     if not found:
         labels = [operator.label for operator in operators]
-        near = did_you_mean(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
+        near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
         raise NotFoundError(f"there is no operator {name!r} to prove{near}")
     return found

@@ -12,14 +12,14 @@ from store.published.matching import named, pointed
 from store.published.tables import notes
 
 if TYPE_CHECKING:
-    from store.published.tables import Cell
+    from store.published.tables import PublishedCell
 
 _HEADINGS = ("table", "row", "column", "printed", "unit", "better", "± items", "operator", "measured here as", "doubts")
 
 
-def write_tables(cells: "Sequence[Cell]") -> None:
+def write_tables(cells: "Sequence[PublishedCell]") -> None:
     """A line per table: what it is about, and which operators are in it."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[PublishedCell]] = {}
     for cell in cells:
         groups.setdefault((cell.paper, cell.paper_table), []).append(cell)
     rows = [
@@ -38,7 +38,7 @@ def write_tables(cells: "Sequence[Cell]") -> None:
     )
 
 
-def write_cells(cells: "Sequence[Cell]") -> None:
+def write_cells(cells: "Sequence[PublishedCell]") -> None:
     """A line per cell, then what is marked and doubted."""
     write_table(_HEADINGS, [_line(cell) for cell in cells])
     marks = dict.fromkeys(f"{each.printed}: {each.mark}" for each in cells if each.mark and each.printed == "-")
@@ -58,7 +58,7 @@ def doubts(numbers: Iterable[int]) -> list[str]:
     return [f"doubt {n}: {known[n].paper}, {known[n].place}: {known[n].text}" for n in sorted(set(numbers))]
 
 
-def flat(cells: "Sequence[Cell]") -> pl.DataFrame:
+def flat(cells: "Sequence[PublishedCell]") -> pl.DataFrame:
     """The fields of cells as columns, nested ones as JSON text."""
     return pl.DataFrame({each.name: [_plain(getattr(cell, each.name)) for cell in cells] for each in fields(cells[0])})
 
@@ -67,7 +67,7 @@ def _plain(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping | tuple) else value
 
 
-def _line(cell: "Cell") -> tuple[object, ...]:
+def _line(cell: "PublishedCell") -> tuple[object, ...]:
     where = f" at {pointed(cell.point)}" if cell.point else ""
     return (
         f"{cell.paper} {cell.paper_table}",

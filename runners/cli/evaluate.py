@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from runners.cli.options import Flag, Json
 from runners.output import counted, say, write_json, write_table
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ def evaluate(
     if not query:
         raise SpecError("which trials? name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
     with ExitStack() as stack:
-        with awaited("reading the campaign"):
+        with slow_notice("reading the campaign"):
             store = stack.enter_context(Store.open(find_campaign(campaign)))
             trials = find_several(store, query)
         for file in spec:
@@ -175,10 +175,10 @@ def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
 def _land(store: "Store") -> None:
     """What was recorded is on disk; whoever reads next finds it in the store, also where this fails."""
     from grid.errors import AblateError
-    from runners.execution.background_ingest import land
+    from runners.execution.background_ingest import ingest_and_publish
 
     try:
-        land(store.layout.root, wait=True)
+        ingest_and_publish(store.layout.root, wait=True)
     except AblateError as error:
         _tell(f"results are on disk but not in the store yet: {error}")
 

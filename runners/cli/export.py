@@ -26,7 +26,7 @@ _ON_A_PAGE = {
 
 @final
 @dataclass(frozen=True)
-class Page:
+class ExportPage:
     """What the table of cells shows on a page (.tex, .md).
 
     Parameters
@@ -56,10 +56,10 @@ class Page:
         return found
 
 
-Pages = Annotated[Page, Parameter(name="*")]
+Pages = Annotated[ExportPage, Parameter(name="*")]
 """Flattened."""
 
-PLAIN = Page()
+PLAIN = ExportPage()
 
 
 def export(
@@ -123,7 +123,7 @@ def _put(to: str, data: bytes) -> None:
     write(str(Path(to).resolve()))
 
 
-def _written(store: "Store", what: str, kind: str, grid: str | None, page: Page) -> bytes:
+def _written(store: "Store", what: str, kind: str, grid: str | None, page: ExportPage) -> bytes:
     from runners.cli.resolve import choose_grid
     from store.export.cells import cells
     from store.export.cells_text import latex_cells, markdown_cells
@@ -143,12 +143,12 @@ def _written(store: "Store", what: str, kind: str, grid: str | None, page: Page)
 
 
 def _query(store: "Store", what: str) -> str:
-    from grid.suggestions import did_you_mean
+    from grid.suggestions import suggest_name
     from store.export.tables import TABLES
     from store.files.saved_texts import QUERIES, is_name
 
     saved = QUERIES.every(store.layout)
     if not is_name(what) or what not in saved:
         known = [*TABLES, *saved]
-        raise NotFoundError(f"there is no table {what!r}; there are {known}{did_you_mean(what, known)}")
+        raise NotFoundError(f"there is no table {what!r}; there are {known}{suggest_name(what, known)}")
     return saved[what]

@@ -41,7 +41,7 @@ def logs(
 
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign, find_one
-    from runners.monitoring.logs import Tail, find_attempt, in_words, outputs_of_class, worker_output
+    from runners.monitoring.logs import LogFollower, find_attempt, in_words, outputs_of_class, worker_output
     from store.store import Store
 
     if follow and worker:
@@ -55,13 +55,13 @@ def logs(
         say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
         for path in outputs_of_class(layout, trial):
             say(f"ablate: {path}")
-            sys.stdout.writelines(Tail(path).more())
+            sys.stdout.writelines(LogFollower(path).more())
             sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
     say(f"ablate: {in_words(found)}")
-    if not sum(map(sys.stdout.write, Tail(path).more())):
+    if not sum(map(sys.stdout.write, LogFollower(path).more())):
         say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
     return 0
 
@@ -69,12 +69,12 @@ def logs(
 def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
     import sys
 
-    from runners.monitoring.logs import Tail, follow, in_words
+    from runners.monitoring.logs import LogFollower, follow, in_words
 
     for announced, text in follow(layout, trial, attempt):
         if announced is not None:
             say(f"ablate: {in_words(announced)}")
-            if announced.end is None and not any(Tail(layout.log(trial, announced.attempt)).more()):
+            if announced.end is None and not any(LogFollower(layout.log(trial, announced.attempt)).more()):
                 say(f"ablate: {_quiet(trial, announced)}")
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -102,13 +102,13 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
     from runners.cli.resolve import find_campaign
     from runners.monitoring.cancel import Cancelling
     from runners.monitoring.trial_query import select
-    from runners.monitoring.trial_states import whereabouts
-    from runners.slurm.scheduler import Slurm
+    from runners.monitoring.trial_states import locate_trials
+    from runners.slurm.scheduler import SlurmScheduler
     from store.store import Store
 
-    scheduler = Slurm()
+    scheduler = SlurmScheduler()
     with Store.open(find_campaign(campaign)) as store:
-        where = whereabouts(store, scheduler)
+        where = locate_trials(store, scheduler)
         cancelling = Cancelling(store.layout, where, scheduler.cancel)
         if query:
             cancelling.trials(select(store, query))
@@ -143,12 +143,12 @@ def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: 
     from runners.cli.resolve import choose_grid, find_campaign
     from runners.monitoring.failure_groups import failures as triaged
     from runners.monitoring.failure_text import write_clusters, write_refusals
-    from runners.monitoring.worker_rejections import refusals
+    from runners.monitoring.worker_rejections import worker_rejections
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
         found = triaged(store, None if grid is None else choose_grid(store, grid))
-        refused = refusals(store.layout)
+        refused = worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data)
@@ -183,11 +183,11 @@ def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = F
     from runners.cli.resolve import find_campaign
     from runners.monitoring.watch import views
     from runners.monitoring.watch_text import show
-    from runners.slurm.scheduler import Slurm
+    from runners.slurm.scheduler import SlurmScheduler
 
     if not every > 0:
         raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
-    found = views(find_campaign(campaign), Slurm(), every)
+    found = views(find_campaign(campaign), SlurmScheduler(), every)
     try:
         if as_json:
             for view in found:

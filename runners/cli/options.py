@@ -17,7 +17,7 @@ Flag = Annotated[bool, Parameter(negative="")]
 
 @final
 @dataclass(frozen=True)
-class Where:
+class MachineFlags:
     """Where trials are trained.
 
     Parameters
@@ -33,10 +33,10 @@ class Where:
     workers: int | None = None
 
 
-Wheres = Annotated[Where, Parameter(name="*")]
+MACHINE_FLAGS = Annotated[MachineFlags, Parameter(name="*")]
 """Flattened: `--on` and `--workers`."""
 
-LOCAL = Where()
+LOCAL = MachineFlags()
 
 
 @final
@@ -71,7 +71,7 @@ ON_SLURM = Group(
 
 @final
 @dataclass(frozen=True)
-class Cluster:
+class SlurmFlags:
     """What is asked of a cluster.
 
     Parameters
@@ -176,7 +176,7 @@ def _defaults() -> "Slurm":
     return Slurm()
 
 
-Clusters = Annotated[Cluster, Parameter(name="*", group=ON_SLURM)]
+SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""
 
-NO_CLUSTER = Cluster()
+NO_CLUSTER = SlurmFlags()

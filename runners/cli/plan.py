@@ -11,7 +11,7 @@ from runners.monitoring.trial_states import State
 from runners.planning.estimate import Estimate, Means, estimate
 from runners.planning.grid_cells import walk
 from runners.planning.power import Resolution, resolutions
-from runners.planning.preflight import Opening
+from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, survey
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.resource_classes import Demands
@@ -53,7 +53,7 @@ class OperatorPlan(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run of some grids in a campaign would do; trials that grids share are counted once."""
 
     root: Path
@@ -99,7 +99,7 @@ class PlanOptions:
     """
 
 
-def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> Plan:
+def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> RunPlan:
     """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
 
     Raises:
@@ -109,7 +109,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    counted, opening = _Counted(options.parameters), Opening(layout, retry=options.retry)
+    counted, opening = _Counted(options.parameters), Preflight(layout, retry=options.retry)
 
     looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
 
@@ -127,7 +127,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     by_name = {plan.name: plan for plan in plans}
     told = resolutions(layout, grids, options.noise_from)
     states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
-    return Plan(
+    return RunPlan(
         root=layout.root,
         grids=plans,
         operators=tuple(_operators(found, counted.cells)),
@@ -160,7 +160,7 @@ def _grid_plan(grid: Grid) -> GridPlan:
     return GridPlan(grid.name, header["cells"], header["trials"], rules)
 
 
-def _refused(times: Estimate, opening: Opening) -> Iterator[str]:
+def _refused(times: Estimate, opening: Preflight) -> Iterator[str]:
     """What was found by trying operators, and what by opening what the others read."""
     yield from times.refused
     for each in opening.refusals():

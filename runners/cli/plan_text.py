@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from runners.cli.plan import OperatorPlan, Plan
+from runners.cli.plan import OperatorPlan, RunPlan
 from runners.output import counted
 from runners.planning.estimate import Estimate, Interval
 from runners.planning.forecast_text import resolution_lines, time_line
@@ -12,7 +12,7 @@ from runners.planning.forecast_text import resolution_lines, time_line
 SHOWN_TRIALS = 3
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: RunPlan) -> Iterator[str]:
     """The plan as a page of text."""
     for grid in plan.grids:
         yield f"grid {grid.name}: {counted(grid.cells, 'cell')}, {counted(grid.trials, 'trial')}"
@@ -52,7 +52,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  ... and {len(plan.trials) - SHOWN_TRIALS} more (--json lists all)"
 
 
-def plan_data(plan: Plan) -> dict[str, Any]:
+def plan_data(plan: RunPlan) -> dict[str, Any]:
     """The plan as plain data."""
     return {
         "root": str(plan.root),

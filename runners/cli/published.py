@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class PublishedQuery:
     """Which published cells.
 
     Parameters
@@ -36,7 +36,7 @@ class Asked:
 
 @final
 @dataclass(frozen=True)
-class Beside:
+class ComparisonFlags:
     """What they are put beside.
 
     Parameters
@@ -58,9 +58,9 @@ class Beside:
 
 
 def published(
-    asked: Annotated[Asked, Parameter(name="*")] = Asked(),
+    asked: Annotated[PublishedQuery, Parameter(name="*")] = PublishedQuery(),
     *,
-    beside: Annotated[Beside, Parameter(name="*")] = Beside(),
+    beside: Annotated[ComparisonFlags, Parameter(name="*")] = ComparisonFlags(),
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
@@ -78,7 +78,7 @@ def published(
     if beside.compare:
         _compare(asked, beside, as_json=as_json, as_csv=as_csv)
         return 0
-    if beside != Beside():
+    if beside != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
     from runners.catalogue.published_cells import flat, write_cells, write_tables
     from store.published.filter import chosen
@@ -88,14 +88,14 @@ def published(
         write_json("published", [asdict(each) for each in cells])
     elif as_csv:
         write_frame("published", flat(cells), as_json=False, as_csv=True)
-    elif asked == Asked():
+    elif asked == PublishedQuery():
         write_tables(cells)
     else:
         write_cells(cells)
     return 0
 
 
-def _compare(asked: Asked, beside: Beside, *, as_json: bool, as_csv: bool) -> None:
+def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
     from runners.catalogue.published_claims import write_claims
 
     found = _compared(asked, beside)
@@ -105,7 +105,7 @@ def _compare(asked: Asked, beside: Beside, *, as_json: bool, as_csv: bool) -> No
         write_claims(found, everything=beside.everything)
 
 
-def _compared(asked: Asked, beside: Beside) -> "pl.DataFrame":
+def _compared(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
     from runners.cli.resolve import choose_grid, find_campaign
     from store.published.comparison import compare_published
     from store.store import Store

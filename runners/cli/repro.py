@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from runners.output import say, write, write_table
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
-    from runners.execution.progress import Progress as Shown
+    from runners.execution.progress import ProgressDisplay as Shown
     from runners.execution.repro import Reproduction
     from runners.execution.run_tally import Tally
-    from store.files.trial_status import Progress
+    from store.files.trial_status import TrialProgress
 
 _MOST_SHOWN = 10
 
@@ -45,7 +45,7 @@ def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, k
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")
     with ExitStack() as stack:
-        with awaited("reading the campaign"):
+        with slow_notice("reading the campaign"):
             store = stack.enter_context(Store.open(find_campaign(campaign)))
             trial = find_one(store, query)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
@@ -69,13 +69,13 @@ class _Audience:
     @contextmanager
     def training(self, line: Mapping[str, Any]) -> "Iterator[_Watcher]":
         """The display of a run of one trial."""
-        from runners.execution.progress import Progress
-        from runners.execution.run_tally import Member, tally
+        from runners.execution.progress import ProgressDisplay
+        from runners.execution.run_tally import GridMember, tally
 
         cell = (str(line["grid"]), str(line["label"]))
-        counts = tally([cell], [Member(cell, int(line["seed"]))])
+        counts = tally([cell], [GridMember(cell, int(line["seed"]))])
         counts.started(0, 0)
-        with Progress(counts) as shown:
+        with ProgressDisplay(counts) as shown:
             yield _Watcher(counts, shown)
 
 
@@ -87,7 +87,7 @@ class _Watcher:
         self._counts = counts
         self._shown = shown
 
-    def looked(self, found: "Progress | None") -> None:
+    def looked(self, found: "TrialProgress | None") -> None:
         """Where it is; off a terminal a line now and then."""
         if found is not None:
             self._counts.stepped(0, found.step, found.steps, math.nan if found.loss is None else found.loss)

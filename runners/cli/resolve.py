@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> 
     """The grid called `wanted`; without a name the only one, or all of them unless `one` is asked for."""
     if wanted is not None:
         if wanted not in grids:
-            raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{did_you_mean(wanted, list(grids))}")
+            raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{suggest_name(wanted, list(grids))}")
         return [grids[wanted]]
     if one and len(grids) > 1:
         raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")

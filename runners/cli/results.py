@@ -26,13 +26,13 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     """
     from runners.cli.resolve import choose_grid, find_campaign
     from runners.monitoring.status_text import read_status, write_status
-    from runners.monitoring.trial_states import whereabouts
-    from runners.slurm.scheduler import Slurm
+    from runners.monitoring.trial_states import locate_trials
+    from runners.slurm.scheduler import SlurmScheduler
     from store.store import Store
 
     with Store.open(find_campaign(campaign), thorough=False) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, whereabouts(store, Slurm(), ended=as_json), names, grid)
+        found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
     if as_json:
         write_json("status", found.data(), found.warnings)
     else:

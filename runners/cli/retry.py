@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import NO_CLUSTER, Cluster, Clusters, Flag
+from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Flag, SlurmFlags
 from runners.output import counted, say, write
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def retry(
     on: Literal["local", "inline", "slurm"] | None = None,
     workers: int | None = None,
     campaign: Path | None = None,
-    cluster: Clusters = NO_CLUSTER,
+    cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train trials once more that failed or were lost, on the machine that had them. Without words it says what failed.
 
@@ -97,11 +97,11 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
     """What to train once more, and how it was trained; None if there is nothing of the kind."""
     from runners.monitoring.retry import Again, before, choose, grids_of
     from runners.monitoring.trial_query import select
-    from runners.monitoring.trial_states import whereabouts
+    from runners.monitoring.trial_states import locate_trials
     from runners.provenance.specfile import load_spec_file
-    from runners.slurm.scheduler import Slurm as Scheduler
+    from runners.slurm.scheduler import SlurmScheduler as Scheduler
 
-    where = whereabouts(store, Scheduler())
+    where = locate_trials(store, Scheduler())
     for note in where.notes:
         say(f"ablate: {note}")
     chosen = choose(where, select(store, query) if query else None, which.states())
@@ -130,7 +130,7 @@ def _ask_back(store: "Store") -> int:
 def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
     from grid.errors import SpecError
     from runners.cli.resolve import worker_count
-    from runners.cli.run import concluded
+    from runners.cli.run import report_outcome
     from runners.execution import Inline, Local
     from runners.execution.run import RunOptions, run_campaign
 
@@ -138,10 +138,10 @@ def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halv
         raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
     options = RunOptions(retry=True, only=again.keys, files=(again.spec.resolve(),), oom="halve" if halve else "fail")
     on = Inline() if machine == "inline" else Local(worker_count(workers))
-    return concluded(run_campaign(root, again.grids, on, options), root)
+    return report_outcome(run_campaign(root, again.grids, on, options), root)
 
 
-def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: Cluster) -> int:
+def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: SlurmFlags) -> int:
     from runners.cli.run_on_slurm import looked_at, show_or_queue
     from runners.planning.budget import budget_hours
     from runners.slurm.submit.submit import SubmitOptions

@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import LOCAL, NO_CLUSTER, ONCE, Cluster, Clusters, Json, Repeat, Repeats, Where, Wheres
+from runners.cli.options import (
+    LOCAL,
+    MACHINE_FLAGS,
+    NO_CLUSTER,
+    ONCE,
+    SLURM_FLAGS,
+    Json,
+    MachineFlags,
+    Repeat,
+    Repeats,
+    SlurmFlags,
+)
 from runners.output import counted, say, write, write_json
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -35,7 +46,7 @@ class PlannedFor:
 
     on: Literal["local", "slurm"] = "local"
     workers: int | None = None
-    cluster: Clusters = NO_CLUSTER
+    cluster: SLURM_FLAGS = NO_CLUSTER
     noise_from: Path | None = None
 
     def check(self) -> None:
@@ -103,15 +114,15 @@ def plan(
 
 def _states(root: Path) -> "dict[str, State]":
     """Where the trials of a campaign are, as `ablate status` says; empty where there is no campaign yet."""
-    from runners.monitoring.trial_states import whereabouts
-    from runners.slurm.scheduler import Slurm
+    from runners.monitoring.trial_states import locate_trials
+    from runners.slurm.scheduler import SlurmScheduler
     from store.files.layout import Layout
     from store.store import Store
 
     if not Layout(root).exists():
         return {}
-    with awaited("looking where trials are"), Store.open(root) as store:
-        found = whereabouts(store, Slurm())
+    with slow_notice("looking where trials are"), Store.open(root) as store:
+        found = locate_trials(store, SlurmScheduler())
     for note in found.notes:
         say(f"ablate: {note}")
     return {key: each.state for key, each in found.trials.items()}
@@ -143,9 +154,9 @@ def run(
     *,
     grid: str | None = None,
     campaign: Path | None = None,
-    where: Wheres = LOCAL,
+    where: MACHINE_FLAGS = LOCAL,
     repeat: Repeats = ONCE,
-    cluster: Clusters = NO_CLUSTER,
+    cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
 
@@ -179,10 +190,10 @@ def run(
         files=(spec.resolve(),),
         oom="halve" if cluster.oom == "halve" else "fail",
     )
-    return concluded(run_campaign(root, grids, machine, options), root)
+    return report_outcome(run_campaign(root, grids, machine, options), root)
 
 
-def _check(where: Where, cluster: Cluster) -> None:
+def _check(where: MachineFlags, cluster: SlurmFlags) -> None:
     """Refuse flags that say nothing to the machine."""
     from grid.errors import SpecError
 
@@ -208,7 +219,7 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
 EDITED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def concluded(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
+def report_outcome(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
     """Say what became of a run, and why some trials `stopped` that nobody `called_off`; its exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")

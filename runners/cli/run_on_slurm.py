@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.cli.options import Cluster, Repeat
+from runners.cli.options import Repeat, SlurmFlags
 from runners.output import counted, duration, say, write
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from grid import Grid
     from runners.slurm.spec import Slurm
-    from runners.slurm.submit.submit import Draft, Drafter, Queued, SubmitOptions
+    from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs
     from runners.slurm.worker_resources import Resources
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
 
 def run_on_slurm(
-    spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: Cluster
+    spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: SlurmFlags
 ) -> int:
     """Queue the missing trials of `grids`; the exit code."""
     from runners.cli.run import give_back
@@ -47,10 +47,10 @@ def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "Sub
     Raises:
         SpecError, EnvironmentProblem: it was refused; the sentence says that nothing was queued.
     """
-    from runners.slurm.scheduler import Slurm as Scheduler
+    from runners.slurm.scheduler import SlurmScheduler as Scheduler
     from runners.slurm.submit.submit import Drafter
 
-    with _nothing_queued(), awaited("asking the cluster what it allows"):
+    with _nothing_queued(), slow_notice("asking the cluster what it allows"):
         return Drafter(root, grids, slurm, Scheduler(), options)
 
 
@@ -65,19 +65,19 @@ def _nothing_queued() -> Iterator[None]:
         raise type(error)(f"{error}; nothing was queued") from error
 
 
-def show_or_queue(drafter: "Drafter", root: Path, cluster: Cluster) -> int:
+def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
     """Show what would be queued, or queue it and follow it if asked; the exit code."""
     from runners.slurm.submit.submit import submit
 
     if cluster.dry_run:
         from runners.slurm.submit.workload import forecast_lines
 
-        with _nothing_queued(), awaited("asking the cluster whether it takes the workers"):
+        with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
         forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
         write("\n".join([*dry_run_lines(draft), *forecast]))
         return 0
-    with _nothing_queued(), awaited("asking the cluster whether it takes the workers, and queueing them"):
+    with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
         queued = submit(drafter, lambda text: say(f"ablate: {text}"))
     for note in queued.draft.notes:
         say(f"ablate: {note}")
@@ -134,7 +134,7 @@ def worker_words(given: "Resources") -> str:
     return ", ".join(parts)
 
 
-def queued_line(queued: "Queued", root: Path) -> str:
+def queued_line(queued: "SubmittedJobs", root: Path) -> str:
     """What was queued and where to look, in one line."""
     from runners.slurm.submit.already_queued import told
 
@@ -168,9 +168,9 @@ def _all_queued(draft: "Draft") -> str | None:
     return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
 
 
-def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
-    from runners.cli.run import concluded
-    from runners.execution.background_ingest import Landing
+def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
+    from runners.cli.run import report_outcome
+    from runners.execution.background_ingest import BackgroundIngest
     from runners.monitoring.early_stops import called_off
     from runners.slurm.follow import Following
 
@@ -178,7 +178,7 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     survey = drafter.survey.narrowed(drafter.options.only)
     following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
-        with Landing(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
+        with BackgroundIngest(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
             following.until_over()
             landing.once(wait=True)
     except KeyboardInterrupt:
@@ -188,4 +188,4 @@ def _follow(drafter: "Drafter", queued: "Queued", root: Path) -> int:
     off = following.called_off()
     if off:
         say(f"ablate: {called_off(off)}")
-    return concluded(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))
+    return report_outcome(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.cli.cancellable import cancellable
 from runners.cli.completion import COMMANDS
 from runners.output import counted, say, write, write_table
@@ -134,6 +134,6 @@ class Session:
             )
             known = sorted({*tables["t"], *(each.name for each in relations())})
             raise NotFoundError(
-                f"there is no table, view or macro {name!r}{did_you_mean(name, known)}; .tables lists them"
+                f"there is no table, view or macro {name!r}{suggest_name(name, known)}; .tables lists them"
             )
         write_table(["column", "type", "is"], found.rows())

@@ -13,14 +13,14 @@ from runners.output import counted, say, write, write_frame
 
 if TYPE_CHECKING:
     from store.analysis.pareto import Way
-    from store.analysis.verdicts import Measure
+    from store.analysis.verdicts import GridMeasure
 
 Against = Annotated[tuple[str, ...], Parameter(negative="")]
 
 
 @final
 @dataclass(frozen=True)
-class Cost:
+class CostAxis:
     """At which cost curves are compared.
 
     Parameters
@@ -39,10 +39,10 @@ class Cost:
     level: float | None = None
 
 
-Costs = Annotated[Cost, Parameter(name="*")]
+Costs = Annotated[CostAxis, Parameter(name="*")]
 """Flattened."""
 
-ALL = Cost()
+ALL = CostAxis()
 
 
 def curves(
@@ -157,7 +157,7 @@ def pareto(
     return 0
 
 
-def _write_pareto_title(header: Mapping[str, Any], rules: "Measure", ways: Mapping[str, "Way"]) -> None:
+def _write_pareto_title(header: Mapping[str, Any], rules: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
     others = [
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()

@@ -17,11 +17,11 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
-from runners.tasks.task import Measured, Predict, Task, over_items
+from runners.tasks.task import Measurements, Predict, Task, over_items
 from variants import Backbone
 
 _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
@@ -47,7 +47,7 @@ class BoundaryValues(Evaluation):
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
         for name in ("slopes", "x"):
-            require_rising(name, getattr(self, name))
+            require_increasing(name, getattr(self, name))
         if 0 in self.slopes:
             raise ValueError(f"errors are relative to a x, so no slope a is 0; got {self.slopes}")
         return self
@@ -82,7 +82,7 @@ class BoundaryValuesJudge(Judge):
     def __init__(self, spec: BoundaryValues, sigma_x: float) -> None:
         self._spec, self._sigma_x = spec, sigma_x
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`boundary_prediction` at every {a, x}; items are contexts, and so for what follows from each one's sweep.
 
         At every {a}: `boundary_upper` and `boundary_lower`, the greatest and the least prediction; `boundary_slope`,
@@ -97,7 +97,7 @@ class BoundaryValuesJudge(Judge):
             yield over_items("boundary_upper", found.amax(1), point)
             yield over_items("boundary_lower", found.amin(1), point)
             yield over_items("boundary_slope", _outermost(found, x) / a, point)
-            yield Measured("boundary_extent", self._extent(found.mean(0), a, x), point, len(found), None)
+            yield Measurements("boundary_extent", self._extent(found.mean(0), a, x), point, len(found), None)
 
     def _swept(self, predict: Predict, a: float) -> Tensor:
         """Predictions, float64 [contexts, len(x)]."""

@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_vali
 from torch import Tensor
 
 from grid.spec import Spec
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.synthetic.linear_functions import (
@@ -25,7 +25,7 @@ from runners.tasks.synthetic.linear_functions import (
     least_squares,
     predictions,
 )
-from runners.tasks.task import Measured, Predict, Task, over_items
+from runners.tasks.task import Measurements, Predict, Task, over_items
 from variants import Backbone
 
 
@@ -62,7 +62,7 @@ class DeviantInputs(Evaluation):
 
     @model_validator(mode="after")
     def _spreads_are_told_apart(self) -> Self:
-        require_rising("sigma", self.sigma)
+        require_increasing("sigma", self.sigma)
         return self
 
     @property
@@ -105,7 +105,7 @@ class DeviantInputsJudge(Judge):
     def __init__(self, spec: DeviantInputs, usual: _Spread) -> None:
         self._spec, self._usual = spec, usual
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`deviant_mse` at every {sigma_first}, over positions from the fourth on, with `zero.` and `least_squares.`;
         `deviant_prediction` at every {prompt, position}, both from 1, with `truth.`.
 
@@ -123,7 +123,7 @@ class DeviantInputsJudge(Judge):
             y = named.slope * x + named.intercept
             for name, values in (("", predictions(predict, prompt(x, y))), ("truth.", y)):
                 for position, value in enumerate(values[0].tolist(), start=1):
-                    yield Measured(f"{name}deviant_prediction", value, _place(number, position), 1, None)
+                    yield Measurements(f"{name}deviant_prediction", value, _place(number, position), 1, None)
 
     def prompts(self, sigma: float) -> tuple[Tensor, Tensor]:
         """Points x and values y, [functions, sequences, points] each, where the first x has the spread `sigma`."""
@@ -133,5 +133,5 @@ class DeviantInputsJudge(Judge):
         return x, self._usual.f * (a * x + b)
 
 
-def _scored(name: str, errors: Tensor, point: Mapping[str, float]) -> Measured:
+def _scored(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:
     return over_items(name, errors[..., SCORED_FROM:].mean((1, 2)), point)

@@ -10,7 +10,7 @@ from typing import Any
 
 from grid.errors import SpecError
 from grid.spec import Choice
-from runners.tasks.task import Items, Measured, Predict, Task
+from runners.tasks.task import Items, Measurements, Predict, Task
 from variants import Backbone
 from variants.stages.positions.scheme import Positions
 
@@ -29,7 +29,7 @@ class Judge(ABC):
         return {}
 
     @abstractmethod
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Everything it measures of a model; the values of single items where models will be compared item by item."""
 
 

@@ -17,8 +17,8 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation
-from runners.tasks.file_cache import per_file
-from runners.tasks.paths import absolute
+from runners.tasks.file_cache import cache_by_file
+from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
@@ -74,7 +74,7 @@ class FromFiles(Evaluation):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the files are not; one that does not, looks."""
-        object.__setattr__(self, "source", absolute("source", self.source))
+        object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.sets is not None:
             self.settle(sets=tuple(sorted(set(self.sets))))
         if self.content_hash is not None and self.sets is not None and not Path(self.source).exists():
@@ -202,7 +202,7 @@ def _files(source: Path) -> list[Path]:
     return [source]
 
 
-@per_file(entries=256)
+@cache_by_file(entries=256)
 def _read(path: Path) -> tuple[str, bytes]:
     """The hash of a file and what is in it."""
     data = path.read_bytes()

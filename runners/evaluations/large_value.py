@@ -17,7 +17,7 @@ from torch import Tensor
 
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
-from runners.tasks.task import Measured, Predict, Task, over_items
+from runners.tasks.task import Measurements, Predict, Task, over_items
 from variants import Backbone
 
 
@@ -84,7 +84,7 @@ class LargeValueJudge(Judge):
     def __init__(self, spec: LargeValue, task: Quantifiers) -> None:
         self._spec, self._task = spec, task
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`large_value_error_rate` at every {value, decides}, with `always_true.` and `always_false.`.
 
         `decides` is 1 where all but the last number leave the answer open, and 0 for random ones. Items are sequences.

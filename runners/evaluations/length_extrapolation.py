@@ -21,11 +21,11 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.errors import SpecError
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.likelihood import UNSCORED, costs
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretched
-from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
+from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
 from variants import Backbone, Positions, Tokens
 
 
@@ -58,7 +58,7 @@ class LengthExtrapolation(Evaluation):
 
     @model_validator(mode="after")
     def _lengths_are_told_apart(self) -> Self:
-        require_rising("lengths", self.lengths)
+        require_increasing("lengths", self.lengths)
         if self.last > self.lengths[0]:
             raise ValueError(
                 f"the last positions of a window are part of it; got last={self.last} and lengths from "
@@ -114,7 +114,7 @@ class LengthExtrapolationJudge(Judge):
     def __init__(self, spec: LengthExtrapolation, windows: Batch, vocabulary: int, unscored: int) -> None:
         self._spec, self._windows, self._vocabulary, self._unscored = spec, windows, vocabulary, unscored
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """`length_extrapolation_loss` and `length_extrapolation_last_loss` at every {length, factor}, the second with
         the values of single windows, and `length_extrapolation_bucket_loss` at every {length, factor, position}; in
         nats per token, items are windows.

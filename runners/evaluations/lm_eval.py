@@ -30,13 +30,13 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.lm_eval_adapter import SEED, Asked, check_requests, language_model, offline, quietly
+from runners.evaluations.lm_eval_adapter import SEED, HarnessRequest, check_requests, language_model, offline, quietly
 from runners.evaluations.lm_eval_documents import right_answers
 from runners.evaluations.lm_eval_files import counts, load_tasks
-from runners.tasks.file_cache import per_file
-from runners.tasks.optional_packages import needed
-from runners.tasks.paths import absolute
-from runners.tasks.task import Items, Measured, Predict, Task
+from runners.tasks.file_cache import cache_by_file
+from runners.tasks.optional_packages import require_package
+from runners.tasks.paths import absolute_path
+from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
 from variants import Backbone
@@ -66,7 +66,7 @@ class LmEval(Evaluation):
             if self.content_hash is not None:
                 raise ValueError("content_hash is of the files in include; the harness's own tasks have none")
             return self
-        object.__setattr__(self, "include", absolute("include", self.include))
+        object.__setattr__(self, "include", absolute_path("include", self.include))
         if self.content_hash is not None and not Path(self.include).exists():
             return self
         try:
@@ -108,7 +108,7 @@ class LmEval(Evaluation):
         include = None if self.include is None else Path(self.include)
         if include is not None and (found := _hash_of(include)) != self.content_hash:
             raise SpecError(_other_content(self, found))
-        return LmEvalJudge(self, Asked(task.encoder(), self.length_on(task)))
+        return LmEvalJudge(self, HarnessRequest(task.encoder(), self.length_on(task)))
 
 
 def _other_content(spec: LmEval, found: str) -> str:
@@ -128,7 +128,7 @@ def _hash_of(folder: Path) -> str:
     return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _hash_in(path))))
 
 
-@per_file(entries=4096)  # a grid names one folder in every trial
+@cache_by_file(entries=4096)  # a grid names one folder in every trial
 def _hash_in(path: Path) -> str:
     return content_hash(path.read_bytes())
 
@@ -137,7 +137,7 @@ def _hash_in(path: Path) -> str:
 class LmEvalJudge(Judge):
     """Asks everything once when it is opened, of nobody, so that what cannot be asked is known before any training."""
 
-    def __init__(self, spec: LmEval, asked: Asked) -> None:
+    def __init__(self, spec: LmEval, asked: HarnessRequest) -> None:
         self._spec, self._asked = spec, asked
         scratch = mkdtemp(prefix="ablate-lm-eval-")
         finalize(self, rmtree, scratch, ignore_errors=True)
@@ -184,9 +184,9 @@ class LmEvalJudge(Judge):
             return {name}
         return set().union(*(self._members(each) for each in self._loaded["groups"][name].child_names))
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Every metric of every task and group, the values of its documents, and what did not fit."""
-        harness = needed("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
+        harness = require_package("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
         self._asked.truncated.clear()
         with offline(), quietly():
             for task in self._loaded["tasks"].values():
@@ -195,7 +195,7 @@ class LmEvalJudge(Judge):
                 lm=language_model(predict, self._asked), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
             )
         rows = [each for name in found["results"] for each in self._of_task(name, found)]
-        names = [each.name for each in rows if isinstance(each, Measured)]
+        names = [each.name for each in rows if isinstance(each, Measurements)]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SpecError(
@@ -212,7 +212,7 @@ class LmEvalJudge(Judge):
         if wanted is not None or own is None:
             task.set_config(key="num_fewshot", value=wanted or 0)
 
-    def _of_task(self, name: str, found: Mapping[str, Any]) -> Iterator[Measured | Items]:
+    def _of_task(self, name: str, found: Mapping[str, Any]) -> Iterator[Measurements | Items]:
         task, metrics = self._loaded["tasks"].get(name), found["results"][name]
         samples = found["samples"].get(name, [])
         count, point = int(metrics.get("sample_len") or 0), self._point(name)
@@ -223,14 +223,14 @@ class LmEvalJudge(Judge):
             row = ".".join(map(_slug, ("lm_eval", name, metric, *([] if chosen == "none" else [chosen]))))
             single = None if task is None else _single(task, metric, chosen, samples)
             if single is None:
-                yield Measured(row, float(value), point, count, None)
+                yield Measurements(row, float(value), point, count, None)
             else:
-                yield Measured(row, float(value), point, len(single), _error(list(single.values())))
+                yield Measurements(row, float(value), point, len(single), _error(list(single.values())))
                 yield Items(row, point, list(single), list(single.values()))
         if task is not None:
             yield from self._beside(name, task, samples)
 
-    def _beside(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measured | Items]:
+    def _beside(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
         """What the harness does not say."""
         point, lost = self._point(name), self._asked.truncated.get(name, set())
         documents = sorted({int(each["doc_id"]) for each in samples})
@@ -244,7 +244,7 @@ class LmEvalJudge(Judge):
 
 def _single(task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     """A metric's value by document, where the metric is their mean; else None."""
-    mean = needed("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval").mean
+    mean = require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval").mean
     found = {str(each["doc_id"]): each[metric] for each in samples if each["filter"] == chosen and metric in each}
     if task.aggregation().get(metric) is not mean or not found or not all(map(_is_number, found.values())):
         return None
@@ -261,9 +261,9 @@ def _costs(task: Any, samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> Iterator[Measured | Items]:
+def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> Iterator[Measurements | Items]:
     numbers = list(values.values())
-    yield Measured(name, sum(numbers) / len(numbers), point, len(numbers), _error(numbers))
+    yield Measurements(name, sum(numbers) / len(numbers), point, len(numbers), _error(numbers))
     yield Items(name, point, list(values), numbers)
 
 

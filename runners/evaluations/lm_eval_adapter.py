@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.evaluations.likelihood import pair
 from runners.evaluations.lm_eval_documents import require_answers, unaskable
-from runners.tasks.optional_packages import needed
+from runners.tasks.optional_packages import require_package
 from runners.tasks.task import Predict
 from runners.tasks.text.encoder import Encoder
 
@@ -38,14 +38,14 @@ _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_toke
 """Where a task says it, the first counts, as in the harness."""
 
 
-class Question(NamedTuple):
+class HarnessQuestion(NamedTuple):
     """Tokens of which the last `scored` are asked for."""
 
     tokens: Sequence[int]
     scored: int
 
 
-class Answer(NamedTuple):
+class HarnessAnswer(NamedTuple):
     """log p in nats, and whether each token is the likeliest where it stands."""
 
     log_likelihood: float
@@ -53,14 +53,14 @@ class Answer(NamedTuple):
 
 
 @final
-class Asked:
+class HarnessRequest:
     """What a task asks of a model, as tokens; remembers which of its documents were too long."""
 
     def __init__(self, encoder: Encoder, longest: int) -> None:
         self.encoder, self.longest = encoder, longest
         self.truncated: dict[str, set[int]] = defaultdict(set)
 
-    def continuation(self, request: Any) -> Question:
+    def continuation(self, request: Any) -> HarnessQuestion:
         """The tokens of (context, continuation), what is too long cut at its beginning.
 
         Raises:
@@ -77,7 +77,7 @@ class Asked:
             )
         return self._fitting(request, [self.encoder.end, *before, *after], len(after))
 
-    def windows(self, request: Any) -> list[Question]:
+    def windows(self, request: Any) -> list[HarnessQuestion]:
         """The tokens of a document, each in one window, with as much context as fits."""
         from lm_eval.utils import get_rolling_token_windows
 
@@ -85,7 +85,7 @@ class Asked:
         rolling = get_rolling_token_windows(
             token_list=tokens, prefix_token=self.encoder.end, max_seq_len=self.longest, context_len=1
         )
-        return [Question([*inputs, wanted[-1]], len(wanted)) for inputs, wanted in rolling]
+        return [HarnessQuestion([*inputs, wanted[-1]], len(wanted)) for inputs, wanted in rolling]
 
     def prompt(self, request: Any, room: int) -> list[int]:
         """The tokens of a prompt, cut at its beginning so that `room` are left for the answer."""
@@ -99,10 +99,10 @@ class Asked:
             self.truncated[request.task_name].add(request.doc_id)
         return tokens[-(self.longest - room) :]
 
-    def _fitting(self, request: Any, tokens: list[int], scored: int) -> Question:
+    def _fitting(self, request: Any, tokens: list[int], scored: int) -> HarnessQuestion:
         if len(tokens) > self.longest + 1:
             self.truncated[request.task_name].add(request.doc_id)
-        return Question(tokens[-(self.longest + 1) :], scored)
+        return HarnessQuestion(tokens[-(self.longest + 1) :], scored)
 
     def _encoded(self, request: Any, text: str) -> list[int]:
         try:
@@ -121,9 +121,9 @@ def _of(request: Any) -> str:
     return f"document {request.doc_id} of the lm-eval task {request.task_name!r}"
 
 
-def scored(predict: Predict, sequences: Sequence[Question], vocabulary: int) -> list[Answer]:
+def scored(predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int) -> list[HarnessAnswer]:
     """What a model says of each of `sequences`, in their order."""
-    found: list[Answer | None] = [None] * len(sequences)
+    found: list[HarnessAnswer | None] = [None] * len(sequences)
     for members in _together([len(each.tokens) - 1 for each in sequences], vocabulary):
         tokens = torch.tensor([list(sequences[at].tokens) for at in members])
         outputs = predict(tokens[:, :-1])
@@ -133,7 +133,7 @@ def scored(predict: Predict, sequences: Sequence[Question], vocabulary: int) -> 
         likeliest = (logits.argmax(-1) == wanted).cpu()
         for row, at in enumerate(members):
             last = slice(-sequences[at].scored, None)
-            found[at] = Answer(float(each[row, last].sum()), bool(likeliest[row, last].all()))
+            found[at] = HarnessAnswer(float(each[row, last].sum()), bool(likeliest[row, last].all()))
     return [each for each in found if each is not None]
 
 
@@ -148,7 +148,7 @@ def _together(lengths: Sequence[int], vocabulary: int) -> Iterator[list[int]]:
 
 
 def continued(
-    predict: Predict, prompts: Sequence[list[int]], room: int, asked: Asked, until: Sequence[str]
+    predict: Predict, prompts: Sequence[list[int]], room: int, asked: HarnessRequest, until: Sequence[str]
 ) -> list[str]:
     """What a model writes after each prompt, greedily: to a text of `until`, a document's end, or `room` tokens."""
     found = [list[int]() for _ in prompts]
@@ -176,13 +176,13 @@ def _before(text: str, until: Sequence[str]) -> str:
     return text
 
 
-def language_model(predict: Predict, asked: Asked) -> Any:
+def language_model(predict: Predict, asked: HarnessRequest) -> Any:
     """An `lm_eval.api.model.LM` that answers with `predict`.
 
     Raises:
         EnvironmentProblem: the harness is not installed.
     """
-    api = needed("lm_eval.api.model", by="the evaluation lm_eval", extra="lm-eval")
+    api = require_package("lm_eval.api.model", by="the evaluation lm_eval", extra="lm-eval")
     vocabulary = asked.encoder.vocabulary
 
     class Trained(api.LM):  # type: ignore[misc, name-defined]
@@ -231,7 +231,7 @@ def generation(request: Any) -> tuple[int, tuple[str, ...]]:
     return room, (until,) if isinstance(until, str) else tuple(until)
 
 
-def check_requests(tasks: Mapping[str, Any], asked: Asked) -> None:
+def check_requests(tasks: Mapping[str, Any], asked: HarnessRequest) -> None:
     """Refuse what a model could not be asked, before anything is trained.
 
     Raises:
@@ -272,8 +272,10 @@ def quietly() -> Iterator[None]:
 @contextmanager
 def offline() -> Iterator[None]:
     """Nothing is looked for in the network, also where these packages have been imported before."""
-    hub = needed("huggingface_hub.constants", by="the evaluation lm_eval", extra="lm-eval")
-    data = needed("datasets", by="the evaluation lm_eval", extra="lm-eval").config  # imported before it is told
+    hub = require_package("huggingface_hub.constants", by="the evaluation lm_eval", extra="lm-eval")
+    data = require_package(
+        "datasets", by="the evaluation lm_eval", extra="lm-eval"
+    ).config  # imported before it is told
     with ExitStack() as stack:
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
             before = os.environ.get(name)

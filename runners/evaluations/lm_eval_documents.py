@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 
 _SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 
@@ -94,7 +94,7 @@ def unmade(task: Any, error: Exception) -> SpecError | None:
         if split is not None and split not in data:
             return SpecError(
                 f"a split of a task is one of its data; {field} of {of} is {split!r} and the data have "
-                f"{', '.join(data)}{did_you_mean(str(split), list(data))}"
+                f"{', '.join(data)}{suggest_name(str(split), list(data))}"
             )
     if config.test_split is None and config.validation_split is None:
         return SpecError(
@@ -137,7 +137,7 @@ def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
         if isinstance(name, str) and registry.get_metric(name, each.get("hf_evaluate") is True) is None:
             raise SpecError(
                 f"a metric is one of lm-eval's; {name!r} of the task {config.get('task')!r} is none"
-                f"{did_you_mean(name, list(registry.metric_registry))}: mend metric_list"
+                f"{suggest_name(name, list(registry.metric_registry))}: mend metric_list"
             )
 
 

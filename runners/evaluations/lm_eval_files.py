@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import EnvironmentProblem, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.evaluations.lm_eval_adapter import offline, quietly
 from runners.evaluations.lm_eval_documents import require_metrics, said, unmade
-from runners.tasks.optional_packages import needed
+from runners.tasks.optional_packages import require_package
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
@@ -50,8 +50,8 @@ def require_tasks(names: Sequence[str], include: Path | None) -> Any:
         SpecError: there is no such task.
         EnvironmentProblem: the harness is not installed.
     """
-    needed("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
-    tasks = needed("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
+    require_package("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
+    tasks = require_package("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
     with offline(), quietly():
         manager = tasks.TaskManager(
             include_path=None if include is None else str(include), include_defaults=not include
@@ -66,18 +66,18 @@ def _require_there(name: str, known: Sequence[str], include: Path | None) -> Non
         return
     if include is None:
         raise SpecError(
-            f"lm-eval has no task {name!r}{did_you_mean(name, list(known))}; for one of your own name the folder of "
+            f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for one of your own name the folder of "
             "its YAML file (include, or --include DIR)"
         )
     for path in sorted(include.glob("**/*.yaml")):
         _require_sound(path)
     raise SpecError(
-        f"{include} has no lm-eval task {name!r}; it has {', '.join(known) or 'none'}{did_you_mean(name, list(known))}"
+        f"{include} has no lm-eval task {name!r}; it has {', '.join(known) or 'none'}{suggest_name(name, list(known))}"
     )
 
 
 def _require_sound(path: Path) -> None:
-    yaml = needed("yaml", by="the evaluation lm_eval", extra="lm-eval")
+    yaml = require_package("yaml", by="the evaluation lm_eval", extra="lm-eval")
     try:
         yaml.compose(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -99,9 +99,9 @@ def _unloadable(names: Sequence[str], include: Path | None, error: Exception) ->
 
 def _factory(include: Path, scratch: Path) -> Any:
     """Makes tasks whose data lie in the folder `include`, whose content is part of the key."""
-    made = needed("lm_eval.tasks._factory", by="the evaluation lm_eval", extra="lm-eval")
-    needed("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval")  # which fills the registry
-    registry = needed("lm_eval.api.registry", by="the evaluation lm_eval", extra="lm-eval")
+    made = require_package("lm_eval.tasks._factory", by="the evaluation lm_eval", extra="lm-eval")
+    require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval")  # which fills the registry
+    registry = require_package("lm_eval.api.registry", by="the evaluation lm_eval", extra="lm-eval")
 
     class Local(made.TaskFactory):  # type: ignore[misc, name-defined]
         """Tasks with whole paths."""
@@ -132,7 +132,7 @@ def _factory(include: Path, scratch: Path) -> Any:
                 if isinstance(name, str) and name not in registry:
                     raise SpecError(
                         f"each task of a group has a YAML file of its own in the folder; the group {group!r} names "
-                        f"{name!r}, which has none{did_you_mean(name, list(registry))}"
+                        f"{name!r}, which has none{suggest_name(name, list(registry))}"
                     )
             return super()._build_group_members(members, group, overrides, registry)
 
@@ -200,7 +200,7 @@ def _require_counted(path: Path, include: Path, task: str) -> None:
 
 def _included(path: Path) -> list[str]:
     """What the field `include` of a YAML file names."""
-    yaml = needed("yaml", by="the evaluation lm_eval", extra="lm-eval")
+    yaml = require_package("yaml", by="the evaluation lm_eval", extra="lm-eval")
     _require_sound(path)
     top = yaml.compose(path.read_text(encoding="utf-8"))
     fields = top.value if isinstance(top, yaml.MappingNode) else []

@@ -28,7 +28,7 @@ from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import by_length
 from runners.evaluations.multiple_choice import over_sets
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretched
-from runners.tasks.task import Items, Measured, Predict, Task, over_items
+from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Backbone, Positions
 
@@ -36,7 +36,7 @@ _TOKENS = 1 << 14
 """Tokens per forward pass."""
 
 
-class Asked(NamedTuple):
+class LongQuestion(NamedTuple):
     """One item."""
 
     dataset: str
@@ -71,7 +71,7 @@ class LongContext(FromFiles):
             )
         return self
 
-    def _items(self) -> Mapping[str, Mapping[str, Asked]]:
+    def _items(self) -> Mapping[str, Mapping[str, LongQuestion]]:
         return chosen(self, _asked)
 
     def check(self, task: Task, model: Backbone) -> None:
@@ -95,7 +95,7 @@ class LongContext(FromFiles):
         return LongContextJudge(self, task.encoder(), self._items(), task.unscored)
 
 
-class Prompt(NamedTuple):
+class LongPrompt(NamedTuple):
     """What a model reads."""
 
     tokens: list[int]
@@ -107,7 +107,7 @@ class LongContextJudge(Judge):
     """Lets a model write; `unscored` is how many positions at the beginning may see what follows them."""
 
     def __init__(
-        self, spec: LongContext, encoder: Encoder, sets: Mapping[str, Mapping[str, Asked]], unscored: int
+        self, spec: LongContext, encoder: Encoder, sets: Mapping[str, Mapping[str, LongQuestion]], unscored: int
     ) -> None:
         self._spec, self._encoder, self._sets = spec, encoder, sets
         self._prompts = {
@@ -125,11 +125,11 @@ class LongContextJudge(Judge):
     def record(self) -> Mapping[str, Any]:
         return self._spec.record_of(self._sets)
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """`long_context.<set>` and `long_context_truncated.<set>` (the share of items that did not fit) at {factor},
         with the values of single items; each as the mean over sets under its name without a set.
         """
-        found: dict[str, list[Measured]] = {"long_context": [], "long_context_truncated": []}
+        found: dict[str, list[Measurements]] = {"long_context": [], "long_context_truncated": []}
         for name, items in self._sets.items():
             prompts = self._prompts[name]
             written = self._written(predict, prompts, one_line=next(iter(items.values())).dataset in ONE_LINE)
@@ -143,7 +143,7 @@ class LongContextJudge(Judge):
         for kind, rows in found.items():
             yield over_sets(kind, rows)
 
-    def _written(self, predict: Predict, prompts: Sequence[Prompt], *, one_line: bool) -> list[str]:
+    def _written(self, predict: Predict, prompts: Sequence[LongPrompt], *, one_line: bool) -> list[str]:
         texts = [""] * len(prompts)
         for members in by_length([len(prompt.tokens) for prompt in prompts]):
             rows = max(1, _TOKENS // (len(prompts[members[-1]].tokens) + self._spec.new_tokens))
@@ -174,7 +174,7 @@ class LongContextJudge(Judge):
             return True
         return one_line and "\n" in self._encoder.decode(written).lstrip("\n")
 
-    def _prompt(self, item: str, asked: Asked) -> Prompt:
+    def _prompt(self, item: str, asked: LongQuestion) -> LongPrompt:
         before, _, rest = self._spec.template.partition("{context}")
         text = self._filled(before, asked) + asked.context + self._filled(rest, asked)
         try:
@@ -183,16 +183,16 @@ class LongContextJudge(Judge):
             raise SpecError(f"item {item!r} of {self._spec.source} cannot be encoded: {error}; change it") from error
         room = self._spec.context - self._spec.new_tokens - 1
         if len(ids) <= room:
-            return Prompt([self._encoder.end, *ids], truncated=False)
+            return LongPrompt([self._encoder.end, *ids], truncated=False)
         half = room // 2
-        return Prompt([self._encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
+        return LongPrompt([self._encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
 
     @staticmethod
-    def _filled(part: str, asked: Asked) -> str:
+    def _filled(part: str, asked: LongQuestion) -> str:
         return part.replace("{input}", asked.input)
 
 
-def _asked(line: Line) -> tuple[str, str, Asked]:
+def _asked(line: Line) -> tuple[str, str, LongQuestion]:
     dataset = line.text("dataset")
     rule = SCORES.get(dataset)
     if rule is None:
@@ -209,5 +209,5 @@ def _asked(line: Line) -> tuple[str, str, Asked]:
             [retrieval("", answer) for answer in answers]
         except ValueError as error:
             raise SpecError(f"{error}, in {line.where}; mend it") from error
-    asked = Asked(dataset, line.text("context"), line.text("input"), answers, classes)
+    asked = LongQuestion(dataset, line.text("context"), line.text("input"), answers, classes)
     return dataset, line.text("_id", line.place), asked

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from grid.errors import SpecError
 from runners.evaluations.item_files import slug
-from runners.tasks.file_cache import per_file
+from runners.tasks.file_cache import cache_by_file
 from runners.tasks.text.corpus import content_hash
 
 
@@ -51,7 +51,7 @@ def paradigms(source: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-@per_file(entries=256)
+@cache_by_file(entries=256)
 def read(path: Path) -> Pairs:
     """The pairs of a file; cheap after the first time in a process.
 

@@ -29,9 +29,9 @@ from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.item_files import Name
 from runners.evaluations.likelihood import costs
 from runners.evaluations.minimal_pair_files import Pairs, chosen, hash_of, paradigms
-from runners.tasks.paths import absolute
+from runners.tasks.paths import absolute_path
 from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Items, Measured, Predict, Task, over_items
+from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
 from variants import Backbone
@@ -62,7 +62,7 @@ class MinimalPairs(Evaluation):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the files are not; one that does not, looks."""
-        object.__setattr__(self, "source", absolute("source", self.source))
+        object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.paradigms is not None:
             self.settle(paradigms=tuple(sorted(set(self.paradigms))))
         known = self.content_hash is not None and self.paradigms is not None
@@ -154,7 +154,7 @@ class MinimalPairsJudge(Judge):
             "pairs": {name: len(each.pairs) for name, each in self._files.items()},
         }
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """`minimal_pairs.<paradigm>`, the accuracy, and `minimal_pairs_ties.<paradigm>`, the share of ties, each with
         its mean over paradigms, whatever their sizes, under the name without a paradigm; `chance.minimal_pairs`.
 
@@ -173,7 +173,7 @@ class MinimalPairsJudge(Judge):
             yield Items(right[-1].name, {}, numbers, better.tolist())
         yield _mean("minimal_pairs", right)
         yield _mean("minimal_pairs_ties", ties)
-        yield Measured("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
+        yield Measurements("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
 
     def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
         """How good each sentence is, more is better: float64 on the CPU."""
@@ -225,33 +225,35 @@ class MinimalPairsJudge(Judge):
         if group:
             yield torch.tensor(group)
 
-    def _asked(self, sentences: Sentences, group: Tensor) -> "Asked":
+    def _asked(self, sentences: Sentences, group: Tensor) -> "PairQuestion":
         causal = self._spec.scoring == "causal"
         ids, sizes = sentences.framed(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
             follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)
-            return Asked(Batch(ids[:, :-2], follows[:, :-2]), each)
+            return PairQuestion(Batch(ids[:, :-2], follows[:, :-2]), each)
         visible = column < sizes + 2
         if self._spec.scoring == "holistic":
-            return Asked(Batch(ids, torch.where(visible, ids, UNASKED), visible[:, None]), each)
+            return PairQuestion(Batch(ids, torch.where(visible, ids, UNASKED), visible[:, None]), each)
         assert self._encoder.mask is not None
         owner, place = inside(column, sizes).nonzero(as_tuple=True)
         hidden = column == place[:, None]
         inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNASKED)
-        return Asked(Batch(inputs, targets, visible[owner][:, None]), owner)
+        return PairQuestion(Batch(inputs, targets, visible[owner][:, None]), owner)
 
 
-class Asked(NamedTuple):
+class PairQuestion(NamedTuple):
     """What a model is shown and asked, and for each sequence which sentence of its group it is about."""
 
     batch: Batch
     owner: Tensor
 
 
-def _mean(name: str, paradigms: Sequence[Measured]) -> Measured:
+def _mean(name: str, paradigms: Sequence[Measurements]) -> Measurements:
     """Every paradigm counts the same; its standard error is that of a mean of independent means."""
     errors = [each.se_items for each in paradigms]
     known = [error for error in errors if error is not None]
     se = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else None
-    return Measured(name, sum(each.value for each in paradigms) / len(errors), {}, sum(p.items for p in paradigms), se)
+    return Measurements(
+        name, sum(each.value for each in paradigms) / len(errors), {}, sum(p.items for p in paradigms), se
+    )

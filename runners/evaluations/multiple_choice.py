@@ -28,7 +28,7 @@ from grid.errors import SpecError
 from runners.evaluations.evaluation import Judge
 from runners.evaluations.item_files import FromFiles, Line, chosen
 from runners.evaluations.likelihood import costs_of, pair
-from runners.tasks.task import Items, Measured, Predict, Task, over_items
+from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.encoder import Encoder, Encodes
 
 RULES = ("acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_full")
@@ -62,7 +62,7 @@ class MultipleChoice(FromFiles):
         return MultipleChoiceJudge(self, task.encoder(), self._items(), task.unscored)
 
 
-class Option(NamedTuple):
+class AnswerOption(NamedTuple):
     """One answer to one question, as a model reads it."""
 
     tokens: Sequence[int]
@@ -93,12 +93,12 @@ class MultipleChoiceJudge(Judge):
     def record(self) -> Mapping[str, Any]:
         return self._spec.record_of(self._sets)
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """`multiple_choice_<rule>.<set>`, `multiple_choice_loss.<set>` (the nats that the tokens of the right answer
         cost together) and `multiple_choice_truncated.<set>` (the share of items that did not fit), all with the values
         of single items; `chance.multiple_choice_acc.<set>`; each as the mean over sets under its name without a set.
         """
-        found: dict[str, list[Measured]] = {}
+        found: dict[str, list[Measurements]] = {}
         for name, items in self._sets.items():
             for kind, values in self._of_set(predict, name).items():
                 row = over_items(f"multiple_choice_{kind}.{name}", values)
@@ -106,7 +106,7 @@ class MultipleChoiceJudge(Judge):
                 yield Items(row.name, {}, tuple(items), values.tolist())
                 found.setdefault(f"multiple_choice_{kind}", []).append(row)
             guess = sum(1 / len(question.choices) for question in items.values()) / len(items)
-            row = Measured(f"chance.multiple_choice_acc.{name}", guess, {}, len(items), None)
+            row = Measurements(f"chance.multiple_choice_acc.{name}", guess, {}, len(items), None)
             yield row
             found.setdefault("chance.multiple_choice_acc", []).append(row)
         for name, rows in found.items():
@@ -128,13 +128,13 @@ class MultipleChoiceJudge(Judge):
             values["truncated"].append(float(any(option.truncated for option, _ in each)))
         return {kind: torch.tensor(each, dtype=torch.float64) for kind, each in values.items()}
 
-    def _scores(self, option: Option, costs: Tensor) -> tuple[float, ...]:
+    def _scores(self, option: AnswerOption, costs: Tensor) -> tuple[float, ...]:
         """In the order of `RULES`, more is better."""
         total = -float(costs[len(costs) - option.answer :].sum())
         characters, size = option.lengths
         return total, total / characters, total / size, total / option.answer, -float(costs[self._unscored :].mean())
 
-    def _option(self, item: str, question: Question, text: str) -> Option:
+    def _option(self, item: str, question: Question, text: str) -> AnswerOption:
         most, what = self._spec.context, f"item {item!r} of {self._spec.source}"
         try:
             before, answer = pair(self._encoder, question.context, self._spec.delimiter + text)
@@ -157,15 +157,15 @@ class MultipleChoiceJudge(Judge):
                 f"an answer comes after the {self._unscored} positions that the task leaves out of its loss; {what} "
                 f"has {len(kept) - 1 - len(answer)} before {text[:60]!r}; give it more context or remove it"
             )
-        return Option(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
+        return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
 
 
-def over_sets(name: str, rows: Sequence[Measured]) -> Measured:
+def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
     """The mean over sets, whatever their sizes, with the standard error that follows from theirs."""
     errors = [row.se_items for row in rows if row.se_items is not None]
     se = hypot(*errors) / len(rows) if len(errors) == len(rows) else None
     value = sum(row.value for row in rows) / len(rows)
-    return Measured(name, value, rows[0].point, sum(row.items for row in rows), se)
+    return Measurements(name, value, rows[0].point, sum(row.items for row in rows), se)
 
 
 def _wins(scores: Sequence[float], answer: int) -> bool:

@@ -9,7 +9,9 @@ from variants import Backbone, Positions, Rotary, Yarn
 
 
 class Stretch(Spec):
-    """YaRN, with base and share of the model's own rotary positions; `variants.stages.positions.yarn` has the formula."""
+    """YaRN, with base and share of the model's own rotary positions; `variants.stages.positions.yarn` has the
+    formula.
+    """
 
     factor: Annotated[float, Field(gt=1)]
     """How many times longer sequences become."""

@@ -5,6 +5,6 @@
 
 from runners.execution.inline import Inline
 from runners.execution.local import Local
-from runners.execution.machine import Machine, Overseer, Queue, Rows
+from runners.execution.machine import Machine, Overseer, Queue, RowSource
 
-__all__ = ["Inline", "Local", "Machine", "Overseer", "Queue", "Rows"]
+__all__ = ["Inline", "Local", "Machine", "Overseer", "Queue", "RowSource"]

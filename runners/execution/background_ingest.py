@@ -13,7 +13,7 @@ _SHARE = 10
 """A landing that took t seconds is followed by at least this many times t without one."""
 
 
-def land(root: Path, *, wait: bool) -> None:
+def ingest_and_publish(root: Path, *, wait: bool) -> None:
     """Bring the store of the campaign up to date and publish it.
 
     Either `wait` for another ingester and look at every trial; or leave it to them, and look at what has changed.
@@ -27,7 +27,7 @@ def land(root: Path, *, wait: bool) -> None:
 
 
 @final
-class Landing:
+class BackgroundIngest:
     """Lands every `every_s` seconds in a thread while entered; `told` hears each new problem."""
 
     def __init__(self, root: Path, every_s: float, told: Callable[[str], None]) -> None:
@@ -38,7 +38,7 @@ class Landing:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)
 
-    def __enter__(self) -> "Landing":
+    def __enter__(self) -> "BackgroundIngest":
         self._thread.start()
         return self
 
@@ -54,7 +54,7 @@ class Landing:
     def once(self, *, wait: bool) -> None:
         """Land now; a problem is told and kept."""
         try:
-            land(self._root, wait=wait)
+            ingest_and_publish(self._root, wait=wait)
         except Exception as error:  # noqa: BLE001  # told below: a run does not depend on its store
             text = f"results are on disk but not in the store yet: {error}"
             if text not in self._problems:

@@ -2,8 +2,8 @@
 
 from typing import final
 
-from runners.attempts.worker import Job, Unfit, Worker
-from runners.execution.machine import Machine, Overseer, Rows
+from runners.attempts.worker import Job, NodeUnsuitable, Worker
+from runners.execution.machine import Machine, Overseer, RowSource
 
 
 @final
@@ -15,7 +15,7 @@ class Inline(Machine):
         """One."""
         return 1
 
-    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; the number of threads is each trial's own."""
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
@@ -23,7 +23,9 @@ class Inline(Machine):
             outcome = worker.run(row)
             overseer.ended(outcome)
             if outcome.spent:
-                raise Unfit("CUDA refuses this process from now on; run the same command again to go on in a new one")
+                raise NodeUnsuitable(
+                    "CUDA refuses this process from now on; run the same command again to go on in a new one"
+                )
 
 
 @final

@@ -10,8 +10,8 @@ from typing import final
 from grid.errors import SpecError
 from runners.attempts.worker import Job
 from runners.execution.fork_client import Forks, Start, start_interpreter
-from runners.execution.machine import Machine, Overseer, Rows
-from runners.execution.pool import Pool
+from runners.execution.machine import Machine, Overseer, RowSource
+from runners.execution.pool import WorkerPool
 from runners.output import counted
 
 
@@ -34,7 +34,7 @@ class Local(Machine):
                 f"every worker has a device: {counted(workers, 'worker')}, {counted(len(self._slots), 'device')}"
             )
         self._start = start
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
 
     @property
     def workers(self) -> int:
@@ -50,11 +50,11 @@ class Local(Machine):
         if self._pool is not None:
             self._pool.recall(rows)
 
-    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` in worker processes."""
         forks = Forks(job.entry.preload, self._start)
         try:
-            self._pool = Pool(job, rows, overseer, forks, self._slots)
+            self._pool = WorkerPool(job, rows, overseer, forks, self._slots)
             self._pool.run()
         finally:
             self._pool = None

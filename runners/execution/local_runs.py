@@ -16,7 +16,7 @@ def runs_here(layout: Layout) -> list[Submission]:
     return [record for record in found if isinstance(record, Submission) and record.process is not None]
 
 
-class Away(NamedTuple):
+class RemoteRun(NamedTuple):
     """A run on another host that has not said that it is over."""
 
     record: Submission
@@ -24,7 +24,7 @@ class Away(NamedTuple):
     """The last of it: its record, or a heartbeat; in seconds since the epoch."""
 
 
-def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Away]:
+def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[RemoteRun]:
     """Such runs, oldest first; `states` are those of the trials that have begun and not ended, by key."""
     open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
     runs = []
@@ -35,5 +35,5 @@ def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Awa
             ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
             ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
             beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
-            runs.append(Away(record, max((record.written, *beats))))
+            runs.append(RemoteRun(record, max((record.written, *beats))))
     return runs

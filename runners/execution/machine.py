@@ -30,7 +30,7 @@ class Overseer(Protocol):
         """Something a person should know: a worker died, for one."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Where a machine gets the rows it trains; asked by one thread."""
 
     def take(self) -> int | None:
@@ -44,7 +44,7 @@ class Rows(Protocol):
 
 
 @final
-class Queue(Rows):
+class Queue(RowSource):
     """Given rows, each handed out once."""
 
     def __init__(self, rows: Iterable[int]) -> None:
@@ -69,7 +69,7 @@ class Machine(ABC):
         """How many trials it trains at a time."""
 
     @abstractmethod
-    def run(self, job: Job, rows: Rows, overseer: Overseer) -> None:
+    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` as workers become free; return when none is left and all came back, or a stop took effect.
 
         Raises:

@@ -6,17 +6,17 @@ from typing import Any, final
 
 from grid.errors import AblateError
 from runners.attempts.attempt import CampaignUnwritable
-from runners.attempts.crash_counter import Deaths
+from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Job, Outcome
 from runners.execution.fork_client import Exit, Forked, Forks, ServerDied
-from runners.execution.machine import Overseer, Rows
+from runners.execution.machine import Overseer, RowSource
 
 _LOOK_EVERY_S = 0.2
 """How soon a stop request, a row that has become free, or a new slot is noticed."""
 
 
 @final
-class _Member:
+class _PoolMember:
     """A worker process as the pool sees it."""
 
     def __init__(self, forked: Forked, slot: int) -> None:
@@ -37,19 +37,21 @@ class _Member:
 
 
 @final
-class Pool:
+class WorkerPool:
     """A worker for every one of `slots`, the CUDA_VISIBLE_DEVICES of each; more may be appended while it runs."""
 
-    def __init__(self, job: Job, rows: Rows, overseer: Overseer, forks: Forks, slots: Sequence[str | None]) -> None:
+    def __init__(
+        self, job: Job, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
+    ) -> None:
         self._job = job
         self._rows = rows
         self._overseer = overseer
         self._forks = forks
         self._slots = slots
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, _PoolMember] = {}
         self._stopping = False
         self._problem: AblateError | None = None
-        self._deaths = Deaths(job)
+        self._deaths = CrashCounter(job)
 
     def run(self) -> None:
         """Work until no row is left and every worker has gone.
@@ -105,7 +107,7 @@ class Pool:
             loading = sum(not found.ready or found.idle for found in self._members.values())
             if self._rows.left() <= loading:
                 return
-            member = _Member(self._forks.fork(self._overseer.worker_number()), slot)
+            member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
             self._members[member.pid] = member
             self._send(member, ("load", self._job, member.number, self._slots[slot]))
 
@@ -129,17 +131,17 @@ class Pool:
         """The part of its device's memory that is a worker's own."""
         return 1.0 if self._slots[slot] is None else 1.0 / list(self._slots).count(self._slots[slot])
 
-    def _send(self, member: _Member, message: tuple[Any, ...]) -> None:
+    def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
         try:
             member.pipe.send(message)
         except OSError:
             self._close(member)  # it has just died; the server will say how
 
-    def _dismiss(self, member: _Member) -> None:
+    def _dismiss(self, member: _PoolMember) -> None:
         member.leaving = True
         self._send(member, ("stop",))
 
-    def _close(self, member: _Member) -> None:
+    def _close(self, member: _PoolMember) -> None:
         member.pipe.close()
         member.open = False
 
@@ -149,7 +151,7 @@ class Pool:
             if member.open:
                 self._dismiss(member)
 
-    def _hear(self, member: _Member) -> None:
+    def _hear(self, member: _PoolMember) -> None:
         try:
             kind, *content = member.pipe.recv()
         except (EOFError, OSError):  # cut off between messages, or in one
@@ -157,7 +159,7 @@ class Pool:
             return
         self._attempt(lambda: self._understand(member, kind, content))
 
-    def _understand(self, member: _Member, kind: str, content: Sequence[Any]) -> None:
+    def _understand(self, member: _PoolMember, kind: str, content: Sequence[Any]) -> None:
         if kind == "stepped":
             self._overseer.stepped(*content)
         elif kind == "started":
@@ -180,7 +182,7 @@ class Pool:
             member.ready = True
             self._deaths.loaded()
 
-    def _came_back(self, member: _Member, outcome: Outcome) -> None:
+    def _came_back(self, member: _PoolMember, outcome: Outcome) -> None:
         member.row = None
         if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             self._deaths.out_of_memory()
@@ -201,14 +203,14 @@ class Pool:
         elif not member.ready and not self._stopping:
             self._attempt(lambda: self._deaths.at_start(ended.how))
 
-    def _last_words(self, member: _Member) -> None:
+    def _last_words(self, member: _PoolMember) -> None:
         """Messages sent before the end are still in the pipe."""
         while member.open and member.pipe.poll(0):
             self._hear(member)
         if member.open:
             self._close(member)
 
-    def _died(self, member: _Member, row: int, ended: Exit) -> None:
+    def _died(self, member: _PoolMember, row: int, ended: Exit) -> None:
         failed = self._deaths.at_work(row, member.pid, ended.how)
         if failed is not None:
             self._overseer.ended(failed)

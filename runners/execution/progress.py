@@ -17,7 +17,7 @@ _SAME_EVERY_S = 60.0
 
 
 @final
-class Progress:
+class ProgressDisplay:
     """Shows a tally while entered; `shown=False` says nothing but the notes."""
 
     def __init__(self, tally: Tally, *, console: Console | None = None, shown: bool = True) -> None:
@@ -30,7 +30,7 @@ class Progress:
         """What those wait for who would go on with it; nothing where that is not known."""
         self._live: Live | None = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressDisplay":
         if self._shown and self._console.is_terminal:
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
             self._live.start(refresh=True)

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import Submission, read_submission_record
-from runners.attempts.worker import Entry
-from runners.execution.repro_values import Difference, differences, values_of
+from runners.attempts.worker import WorkerEntry
+from runners.execution.repro_values import ValueDifference, differences, values_of
 from runners.output import counted, duration
 from runners.provenance.environment import THREADS, Differences
 from runners.provenance.environment import differences as environment_differences
 from runners.provenance.environment import record as environment_record
 from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import extract
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, Progress, TrialState, progress_of, trial_state
+from store.files.trial_status import AttemptState, TrialProgress, TrialState, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -40,7 +40,7 @@ LOOK_EVERY_S = 0.5
 class Watcher(Protocol):
     """Whoever watches training."""
 
-    def looked(self, found: Progress | None) -> None:
+    def looked(self, found: TrialProgress | None) -> None:
         """How far it is, often; None before it has said so."""
 
     def ended(self, status: str | None) -> None:
@@ -62,7 +62,7 @@ class Reproduction(NamedTuple):
 
     equal: int
     """Values that are the same bits."""
-    different: list[Difference]
+    different: list[ValueDifference]
     """The others, largest difference first."""
     failure: str | None = None
     """Why there is nothing to compare: it failed this time."""
@@ -176,7 +176,7 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
     """
     told = audience.told
     found = recorded(store.layout, key)
-    with awaited("restoring the code, and comparing the environment"):
+    with slow_notice("restoring the code, and comparing the environment"):
         request = _prepare(found, place, spec, told)
         differ = list(_environment(found))
     for sentence in differ:
@@ -189,7 +189,7 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         _run(request, _variables(found, request), lambda: watcher.looked(_progress(layout, key)))
         last = trial_state(layout, key).ended
         watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
-    with awaited("comparing the values"):
+    with slow_notice("comparing the values"):
         result = _compared(store, found, layout, told)
     if result.failure is not None and not request["files"]:
         told("if it needs a spec file, name the spec file that defines its classes with --spec")
@@ -202,7 +202,7 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[st
     submission = submission_id()
     write_submission(layout, submission, [found.line()])
     job = found.record.job if found.record else {}
-    entry = {**vars(Entry()), **(job.get("entry") or {})}
+    entry = {**vars(WorkerEntry()), **(job.get("entry") or {})}
     snapshot, tree = found.snapshot, None
     if snapshot is not None and spec is not None:
         raise SpecError(f"--spec is for trials without a snapshot; that of {found.submission} has the spec file in it")
@@ -267,7 +267,7 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _progress(layout: Layout, key: str) -> Progress | None:
+def _progress(layout: Layout, key: str) -> TrialProgress | None:
     attempts = layout.attempts(key)
     return progress_of(layout, key, attempts[-1]) if attempts else None
 

@@ -21,7 +21,7 @@ _QUERIES = {
 
 
 @final
-class Where(NamedTuple):
+class ValueAddress(NamedTuple):
     """What a value is of."""
 
     kind: str
@@ -39,10 +39,10 @@ class Where(NamedTuple):
 
 
 @final
-class Difference(NamedTuple):
+class ValueDifference(NamedTuple):
     """A value that is not the same bits; None: that result does not have it."""
 
-    where: Where
+    where: ValueAddress
     recorded: float | None
     again: float | None
 
@@ -55,19 +55,19 @@ class Difference(NamedTuple):
         return math.inf if math.isnan(size) else size
 
 
-def values_of(store: "Store", trial: str) -> dict[Where, float]:
+def values_of(store: "Store", trial: str) -> dict[ValueAddress, float]:
     """Every metric, evaluation, item and probe of `trial` that counts, without what it was judged by later."""
     return {
-        Where(kind, *row[:-1]): row[-1]
+        ValueAddress(kind, *row[:-1]): row[-1]
         for kind, query in _QUERIES.items()
         for row in store.sql(query, {"trial": trial}).rows()
     }
 
 
-def differences(recorded: Mapping[Where, float], again: Mapping[Where, float]) -> list[Difference]:
+def differences(recorded: Mapping[ValueAddress, float], again: Mapping[ValueAddress, float]) -> list[ValueDifference]:
     """Where two results differ, largest first; NaN equals NaN, and 0.0 is not -0.0."""
     found = [
-        Difference(where, recorded.get(where), again.get(where))
+        ValueDifference(where, recorded.get(where), again.get(where))
         for where in {**recorded, **again}
         if _bits(recorded.get(where)) != _bits(again.get(where))
     ]

@@ -9,19 +9,19 @@ from typing import Literal, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
-from runners.attempts.disk_space import require_room
+from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import record_end, record_run
-from runners.attempts.worker import Entry, Job, Outcome
+from runners.attempts.worker import Job, Outcome, WorkerEntry
 from runners.execution import Inline, Local, Machine, Queue
-from runners.execution.background_ingest import Landing
+from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.interrupts import Interrupts
-from runners.execution.progress import Progress
-from runners.execution.run_tally import Member, Tally, tally
+from runners.execution.progress import ProgressDisplay
+from runners.execution.run_tally import GridMember, Tally, tally
 from runners.output import counted
 from runners.planning.grid_cells import walk
-from runners.planning.preflight import Opening
+from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, publish
 from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
@@ -47,7 +47,7 @@ class RunOptions:
     """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
-    entry: Entry = field(default_factory=Entry)
+    entry: WorkerEntry = field(default_factory=WorkerEntry)
     land_every_s: float | None = 3.0
     """Seconds between snapshots while running; None leaves the store alone, at the end too."""
     progress: bool = True
@@ -94,18 +94,18 @@ def run_campaign(
     options = options or RunOptions()
     layout = Layout(Path(root).resolve())
     wanted = list(grids)
-    opening = Opening(layout, retry=options.retry)
+    opening = Preflight(layout, retry=options.retry)
     cells = walk(wanted, opening.look)
     if options.only is None:  # chosen from what has been tried
         opening.require()
     make_directory(layout.root)
-    require_room(layout.root)
+    require_disk_space(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
-    return _Run(layout, survey.narrowed(options.only), machine or Inline(), options).result()
+    return _ActiveRun(layout, survey.narrowed(options.only), machine or Inline(), options).result()
 
 
 @final
-class _Run:
+class _ActiveRun:
     """One submission; the overseer of its machine."""
 
     def __init__(self, layout: Layout, survey: Survey, machine: Machine, options: RunOptions) -> None:
@@ -115,7 +115,7 @@ class _Run:
         self._options = options
         self._to_do = survey.to_do
         self._tally = _begin(survey)
-        self._progress = Progress(self._tally, shown=options.progress and bool(self._to_do))
+        self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
         self._interrupts = Interrupts(self._say_stopping)
         self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
@@ -142,10 +142,10 @@ class _Run:
                 problems = landing.problems
         return self._count(submission, problems)
 
-    def _landing(self, stack: ExitStack) -> Landing | None:
+    def _landing(self, stack: ExitStack) -> BackgroundIngest | None:
         if self._options.land_every_s is None:
             return None
-        return stack.enter_context(Landing(self._layout.root, self._options.land_every_s, self.note))
+        return stack.enter_context(BackgroundIngest(self._layout.root, self._options.land_every_s, self.note))
 
     def _submit(self) -> str:
         submission = submission_id()
@@ -274,7 +274,7 @@ class _Run:
 
 
 def _begin(survey: Survey) -> Tally:
-    members = [Member((found.grid, found.label), found.seed) for found in survey.to_do]
+    members = [GridMember((found.grid, found.label), found.seed) for found in survey.to_do]
     begun = tally(((found.grid, found.label) for found in survey.trials), members)
     for found in survey.trials:
         if survey.wants(found):

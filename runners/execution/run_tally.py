@@ -26,7 +26,7 @@ class Running(NamedTuple):
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
 
-class Member(NamedTuple):
+class GridMember(NamedTuple):
     """A trial of the run, as the display names it."""
 
     cell: tuple[str, str]
@@ -40,7 +40,7 @@ class Tally:
     """Counts of a run; `members` are its rows, `planned` counts the trials of every cell of its grids."""
 
     planned: Counter[tuple[str, str]]
-    members: list[Member]
+    members: list[GridMember]
     ok: Counter[tuple[str, str]] = field(default_factory=Counter)
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     running: dict[int, Running] = field(default_factory=dict)
@@ -92,6 +92,6 @@ class Tally:
         return max(0.0, (time.monotonic() - self.began) * (len(self.members) - done) / done)
 
 
-def tally(planned: Iterable[tuple[str, str]], members: Iterable[Member]) -> Tally:
+def tally(planned: Iterable[tuple[str, str]], members: Iterable[GridMember]) -> Tally:
     """A tally before anything has happened; `planned` names the cell of every trial of the run's grids."""
     return Tally(Counter(planned), list(members))

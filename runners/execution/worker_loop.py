@@ -17,8 +17,8 @@ from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
 from runners.attempts.attempt import CampaignUnwritable
-from runners.attempts.worker import Job, Unfit, Worker
-from store.files.atomic import be_patient
+from runners.attempts.worker import Job, NodeUnsuitable, Worker
+from store.files.atomic import set_retry_timeout
 
 TELL_EVERY_S = 0.2
 """Progress is told this often at most."""
@@ -42,7 +42,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     if message is None:
         return 0
     _, job, number, device = message
-    be_patient(PATIENCE_S, lambda text: control.say("note", text))
+    set_retry_timeout(PATIENCE_S, lambda text: control.say("note", text))
     try:
         worker = _loaded(job, number, device, control)
         control.say("ready")
@@ -85,7 +85,7 @@ def _require_devices(devices: str, node: str) -> None:
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if seen < asked:
         gpus = "1 GPU was" if asked == 1 else f"{asked} GPUs were"
-        raise Unfit(f"{gpus} asked for and torch sees {seen or 'none'} on {node}")
+        raise NodeUnsuitable(f"{gpus} asked for and torch sees {seen or 'none'} on {node}")
 
 
 def _limit_memory(share: float) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from runners.monitoring.trial_states import Whereabouts
+from runners.monitoring.trial_states import TrialLocations
 from runners.output import counted, say
 from runners.slurm.cancellations import cancelled_path, read_cancelled
-from runners.slurm.submissions import AT_WORK, Crew
-from runners.slurm.submit.submit_lock import turn
+from runners.slurm.submissions import AT_WORK, SubmissionStatus
+from runners.slurm.submit.submit_lock import submit_lock
 from store.files.atomic import write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import process_started, trial_state
@@ -28,7 +28,7 @@ class Canceller(Protocol):
 class Cancelling:
     """Calls off trials of a campaign and says, a sentence each, what was done and what could not be."""
 
-    def __init__(self, layout: Layout, where: Whereabouts, cancel: Canceller) -> None:
+    def __init__(self, layout: Layout, where: TrialLocations, cancel: Canceller) -> None:
         self._layout = layout
         self._where = where
         self._cancel = cancel
@@ -50,10 +50,10 @@ class Cancelling:
                 self._some(crew, wanted)
         self._local(wanted)
 
-    def _some(self, crew: Crew, wanted: Collection[str]) -> None:
+    def _some(self, crew: SubmissionStatus, wanted: Collection[str]) -> None:
         submission = crew.record.submission
         members = self._members(submission)
-        with turn(self._layout, _waits):
+        with submit_lock(self._layout, _waits):
             found = read_cancelled(self._layout, submission)
             before = found.trials
             chosen = members & set(wanted) - before
@@ -78,10 +78,10 @@ class Cancelling:
         keys = (str(manifest.line(row)["trial"]) for row in range(len(manifest)))
         return {key for key in keys if key in self._where.trials}
 
-    def _whole(self, crew: Crew) -> None:
+    def _whole(self, crew: SubmissionStatus) -> None:
         """First the file, which keeps workers from being queued again; then the queue."""
         submission = crew.record.submission
-        with turn(self._layout, _waits):
+        with submit_lock(self._layout, _waits):
             self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
         jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
         problem = self._cancel(jobs) if jobs else None
@@ -145,7 +145,7 @@ def _waits(why: str) -> None:
     say(f"ablate: {why}")
 
 
-def _at_work(crew: Crew) -> bool:
+def _at_work(crew: SubmissionStatus) -> bool:
     if crew.cancelled.all:
         return False
     return any(worker.standing in AT_WORK for worker in crew.workers)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from runners.output import counted
-from runners.slurm.submissions import AT_WORK, Crew
+from runners.slurm.submissions import AT_WORK, SubmissionStatus
 
 
-def endings(crews: Sequence[Crew], left: Collection[str], members: Callable[[str], Collection[str]]) -> tuple[str, ...]:
+def endings(
+    crews: Sequence[SubmissionStatus], left: Collection[str], members: Callable[[str], Collection[str]]
+) -> tuple[str, ...]:
     """A sentence for each submission that has ended so and of whose trials some are `left`: nobody will take them.
 
     `members` are the trials of a submission. A trial counts for the latest submission that has it.
@@ -39,11 +41,11 @@ def called_off(trials: Mapping[str, int]) -> str:
     )
 
 
-def used_up(crew: Crew) -> str:
+def used_up(crew: SubmissionStatus) -> str:
     """`0.00102 of 0.001 GPU-h`."""
     unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
     return f"{crew.hours:.3g} of {(crew.record.budget or {})['hours']:g} {unit}"
 
 
-def _ended_by_word(crew: Crew) -> bool:
+def _ended_by_word(crew: SubmissionStatus) -> bool:
     return crew.spent or crew.cancelled.all or bool(crew.cancelled.trials)

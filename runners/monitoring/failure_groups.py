@@ -39,7 +39,7 @@ _QUERY = """
 """
 
 
-class Cluster(NamedTuple):
+class FailureGroup(NamedTuple):
     """Failures of one kind."""
 
     fingerprint: str
@@ -90,12 +90,12 @@ _AGAIN = """
 """
 
 
-def failures(store: "Store", grid: str | None = None) -> list[Cluster]:
+def failures(store: "Store", grid: str | None = None) -> list[FailureGroup]:
     """The failed trials by kind, commonest first; of one grid or of all."""
     rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
     if not rows:
         return []
-    places = _Places(store.layout)
+    places = _FailurePlaces(store.layout)
     good = {places.of(each).name for each in store.sql(_FINISHED).rows(named=True)}
     return [_cluster(row, places, good) for row in rows]
 
@@ -106,7 +106,7 @@ _FINISHED = """
 """
 
 
-class _Place(NamedTuple):
+class _FailurePlace(NamedTuple):
     """Where an attempt ran."""
 
     name: str
@@ -114,34 +114,34 @@ class _Place(NamedTuple):
 
 
 @final
-class _Places:
+class _FailurePlaces:
     """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
 
     def __init__(self, layout: "Layout") -> None:
         self._layout = layout
-        self._known: dict[tuple[object, ...], _Place] = {}
+        self._known: dict[tuple[object, ...], _FailurePlace] = {}
 
-    def of(self, attempt: Mapping[str, Any]) -> _Place:
+    def of(self, attempt: Mapping[str, Any]) -> _FailurePlace:
         """`attempt` has trial, attempt, host, submission and the life of the worker task, by numbers of workers."""
         task = attempt["host"], attempt["submission"], attempt["life"]
         if task not in self._known:
             self._known[task] = self._read(attempt)
         return self._known[task]
 
-    def _read(self, attempt: Mapping[str, Any]) -> _Place:
+    def _read(self, attempt: Mapping[str, Any]) -> _FailurePlace:
         try:
             place = read_json(self._layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}
         except (NotFoundError, StoreError):  # the store has what it once said
             place = {}
-        return _Place(str(place.get("node") or attempt["host"] or "?"), bool(place.get("node")))
+        return _FailurePlace(str(place.get("node") or attempt["host"] or "?"), bool(place.get("node")))
 
 
-def _cluster(row: Mapping[str, Any], places: _Places, good_hosts: set[str]) -> Cluster:
+def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str]) -> FailureGroup:
     ran = [places.of(attempt) for attempt in row["attempts"]]
     counted = Counter(place.name for place in ran)
     hosts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
     message = str(row["message"] or "")
-    found = Cluster(
+    found = FailureGroup(
         fingerprint=str(row["fingerprint"] or ""),
         reason=str(row["reason"] or "error"),
         n=_whole(row["n"]),
@@ -160,7 +160,7 @@ def _cluster(row: Mapping[str, Any], places: _Places, good_hosts: set[str]) -> C
     return found._replace(action=action(found, good_hosts))
 
 
-def action(found: Cluster, good_hosts: set[str]) -> str:
+def action(found: FailureGroup, good_hosts: set[str]) -> str:
     """What to do about a kind of failure; `good_hosts` are those on which trials have finished."""
     return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
 
@@ -169,24 +169,24 @@ _DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be down
 _DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
 
 
-def _retry(found: Cluster, options: str = "") -> str:
+def _retry(found: FailureGroup, options: str = "") -> str:
     return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
 
 
-def _diverged(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _diverged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if found.reason != "diverged":
         return None
     return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
 
 
-def _logged(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _logged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     """Nothing here can start them."""
     if not found.logged:
         return None
     return f"`ablate logs {found.example[:8]}` shows it; mend it, then start your program that logged it again"
 
 
-def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
+def _one_host(found: FailureGroup, good_hosts: set[str]) -> str | None:
     """All on one node, while others finish trials."""
     (host, *others) = found.hosts or ("?",)
     if not found.scheduled or found.n < 2 or others or host == "?" or not good_hosts - {host}:
@@ -195,14 +195,14 @@ def _one_host(found: Cluster, good_hosts: set[str]) -> str | None:
     return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
 
 
-def _out_of_memory(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _out_of_memory(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if found.reason != "out_of_memory":
         return None
     bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
     return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
 
 
-def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _killed(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if found.reason != "killed":
         return None
     most_often = "something ended its processes, most often too little memory"
@@ -211,28 +211,28 @@ def _killed(found: Cluster, _good_hosts: set[str]) -> str | None:
     return f"{most_often}: {_retry(found, '--oom bigger')} asks for twice as much, --mem and --time for what you say"
 
 
-def _data(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _data(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if not _DATA.search(_last_words(found)):
         return None
     where = ", ".join(found.hosts)
     return f"a file is missing on {where}: put it there under the same path, then {_retry(found)}"
 
 
-def _disk(found: Cluster, _good_hosts: set[str]) -> str | None:
+def _disk(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if not _DISK.search(_last_words(found)):
         return None
     return f"the disk takes no more on {', '.join(found.hosts)}: free some space, then {_retry(found)}"
 
 
-def _error(found: Cluster, _good_hosts: set[str]) -> str:
+def _error(found: FailureGroup, _good_hosts: set[str]) -> str:
     return f"an error of the code: `ablate logs {found.example[:8]}` shows it; mend it, then {_retry(found)}"
 
 
-def _last_words(found: Cluster) -> str:
+def _last_words(found: FailureGroup) -> str:
     return "\n".join((found.message, *found.trace[-1:]))
 
 
-_RULES: tuple[Callable[[Cluster, set[str]], str | None], ...] = (
+_RULES: tuple[Callable[[FailureGroup, set[str]], str | None], ...] = (
     _diverged,
     _logged,
     _one_host,

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from runners.monitoring.failure_groups import Cluster
-from runners.monitoring.worker_rejections import Refusal
+from runners.monitoring.failure_groups import FailureGroup
+from runners.monitoring.worker_rejections import WorkerRejection
 from runners.output import age, write
 
 _MOST_NAMES = 6
@@ -16,7 +16,7 @@ _LEFT = {
 }
 
 
-def write_clusters(found: Sequence[Cluster]) -> None:
+def write_clusters(found: Sequence[FailureGroup]) -> None:
     """A paragraph per kind: what, how often, where, since when, the first trace, and what to do."""
     for each in found:
         span = _when(each.first) if each.n == 1 else f"{_when(each.first)} to {_when(each.last)} ({age(each.last)} ago)"
@@ -36,7 +36,7 @@ def kind_line(n: int, again: int, reason: str, message: str) -> str:
     return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
 
 
-def write_refusals(found: Sequence[Refusal]) -> None:
+def write_refusals(found: Sequence[WorkerRejection]) -> None:
     """A paragraph per reason for which workers left."""
     for each in found:
         write(f"{each.n} x {_LEFT[each.left]}: {each.says}")

@@ -94,7 +94,7 @@ def _row(layout: Layout, submission: str, trial: str) -> int | None:
 
 
 @final
-class Tail:
+class LogFollower:
     """A file that is read on from where it was left."""
 
     def __init__(self, path: Path) -> None:
@@ -122,7 +122,7 @@ def follow(layout: Layout, trial: str, number: int | None) -> Iterator[tuple[Att
     at = find_attempt(layout, trial, number)
     while True:
         yield at, ""
-        tail = Tail(layout.log(trial, at.attempt))
+        tail = LogFollower(layout.log(trial, at.attempt))
         following = None
         while following is None:
             over = _over(layout, trial, at.attempt, alone=number is not None)  # before the text: what is last is read

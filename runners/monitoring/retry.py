@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import Submission, read_submission_record
-from runners.monitoring.trial_states import State, Whereabouts
+from runners.monitoring.trial_states import State, TrialLocations
 from runners.output import counted
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -21,7 +21,7 @@ _AGAIN: tuple[State, ...] = ("failed", "lost", "pending")
 """States in which nobody has a trial or will take it, and it has no result."""
 
 
-class Chosen(NamedTuple):
+class RetrySelection(NamedTuple):
     """Trials to train once more, and those of the query that are not."""
 
     keys: frozenset[str]
@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
         return "; ".join(told)
 
 
-def choose(where: Whereabouts, selected: Collection[str] | None, wanted: Sequence[State]) -> Chosen:
+def choose(where: TrialLocations, selected: Collection[str] | None, wanted: Sequence[State]) -> RetrySelection:
     """Of the trials `selected` (None: all) those in a state of `wanted`; without such, whatever nobody has.
 
     Raises:
@@ -59,7 +59,7 @@ def choose(where: Whereabouts, selected: Collection[str] | None, wanted: Sequenc
             "these runs were logged by a program of your own, which nothing here can start: start it again, "
             "and what it logs becomes their next attempts"
         )
-    found = Chosen(keys, left if selected is not None else {}, len(meant) - len(keys))
+    found = RetrySelection(keys, left if selected is not None else {}, len(meant) - len(keys))
     if selected is not None and not keys:
         raise NotFoundError(f"none of these trials is to be trained again: {found.in_words()}")
     return found

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runners.monitoring.failure_groups import kinds
 from runners.monitoring.failure_text import kind_line
-from runners.monitoring.trial_states import AtWork, State, Whereabouts
+from runners.monitoring.trial_states import AtWork, State, TrialLocations
 from runners.output import age, counted, duration, say, write, write_table
-from runners.slurm.submissions import AT_WORK, Crew, Worker
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Status(NamedTuple):
     failures: "pl.DataFrame"
     """As `Store.failures`, of which `n` are failed now and `again` queued again."""
     bad_shards: "pl.DataFrame"
-    where: Whereabouts
+    where: TrialLocations
     warnings: list[str]
 
     def data(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Status(NamedTuple):
         }
 
 
-def submission_data(crew: Crew) -> dict[str, Any]:
+def submission_data(crew: SubmissionStatus) -> dict[str, Any]:
     """A submission to a cluster as plain data."""
     record = crew.record
     return {
@@ -77,14 +77,14 @@ def submission_data(crew: Crew) -> dict[str, Any]:
     }
 
 
-def read_status(store: "Store", where: Whereabouts, grids: Sequence[str], grid: str | None) -> Status:
+def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], grid: str | None) -> Status:
     """The state of `grids`; failures of `grid` only, where one was asked for."""
     found = {name: cells(store, name, where) for name in grids}
     warnings = [*store.warnings(), *where.notes]
     return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
 
 
-def cells(store: "Store", grid: str, where: Whereabouts) -> "pl.DataFrame":
+def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
     """One row per cell of `grid`: label, planned, and how many of its trials are in each state.
 
     The store counts those that have ended, `where` all others and those that are tried again.
@@ -169,7 +169,7 @@ def _seen(quiet_s: float) -> str | None:
     return None if quiet_s < _YOUNG_S else f"{duration(quiet_s)} ago"
 
 
-def crew_lines(crews: Iterable[Crew]) -> list[str]:
+def crew_lines(crews: Iterable[SubmissionStatus]) -> list[str]:
     """A line per submission that has workers at work or that may be: how many, and what they used of the budget."""
     lines = []
     for crew in crews:
@@ -182,7 +182,7 @@ def crew_lines(crews: Iterable[Crew]) -> list[str]:
     return lines
 
 
-def used(crew: Crew) -> str:
+def used(crew: SubmissionStatus) -> str:
     """Hours of a submission's workers so far, of its budget if it has one."""
     unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
     budget = crew.record.budget
@@ -190,7 +190,7 @@ def used(crew: Crew) -> str:
     return f"{crew.hours:.2f} {limit}{unit} used"
 
 
-def _write_workers(where: Whereabouts) -> None:
+def _write_workers(where: TrialLocations) -> None:
     """Those that wait or work, and those that took a trial with them or gave trials up; the others are history."""
     submitted = {crew.record.submission: crew.record.written for crew in where.crews}
     gave_up = _gave_up(where)
@@ -224,7 +224,7 @@ def _write_workers(where: Whereabouts) -> None:
         write(f"gave up: {counted(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
 
 
-def _gave_up(where: Whereabouts) -> list[Worker]:
+def _gave_up(where: TrialLocations) -> list[WorkerStatus]:
     """The workers that could not train, or whose output says that they are not queued again."""
     return [
         worker
@@ -235,7 +235,7 @@ def _gave_up(where: Whereabouts) -> list[Worker]:
     ]
 
 
-def _last_seen(worker: Worker, submitted: float) -> str | None:
+def _last_seen(worker: WorkerStatus, submitted: float) -> str | None:
     """How old the last sign of a worker is; of one of which nobody knows, however young it is."""
     quiet_s = time.time() - worker.seen
     if worker.standing != "unknown":
@@ -254,7 +254,7 @@ def _say_more(count: int, noun: str) -> None:
         write(f"... and {counted(count - _MOST_ROWS, f'more {noun}')}; --json has all")
 
 
-def loose_ends(where: Whereabouts) -> list[str]:
+def loose_ends(where: TrialLocations) -> list[str]:
     """A sentence for trials that are lost, and for those of which nobody knows."""
     lines = []
     gone = {worker.job for worker in _gave_up(where)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -79,7 +79,7 @@ def _parsed(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
         return _named(word, rows, labels)
     known = sorted({name for row in rows for name in row.values} | set(FIELDS))
     if field not in known:
-        raise SpecError(f"trials have no field {field!r}; they have {', '.join(known)}{did_you_mean(field, known)}")
+        raise SpecError(f"trials have no field {field!r}; they have {', '.join(known)}{suggest_name(field, known)}")
     values = {each for row in rows for each in row.values.get(field, ())}
     return field, _as_written(field, value, values)
 
@@ -90,7 +90,7 @@ def _as_written(field: str, value: str, values: set[str]) -> str:
         return equal[0]
     listed = sorted(values, key=lambda each: (len(each), each))
     there = ", ".join(listed[:_SHOWN]) + (" and others" if len(listed) > _SHOWN else "")
-    near = did_you_mean(value, listed)
+    near = suggest_name(value, listed)
     raise NotFoundError(f"no trial has {field}={value}; {f'there are {there}{near}' if there else 'none has any'}")
 
 
@@ -115,7 +115,7 @@ def _named(word: str, rows: Sequence[Candidate], labels: set[str]) -> tuple[str,
         return _NAMED, alike[0]
     if _HEXADECIMAL.fullmatch(word.lower()):
         raise NotFoundError(f"no trial's key begins with {word!r}, and no cell is labelled so")
-    near = did_you_mean(word, sorted(labels))
+    near = suggest_name(word, sorted(labels))
     raise NotFoundError(f"{word!r} is no label, no beginning of a key and no condition such as seed=3{near}")
 
 

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
-from runners.attempts.disk_space import no_room
+from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission
-from runners.execution.local_runs import Away, runs_elsewhere, runs_here
+from runners.execution.local_runs import RemoteRun, runs_elsewhere, runs_here
 from runners.monitoring.early_stops import endings
 from runners.output import age
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import SILENT_S, Crew, read_crews
+from runners.slurm.submissions import SILENT_S, SubmissionStatus, read_submission_status
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
 
@@ -56,7 +56,7 @@ class AtWork(NamedTuple):
     """Since its last sign of life."""
 
 
-class Whereabout(NamedTuple):
+class TrialLocation(NamedTuple):
     """Where one trial is."""
 
     state: State
@@ -70,13 +70,13 @@ class Whereabout(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Whereabouts:
+class TrialLocations:
     """All that is known of a campaign's trials and workers at one moment."""
 
-    trials: dict[str, Whereabout]
+    trials: dict[str, TrialLocation]
     """By key."""
     at_work: tuple[AtWork, ...]
-    crews: tuple[Crew, ...]
+    crews: tuple[SubmissionStatus, ...]
     notes: tuple[str, ...]
     """A sentence for everything that cannot be known."""
     when: float
@@ -93,25 +93,25 @@ class Whereabouts:
         return [key for key, found in self.trials.items() if found.state == state]
 
 
-def whereabouts(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> Whereabouts:
+def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> TrialLocations:
     """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work.
 
     Without `ended`, trials are left out that the store knows to have ended, but for those that will be tried again:
     there may be very many, and `Store.progress` counts them sooner.
     """
     layout = store.layout
-    crews, notes = read_crews(layout, scheduler)
-    full = no_room(layout.root)
+    crews, notes = read_submission_status(layout, scheduler)
+    full = disk_problem(layout.root)
     rows = _trials(store, None)
     open_states = {key: trial_state(layout, key) for key, _, attempts, _ in rows if attempts}
     when = time.time()
     away = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
-    takers = _Takers(store, crews, runs, open_states)
-    found: dict[str, Whereabout] = {}
+    takers = _PendingOwners(store, crews, runs, open_states)
+    found: dict[str, TrialLocation] = {}
     again: set[str] = set()
     # one for all that have ended alike: there may be very many
-    alike = {(now, logged): Whereabout(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
+    alike = {(now, logged): TrialLocation(_ENDED[now], logged=logged) for now in _ENDED for logged in (False, True)}
     if ended or takers.retry:
         rows += _trials(store, "failed")
     if ended:
@@ -120,7 +120,7 @@ def whereabouts(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> 
         state = open_states.get(key)
         now = state.status if state else status
         if now == "failed" and takers.try_again(key):
-            found[key] = Whereabout("queued")
+            found[key] = TrialLocation("queued")
             again.add(key)
         elif now not in _ENDED:
             found[key] = takers.whereabout(key, state)._replace(logged=logged)
@@ -133,7 +133,7 @@ def whereabouts(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> 
         if each.record not in runs and nobodys.intersection(takers.members(each.record.submission))
     ]
     running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
-    return Whereabouts(
+    return TrialLocations(
         trials=found,
         at_work=tuple(_at_work(store, running)),
         crews=tuple(crews),
@@ -157,7 +157,7 @@ def _trials(store: "Store", status: str | None) -> list[tuple[str, str, int, boo
     ).rows()
 
 
-def _quiet(run: Away) -> str:
+def _quiet(run: RemoteRun) -> str:
     return (
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
@@ -165,11 +165,15 @@ def _quiet(run: Away) -> str:
 
 
 @final
-class _Takers:
+class _PendingOwners:
     """Who will take the trials that have not ended, or have failed."""
 
     def __init__(
-        self, store: "Store", crews: Sequence[Crew], runs: Sequence[Submission], states: dict[str, TrialState]
+        self,
+        store: "Store",
+        crews: Sequence[SubmissionStatus],
+        runs: Sequence[Submission],
+        states: dict[str, TrialState],
     ) -> None:
         self._store = store
         self._layout = store.layout
@@ -185,7 +189,7 @@ class _Takers:
         for run in runs:
             self._retried(run, self.members(run.submission))
 
-    def _enlist(self, crew: Crew) -> None:
+    def _enlist(self, crew: SubmissionStatus) -> None:
         """Note the trials that a crew will take, or may."""
         standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
         if crew.spent or set(standings.values()) <= {"over"}:
@@ -216,7 +220,7 @@ class _Takers:
         ended = trial_state(self._layout, key).ended if submissions else None
         return ended is not None and bool(submissions - {ended.start.get("submission")})
 
-    def _rows(self, crew: Crew, rows: tuple[int, int]) -> Iterator[str]:
+    def _rows(self, crew: SubmissionStatus, rows: tuple[int, int]) -> Iterator[str]:
         if len(crew.record.classes) == 1:
             yield from self.members(crew.record.submission)
             return
@@ -231,21 +235,21 @@ class _Takers:
         )
         return [str(key) for key in found["trial"]]
 
-    def whereabout(self, key: str, state: TrialState | None) -> Whereabout:
+    def whereabout(self, key: str, state: TrialState | None) -> TrialLocation:
         """Where a trial is that has neither succeeded nor failed."""
         last = state.attempts[-1] if state and state.attempts else None
         if state is not None and state.live is not None:
-            return Whereabout("running")
+            return TrialLocation("running")
         if key in self._queued:
-            return Whereabout("queued")
+            return TrialLocation("queued")
         if key in self._unknown:
-            return Whereabout("unknown", self._sign(key, last) or self._unknown[key])
+            return TrialLocation("unknown", self._sign(key, last) or self._unknown[key])
         if last is None:
-            return Whereabout("pending")
+            return TrialLocation("pending")
         if last.end is not None and not self._dropped(key, last):
-            return Whereabout("pending")
+            return TrialLocation("pending")
         since = self._sign(key, last) if last.end is None else last.end.get("ended")
-        return Whereabout("lost", since, (last.start.get("place") or {}).get("job"))
+        return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
 
     def _dropped(self, key: str, last: AttemptState) -> bool:
         """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""

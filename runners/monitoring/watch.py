@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, final
 from grid.errors import EnvironmentProblem
 from runners.monitoring.failure_groups import kinds
 from runners.monitoring.failure_text import kind_line
-from runners.monitoring.trial_states import STATES, AtWork, State, Whereabouts, whereabouts
-from runners.slurm.scheduler import News, Scheduler
-from runners.slurm.submissions import Crew
+from runners.monitoring.trial_states import STATES, AtWork, State, TrialLocations, locate_trials
+from runners.slurm.scheduler import QueueStatus, Scheduler
+from runners.slurm.submissions import SubmissionStatus
 from store.store import Store
 
 ASK_EVERY_S = 60.0
@@ -22,7 +22,7 @@ _REST = 4.0
 
 
 @final
-class Seldom(Scheduler):
+class RateLimitedScheduler(Scheduler):
     """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
 
     Of jobs that it was not asked for the last time it is asked at once: a submission that was queued in between.
@@ -32,21 +32,21 @@ class Seldom(Scheduler):
         self._scheduler = scheduler
         self._every_s = every_s
         self._next: dict[str, float] = {}
-        self._last: dict[str, News] = {}
+        self._last: dict[str, QueueStatus] = {}
         self._known: dict[str, frozenset[int | str]] = {}
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
+    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """The queue as it was at most a minute ago."""
         return self._kept("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
 
-    def accounted(self, jobs: Collection[int]) -> News:
+    def accounted(self, jobs: Collection[int]) -> QueueStatus:
         """The accounts as they were at most a minute ago."""
         return self._kept("accounts", jobs, lambda: self._scheduler.accounted(jobs))
 
-    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> News:
+    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> QueueStatus:
         now = time.monotonic()
         if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
-            answer: News = ask()
+            answer: QueueStatus = ask()
             self._next[what] = time.monotonic() + self._every_s
             before = self._last.get(what)
             if answer.asked is None and before is not None and before.asked and self._known[what].issuperset(of):
@@ -56,7 +56,7 @@ class Seldom(Scheduler):
         return self._last[what]
 
 
-class Kind(NamedTuple):
+class FailureKind(NamedTuple):
     """A kind of failure, as the view shows it."""
 
     n: int
@@ -71,7 +71,7 @@ class Kind(NamedTuple):
         return kind_line(self.n, self.again, self.reason, self.message)
 
 
-class View(NamedTuple):
+class WatchView(NamedTuple):
     """The campaign at one moment."""
 
     when: float
@@ -79,13 +79,13 @@ class View(NamedTuple):
     cells: tuple[tuple[str, str, Mapping[State, int]], ...]
     """Grid, label, and how many of its trials are in each state."""
     at_work: tuple[AtWork, ...]
-    crews: tuple[Crew, ...]
-    failures: tuple[Kind, ...]
+    crews: tuple[SubmissionStatus, ...]
+    failures: tuple[FailureKind, ...]
     left_s: float | None
     """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
     notes: tuple[str, ...]
     endings: tuple[str, ...] = ()
-    """As of `Whereabouts`."""
+    """As of `TrialLocations`."""
 
     @property
     def over(self) -> bool:
@@ -113,7 +113,7 @@ class View(NamedTuple):
         }
 
 
-def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
+def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchView]:
     """One view after another, `every_s` apart, until every trial has ended and every worker left.
 
     Nothing but the store is written.
@@ -126,7 +126,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
     Raises:
         EnvironmentProblem: it cannot be read at the first look.
     """
-    seldom = Seldom(scheduler)
+    seldom = RateLimitedScheduler(scheduler)
     missed: str | None = None
     seen = False
     while True:
@@ -146,10 +146,10 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[View]:
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
-def look(root: Path, scheduler: Scheduler) -> View:
+def look(root: Path, scheduler: Scheduler) -> WatchView:
     """The campaign now."""
     with Store.open(root, thorough=False) as store:
-        where = whereabouts(store, scheduler)
+        where = locate_trials(store, scheduler)
         rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
         failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()
         seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
@@ -157,13 +157,13 @@ def look(root: Path, scheduler: Scheduler) -> View:
     for grid, label, key in rows:
         counts.setdefault((grid, label), Counter())[where.trials[key].state] += 1
     total: Counter[State] = Counter(found.state for found in where.trials.values())
-    return View(
+    return WatchView(
         when=where.when,
         states={state: total[state] for state in STATES},
         cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
         at_work=where.at_work,
         crews=where.crews,
-        failures=tuple(Kind(*row) for row in failed),
+        failures=tuple(FailureKind(*row) for row in failed),
         left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
         notes=where.notes,
         endings=where.endings,
@@ -174,7 +174,9 @@ def _cells_of(rows: list[tuple[Any, ...]]) -> dict[str, tuple[str, str]]:
     return {str(key): (str(grid), str(label)) for grid, label, key in rows}
 
 
-def seconds_left(where: Whereabouts, wall_s: Mapping[str, float], cells: Mapping[str, tuple[str, str]]) -> float | None:
+def seconds_left(
+    where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[str, tuple[str, str]]
+) -> float | None:
     """How long the trials that run or are queued will take on as many slots as are at work now.
 
     A trial takes as long as the mean of its cell's finished ones, else of all. None where nothing runs or has finished.

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from runners.monitoring.status_text import crew_lines
 from runners.monitoring.trial_states import STATES, AtWork
-from runners.monitoring.watch import View
+from runners.monitoring.watch import WatchView
 from runners.output import counted, duration
-from runners.slurm.submissions import AT_WORK, Crew
+from runners.slurm.submissions import AT_WORK, SubmissionStatus
 
 _COLOURS = {
     "done": "green",
@@ -28,7 +28,7 @@ _MOST_RUNNING = 12
 _MOST_KINDS = 4
 
 
-def show(views: Iterable[View], console: Console) -> None:
+def show(views: Iterable[WatchView], console: Console) -> None:
     """Show one view after another until there are no more."""
     if not console.is_terminal:
         for line in changes(views):
@@ -39,7 +39,7 @@ def show(views: Iterable[View], console: Console) -> None:
             live.update(render(view), refresh=True)
 
 
-def changes(views: Iterable[View]) -> Iterator[str]:
+def changes(views: Iterable[WatchView]) -> Iterator[str]:
     """A line for every view that differs from the one before in more than how far trials are."""
     before: str | None = None
     for view in views:
@@ -49,7 +49,7 @@ def changes(views: Iterable[View]) -> Iterator[str]:
         before = line
 
 
-def _counted(view: View) -> str:
+def _counted(view: WatchView) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
     standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
@@ -58,7 +58,7 @@ def _counted(view: View) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def render(view: View) -> RenderableType:
+def render(view: WatchView) -> RenderableType:
     """The display: a bar for the campaign, its cells, who is at work, the workers, what failed."""
     total = sum(view.states.values())
     ended = view.states["done"] + view.states["failed"]
@@ -79,7 +79,7 @@ def render(view: View) -> RenderableType:
     return Group(*parts, *(Text(note, style="yellow") for note in (*view.endings, *view.notes)))
 
 
-def _cells(view: View) -> RenderableType:
+def _cells(view: WatchView) -> RenderableType:
     """The cells that are not done, those with something going on first."""
     open_ones = [cell for cell in view.cells if cell[2]["done"] < sum(cell[2].values())]
     open_ones.sort(key=lambda cell: (not cell[2]["running"], not cell[2]["failed"]))
@@ -112,7 +112,7 @@ def _running(found: tuple[AtWork, ...]) -> RenderableType:
     return Group(rows, Text(f"and {hidden} more running", style="dim")) if hidden > 0 else rows
 
 
-def _workers(crews: tuple[Crew, ...]) -> Iterator[RenderableType]:
+def _workers(crews: tuple[SubmissionStatus, ...]) -> Iterator[RenderableType]:
     reasons = Counter(
         worker.words for crew in crews for worker in crew.workers if worker.standing == "pending" and worker.words
     )

@@ -12,7 +12,7 @@ from store.files.layout import Layout
 _NO_GPU = re.compile(r"no CUDA device|torch sees none|build for the CPU")
 
 
-class Refusal(NamedTuple):
+class WorkerRejection(NamedTuple):
     """Workers that left for one reason."""
 
     left: str
@@ -36,7 +36,7 @@ class _Left(NamedTuple):
     output: str = ""
 
 
-def refusals(layout: Layout) -> list[Refusal]:
+def worker_rejections(layout: Layout) -> list[WorkerRejection]:
     """Workers of all submissions that left so, by what they said; commonest first."""
     kinds: dict[tuple[str, str], list[_Left]] = {}
     fit: set[str] = set()
@@ -64,9 +64,9 @@ def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Ite
             yield _Left("unsaid", printed.text, printed.node, path.stat().st_mtime, str(path))
 
 
-def _refusal(found: list[_Left], fit: set[str]) -> Refusal:
+def _refusal(found: list[_Left], fit: set[str]) -> WorkerRejection:
     hosts = dict(Counter(each.node for each in found))
-    return Refusal(
+    return WorkerRejection(
         found[0].left, found[0].says, len(found), hosts, max(each.at for each in found), _action(found[0], hosts, fit)
     )
 

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from runners.optimisers.optimiser import Beta, Optimiser, Stepping, Weights
+from runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors, Stepping
 
 
 class AdamW(Optimiser):
@@ -17,6 +17,6 @@ class AdamW(Optimiser):
     eps: PositiveFloat = 1e-8
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, weights: Weights) -> Stepping:
+    def build(self, weights: ParameterVectors) -> Stepping:
         groups = weights.groups(self.weight_decay)
         return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)

@@ -15,7 +15,7 @@ LR_SHARE = "lr_share"
 """The entry of a parameter group that says what its rate is as a share of the optimiser's; where absent, 1."""
 
 
-class Weights(NamedTuple):
+class ParameterVectors(NamedTuple):
     """The parameters of a model as vectors that have gradients; every one is in one of them."""
 
     decayed: list[Tensor]
@@ -68,7 +68,7 @@ class Optimiser(Choice):
     """The peak learning rate."""
 
     @abstractmethod
-    def build(self, weights: Weights) -> Stepping:
+    def build(self, weights: ParameterVectors) -> Stepping:
         """An optimiser over the vectors.
 
         Before every step the `lr` of each group is set to the rate of that step, times its `lr_share` where it has one.

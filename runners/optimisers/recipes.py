@@ -1,8 +1,8 @@
 """The papers' training recipes: optimiser, schedule, length and precision, each a function that returns a `Training`.
 
 A recipe says nothing of data and model: what batch and context the paper used, its docstring says, and
-`runners.tasks` and `variants.model.named_backbones` have them. A batch in tokens is `task.batch` times the task's length. Where a
-paper leaves something out, the docstring says what is taken instead.
+`runners.tasks` and `variants.model.named_backbones` have them. A batch in tokens is `task.batch` times the task's
+length. Where a paper leaves something out, the docstring says what is taken instead.
 
     Trial(training=sink_60m(), ...)                      the paper's
     Trial(training=scaled(sink_60m(), 2000), ...)        a tenth as long, with a tenth of the warm-up

@@ -13,7 +13,7 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from runners.optimisers.optimiser import Beta, Optimiser, Stepping, Weights
+from runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors, Stepping
 
 
 class UncorrectedAdamW(Optimiser):
@@ -28,7 +28,7 @@ class UncorrectedAdamW(Optimiser):
     eps: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, weights: Weights) -> Stepping:
+    def build(self, weights: ParameterVectors) -> Stepping:
         return _Uncorrected(weights.groups(self.weight_decay), self)
 
 

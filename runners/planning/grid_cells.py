@@ -12,7 +12,7 @@ from grid import Grid, Planned, Spec
 from grid.errors import SpecError
 from runners.planning.measure_check import check_measure
 from runners.provenance.code import Codes
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 
 class About(NamedTuple):
@@ -26,7 +26,7 @@ class About(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Cells:
+class GridCells:
     """Every cell of some grids."""
 
     codes: Codes
@@ -36,8 +36,8 @@ class Cells:
     """The first trial of each operator, by grid and the operator's key."""
 
 
-@awaited("planning: looking at every cell")
-def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None) -> Cells:
+@slow_notice("planning: looking at every cell")
+def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None) -> GridCells:
     """Look at every cell of `grids`, and write nothing; `look` is told the grid's name and the cell's first trial.
 
     Raises:
@@ -59,7 +59,7 @@ def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = No
             judges = _judges(planned.trial)
             judged.setdefault(tuple(each.key for each in judges), judges)
         check_measure(grid, [judges for judges in judged.values() if judges])
-    return Cells(codes, about, examples)
+    return GridCells(codes, about, examples)
 
 
 def _judges(trial: Spec) -> list[Spec]:

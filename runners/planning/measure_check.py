@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from grid import Grid
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 
 METRICS = ("loss", "grad_norm", "learning_rate")
 """What training records at its steps, whatever the task."""
@@ -40,7 +40,7 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
         known = list(dict.fromkeys(name for each in declared for name in each))
         raise SpecError(
             f"grid {grid.name!r} is judged by {measure.name!r}, which none of its trials records; they record "
-            f"{', '.join(known)}{did_you_mean(measure.name, known)}"
+            f"{', '.join(known)}{suggest_name(measure.name, known)}"
         )
     agreeing = [[point for point in points if _agrees(point, measure.point)] for points in named]
     if not any(agreeing):
@@ -76,7 +76,7 @@ def _off(wanted: Point, points: Sequence[Point]) -> str:
         return f"at {_told(wanted)}, and that has no points: leave point out"
     strange = [name for name in wanted if name not in axes]
     if strange:
-        hint = did_you_mean(strange[0], axes)
+        hint = suggest_name(strange[0], axes)
         return f"at {_told(wanted)}, and the points of its evaluation grid have {', '.join(axes)}{hint}"
     nearest = min(points, key=lambda point: sum(_far(point.get(name), value) for name, value in wanted.items()))
     return (

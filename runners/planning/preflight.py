@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from grid import Planned, Spec
 from grid.errors import SpecError
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Read = tuple["Task", tuple["Evaluation", ...]]
 
 
-class Refusal(NamedTuple):
+class PreflightFailure(NamedTuple):
     """What trials of some cells would fail on before their first step."""
 
     grid: str
@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
 
 
 @final
-class Opening:
+class Preflight:
     """What the cells of some grids read, as far as the campaign has not tried their trials; with `retry`, what those
     read that failed, too.
     """
@@ -50,19 +50,19 @@ class Opening:
         tried = trial in self._tried
         return not tried or (self._retry and trial_state(self._layout, trial).status == "failed")
 
-    def refusals(self) -> Iterator[Refusal]:
+    def refusals(self) -> Iterator[PreflightFailure]:
         """Open all of it. What is no fault of the spec is left to the trials, whose failure will tell."""
         if not self._cells:
             return
         from runners.evaluations.evaluation import opened  # whoever has such a trial has loaded it
 
-        with awaited("opening what the trials read"):
+        with slow_notice("opening what the trials read"):
             for (task, evaluations), (grid, label) in self._cells.items():
                 try:
                     task.open()
                     opened(task, evaluations)
                 except SpecError as error:
-                    yield Refusal(grid, label, str(error).strip())
+                    yield PreflightFailure(grid, label, str(error).strip())
                 except Exception:  # noqa: BLE001  (a record of the trial's, with its traceback)
                     continue
 

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any, final
 
 from grid import Spec
-from runners.training.training_context import Finished, Silent, Surroundings
+from runners.training.training_context import NullContext, TrainingContext, TrainingResult
 
 
-def seconds_of(trial: Spec, train: Callable[[Any, Surroundings], Finished], *, watched_s: float = 1.0) -> float | None:
+def seconds_of(
+    trial: Spec, train: Callable[[Any, TrainingContext], TrainingResult], *, watched_s: float = 1.0
+) -> float | None:
     """Seconds the training steps of `trial` take on this machine; evaluation is not counted.
 
     None where no pace can be told, because training is over at once. What training raises is not caught.
@@ -19,7 +21,7 @@ def seconds_of(trial: Spec, train: Callable[[Any, Surroundings], Finished], *, w
 
 
 @final
-class Stopwatch(Silent):
+class Stopwatch(NullContext):
     """Surroundings that only watch the clock, and ask training to stop after `watched_s` seconds of steps."""
 
     def __init__(self, watched_s: float) -> None:

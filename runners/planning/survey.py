@@ -10,9 +10,9 @@ from grid import Grid
 from grid.errors import StoreError
 from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
 from runners.output import counted
-from runners.planning.grid_cells import Cells
+from runners.planning.grid_cells import GridCells
 from runners.provenance.code import ran_other_code
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 from store.files.layout import Layout
 from store.files.trial_status import Status, trial_state
 
@@ -42,7 +42,7 @@ class Survey:
 
     layout: Layout
     trials: tuple[Surveyed, ...]
-    cells: Cells
+    cells: GridCells
     retry: bool
     again: bool
 
@@ -96,14 +96,14 @@ class Survey:
 def survey(
     layout: Layout,
     grids: Sequence[Grid],
-    cells: Cells,
+    cells: GridCells,
     *,
     retry: bool = False,
     again: bool = False,
     kept: KeptLines | None = None,
 ) -> Survey:
     """Look at the trials of `grids`, whose `cells` were walked, without touching anything; `kept` keeps their lines."""
-    with awaited(_planning(grids, cells)):
+    with slow_notice(_planning(grids, cells)):
         found = _Collector(layout, cells)
         for grid in grids:
             lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
@@ -112,20 +112,20 @@ def survey(
     return Survey(layout, tuple(found.trials), cells, retry, again)
 
 
-def publish(layout: Layout, grids: Sequence[Grid], cells: Cells, *, retry: bool, again: bool) -> Survey:
+def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
     """Write the grids into the campaign and survey them on the way.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
-    with awaited(_planning(grids, cells)):
+    with slow_notice(_planning(grids, cells)):
         found = _Collector(layout, cells)
         for grid in grids:
             write_grid(layout, grid, found.through(trial_lines(grid)))
     return Survey(layout, tuple(found.trials), cells, retry, again)
 
 
-def _planning(grids: Sequence[Grid], cells: Cells) -> str:
+def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
     walked = Counter(grid for grid, _ in cells.about)
     return f"planning {counted(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
 
@@ -134,7 +134,7 @@ def _planning(grids: Sequence[Grid], cells: Cells) -> str:
 class _Collector:
     """Notes the trials in a stream of lines that it passes on unchanged."""
 
-    def __init__(self, layout: Layout, cells: Cells) -> None:
+    def __init__(self, layout: Layout, cells: GridCells) -> None:
         self.trials: list[Surveyed] = []
         self._layout = layout
         self._cells = cells

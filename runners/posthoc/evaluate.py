@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import Entry
+from runners.attempts.worker import WorkerEntry
 from runners.evaluations import Evaluation
 from runners.posthoc.evaluation_records import (
     Coordinates,
-    Judged,
+    EvaluationRecord,
     Said,
     coordinates,
     forget,
@@ -24,10 +24,10 @@ from runners.posthoc.evaluation_records import (
     said,
     write_evaluation,
 )
-from runners.posthoc.trained_model import Device, Kept, Trained, changed_code, rebuilt, unlike_before
+from runners.posthoc.trained_model import Device, Kept, TrainedModel, changed_code, rebuilt, unlike_before
 from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file, spec_module_name
-from runners.tasks.task import Items, Measured
+from runners.tasks.task import Items, Measurements
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Result(NamedTuple):
     kind: str
     evaluation: str
     status: Status
-    measured: Sequence[Measured] = ()
+    measured: Sequence[Measurements] = ()
     message: str | None = None
     problem: Exception | None = None
 
@@ -114,9 +114,9 @@ def _submitted(layout: Layout, submission: str) -> list[Path]:
         job = read_submission_record(layout, submission).job
     except (NotFoundError, StoreError):
         return []
-    trial = (job.get("entry") or {}).get("trial", Entry().trial)
-    if trial != Entry().trial:
-        raise SpecError(f"models of {Entry().trial} are judged; those of {submission} are of {trial}")
+    trial = (job.get("entry") or {}).get("trial", WorkerEntry().trial)
+    if trial != WorkerEntry().trial:
+        raise SpecError(f"models of {WorkerEntry().trial} are judged; those of {submission} are of {trial}")
     return [Path(file) for file in job.get("specs") or job.get("files") or () if Path(file).is_absolute()]
 
 
@@ -175,7 +175,7 @@ def _of_trial(
 
 
 def _judge(
-    store: "Store", trained: Trained, spec: Evaluation, wanted: Wanted, changed: list[str], codes: Codes
+    store: "Store", trained: TrainedModel, spec: Evaluation, wanted: Wanted, changed: list[str], codes: Codes
 ) -> Result:
     key, number = trained.kept.key, trained.kept.number
     place = (key, number, spec.key)
@@ -193,8 +193,8 @@ def _judge(
         about = frozenset((f"{name}.", coordinates(point)) for name, point in judge.subjects.items())
         _require_new(store, place, about, again=wanted.again)
         rows, data = trained.measured(judge)
-        judged = Judged(
-            [each for each in rows if isinstance(each, Measured)],
+        judged = EvaluationRecord(
+            [each for each in rows if isinstance(each, Measurements)],
             [each for each in rows if isinstance(each, Items)],
             time.perf_counter() - began,
             data,
@@ -206,7 +206,7 @@ def _judge(
     return Result(key, _kind(spec), spec.key, "done", judged.measured)
 
 
-def _checked_code(trained: Trained, store: "Store", wanted: Wanted, told: Callable[[str], None]) -> list[str]:
+def _checked_code(trained: TrainedModel, store: "Store", wanted: Wanted, told: Callable[[str], None]) -> list[str]:
     """Definitions that have changed since the training, after making sure that the model still is the same function.
 
     Raises:

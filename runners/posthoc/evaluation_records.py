@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id
 from runners.evaluations import Evaluation
-from runners.posthoc.trained_model import Trained
-from runners.tasks.task import Items, Measured
+from runners.posthoc.trained_model import TrainedModel
+from runners.tasks.task import Items, Measurements
 from store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
-from store.files.change_tracker import tell
+from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.posthoc_evaluations import Place, evaluation_shards, read_evaluation
 from store.files.shards import encode_shard, shard_prefix, verify_shard
@@ -36,17 +36,17 @@ Said = frozenset[tuple[str, Coordinates]]
 
 
 @final
-class Judged(NamedTuple):
+class EvaluationRecord(NamedTuple):
     """What an evaluation found, and what it took."""
 
-    measured: Sequence[Measured]
+    measured: Sequence[Measurements]
     items: Sequence[Items]
     wall_s: float
     data: Mapping[str, Any] | None
     """What it read."""
 
 
-def said(rows: Iterable[Measured]) -> Said:
+def said(rows: Iterable[Measurements]) -> Said:
     """What rows are about."""
     return frozenset((each.name, coordinates(each.point)) for each in rows)
 
@@ -117,7 +117,9 @@ def _said_by(layout: Layout, record: Mapping[str, Any]) -> Said:
     return frozenset(found)
 
 
-def write_evaluation(layout: Layout, trained: Trained, spec: Evaluation, judged: Judged, changed: list[str]) -> None:
+def write_evaluation(
+    layout: Layout, trained: TrainedModel, spec: Evaluation, judged: EvaluationRecord, changed: list[str]
+) -> None:
     """Publish what `spec` found of a trained model, in place of what it found before; the caller holds the attempt.
 
     Raises:
@@ -146,19 +148,19 @@ def write_evaluation(layout: Layout, trained: Trained, spec: Evaluation, judged:
         "changed": changed,
         "data": None if judged.data is None else dict(judged.data),
     }
-    tell(layout, place[0])
+    touch_trial(layout, place[0])
     write_json(layout.evaluation(*place), record)
     _sweep(layout, place)
 
 
 def forget(layout: Layout, place: Place) -> None:
     """Remove a later evaluation: everything it said was said anew by another; the caller holds the attempt."""
-    tell(layout, place[0])
+    touch_trial(layout, place[0])
     layout.evaluation(*place).unlink(missing_ok=True)
     _sweep(layout, place)
 
 
-def _write_shards(layout: Layout, trained: Trained, judged: Judged) -> list[str]:
+def _write_shards(layout: Layout, trained: TrainedModel, judged: EvaluationRecord) -> list[str]:
     key, number = trained.kept.key, trained.kept.number
     where = (key, number, trained.step)
     measured = [

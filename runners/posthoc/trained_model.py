@@ -15,9 +15,9 @@ from grid import spec_error
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Judge
-from runners.execution.repro_values import Difference, Where, differences
+from runners.execution.repro_values import ValueAddress, ValueDifference, differences
 from runners.provenance.code import Codes, made_by
-from runners.tasks.task import Items, Measured
+from runners.tasks.task import Items, Measurements
 from runners.training.rank_launcher import device_of
 from runners.trial import Trial, build_model
 from store.files.atomic import is_temporary
@@ -49,7 +49,7 @@ class Kept:
 
 @final
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A finished trial with its model, ready to be judged."""
 
     kept: Kept
@@ -80,11 +80,11 @@ class Trained:
             torch.set_num_threads(self.trial.execution.threads)
             yield
 
-    def of(self, trial: Trial, sources: Mapping[str, str]) -> "Trained":
+    def of(self, trial: Trial, sources: Mapping[str, str]) -> "TrainedModel":
         """The same model as that of `trial`, which has other evaluations and their code."""
         return replace(self, trial=trial, sources=sources)
 
-    def measured(self, judge: Judge) -> tuple[list[Measured | Items], Mapping[str, Any] | None]:
+    def measured(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
         """What `judge`, of the one evaluation of the trial, finds, and what it has read."""
         (spec,) = self.trial.evaluations
         with self.judged(), self.model.positioned(spec.positions(self.trial.model)):
@@ -113,7 +113,7 @@ def find_kept(layout: Layout, key: str) -> Kept:
     return Kept(key, done[-1], state, files[-1])
 
 
-def rebuilt(kept: Kept, device: Device | None, codes: Codes) -> Trained:
+def rebuilt(kept: Kept, device: Device | None, codes: Codes) -> TrainedModel:
     """The model with its weights; `device` None is where the trial asks to be trained.
 
     Raises:
@@ -133,7 +133,7 @@ def rebuilt(kept: Kept, device: Device | None, codes: Codes) -> Trained:
             f"{' '.join(str(error).split())[:300]}; use the code that it was trained with"
         ) from error
     model.to(where).eval()
-    return Trained(kept, trial, step, model, where, codes.sources(trial))
+    return TrainedModel(kept, trial, step, model, where, codes.sources(trial))
 
 
 def _trial(key: str, spec: Mapping[str, Any]) -> Trial:
@@ -153,7 +153,7 @@ def _trial(key: str, spec: Mapping[str, Any]) -> Trial:
     return trial
 
 
-def changed_code(trained: Trained) -> list[str]:
+def changed_code(trained: TrainedModel) -> list[str]:
     """Definitions of the trial that are not what it was trained with, by name; ["everything"] where nobody knows."""
     found = made_by(trained.kept.state, trained.kept.number)
     if not found or None in found:
@@ -163,13 +163,15 @@ def changed_code(trained: Trained) -> list[str]:
     return [name for name in names if any(each.get(name) != trained.sources.get(name) for each in known)]
 
 
-def unlike_before(trained: Trained, store: "Store") -> Sequence[Difference]:
+def unlike_before(trained: TrainedModel, store: "Store") -> Sequence[ValueDifference]:
     """Where what the task measures is not the same bits as at the end of the training, largest difference first.
 
     Empty where they are: the model that was rebuilt computes what the one that was trained computed.
     """
     with trained.judged():
-        measured = [each for each in trained.trial.task.open().evaluate(trained.predict) if isinstance(each, Measured)]
+        measured = [
+            each for each in trained.trial.task.open().evaluate(trained.predict) if isinstance(each, Measurements)
+        ]
     now = {_where(trained.step, each.name, each.point): each.value for each in measured}
     rows = store.sql(
         "SELECT name, CAST(to_json(point) AS VARCHAR), value FROM v_evaluation "
@@ -180,6 +182,6 @@ def unlike_before(trained: Trained, store: "Store") -> Sequence[Difference]:
     return differences(before, now)
 
 
-def _where(step: int, name: str, point: Mapping[str, float]) -> Where:
+def _where(step: int, name: str, point: Mapping[str, float]) -> ValueAddress:
     written = ", ".join(f"{axis}={float(value)!r}" for axis, value in sorted(point.items()))
-    return Where("evaluation", step, name, point=written or None)
+    return ValueAddress("evaluation", step, name, point=written or None)

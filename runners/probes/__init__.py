@@ -11,14 +11,13 @@ from runners.probes.ground_mass import GroundMass
 from runners.probes.learned_numbers import LearnedNumbers
 from runners.probes.massive_activation import MassiveActivation
 from runners.probes.predicted_numbers import PredictedNumbers
-from runners.probes.probe import Artefact, Found, Probe, Probed, Probing, Seen
+from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
 from runners.probes.qk_logits import QKLogits
 from runners.probes.sink_share import SinkShare
 from runners.probes.token_classes import Classified, TokenClasses
 from runners.probes.weight_sums import WeightSums
 
 __all__ = [
-    "Artefact",
     "AttentionEntropy",
     "AttentionMaps",
     "Classified",
@@ -33,10 +32,11 @@ __all__ = [
     "MassiveActivation",
     "PredictedNumbers",
     "Probe",
+    "ProbeArray",
+    "ProbeInput",
     "Probed",
     "Probing",
     "QKLogits",
-    "Seen",
     "SinkShare",
     "TokenClasses",
     "WeightSums",

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, by_head, entropy, mean, shares
-from runners.probes.probe import Found, Probe, Probed, Seen
-from variants.model.transformer import Watched
+from runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from variants.model.transformer import LayerTrace
 
 
 class AttentionEntropy(Probe):
@@ -28,8 +28,8 @@ class AttentionEntropy(Probe):
 
     kind: Literal["attention_entropy"] = "attention_entropy"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows = Rows(layer)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows = AttentionRows(layer)
         whole = entropy(shares(rows.weights.abs()))
         yield from by_head("entropy", layer.layer, mean(whole, rows.real & (rows.of_keys != 0), (0, 2)))
         last = _last(rows.real)

@@ -6,8 +6,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from runners.probes.probe import Artefact, Found, Probe, Seen
-from variants.model.transformer import Watched
+from runners.probes.probe import Found, Probe, ProbeArray, ProbeInput
+from variants.model.transformer import LayerTrace
 
 
 class AttentionMaps(Probe):
@@ -21,7 +21,7 @@ class AttentionMaps(Probe):
     sequences: PositiveInt = 2
     """Of how many of the probed sequences, at most."""
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         attended = layer.worked.attended
         found = {"weights": attended.weights}
         if attended.extra is not None:
@@ -29,10 +29,10 @@ class AttentionMaps(Probe):
         if attended.ground is not None:
             found["ground"] = attended.ground[..., 0]
         arrays = {name: _half(each[: self.sequences]).numpy() for name, each in found.items()}
-        yield Artefact(f"attention-{layer.layer:02d}", arrays)
+        yield ProbeArray(f"attention-{layer.layer:02d}", arrays)
 
-    def of_model(self, seen: Seen) -> Found:
-        yield Artefact("attention-inputs", {"inputs": seen.batch.inputs[: self.sequences].cpu().numpy()})
+    def of_model(self, seen: ProbeInput) -> Found:
+        yield ProbeArray("attention-inputs", {"inputs": seen.batch.inputs[: self.sequences].cpu().numpy()})
 
 
 def _half(x: Tensor) -> Tensor:

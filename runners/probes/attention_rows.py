@@ -22,14 +22,14 @@ from torch import Tensor
 
 from runners.probes.probe import NOWHERE, Probed
 from variants.attend import visible_keys
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 @final
-class Rows:
+class AttentionRows:
     """The rows of one layer."""
 
-    def __init__(self, layer: Watched) -> None:
+    def __init__(self, layer: LayerTrace) -> None:
         self._layer = layer
         self.weights = layer.worked.attended.weights
         """[B, H, T, T], as the operator gives them; 0 where hidden."""

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, by_head, entropy, mean, shares
-from runners.probes.probe import Found, Probe, Probed, Seen
-from variants.model.transformer import Watched
+from runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from variants.model.transformer import LayerTrace
 
 
 class EffectiveRank(Probe):
@@ -23,8 +23,8 @@ class EffectiveRank(Probe):
 
     kind: Literal["effective_rank"] = "effective_rank"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows = Rows(layer)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows = AttentionRows(layer)
         maps = rows.weights * rows.real[..., None]
         there = (maps != 0).any(-1).any(-1)
         ranks = effective_rank(maps)

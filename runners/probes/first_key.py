@@ -19,10 +19,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, ProbeInput
 from variants.attend import semantic_channels
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 from variants.operator import by_stage
 from variants.stages.families import sliced
 
@@ -32,8 +32,8 @@ class FirstKey(Probe):
 
     kind: Literal["first_key"] = "first_key"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows, heads = Rows(layer), layer.worked.heads
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows, heads = AttentionRows(layer), layer.worked.heads
         q, k = (semantic_channels(layer.operator, each.double()) for each in (heads.q, heads.k))
         for name, vectors in (("key_norm", k), ("value_norm", heads.v.double())):
             norms = vectors.norm(dim=-1)
@@ -45,7 +45,7 @@ class FirstKey(Probe):
             yield from by_head(name, layer.layer, mean(cosines[..., keys], pairs[..., keys], (0, 2, 3)))
 
 
-def _cosines(layer: Watched, q: Tensor, k: Tensor) -> Tensor:
+def _cosines(layer: LayerTrace, q: Tensor, k: Tensor) -> Tensor:
     """[B, H, T_q, T_k] of float64 channels, whatever the precision of other products."""
     operator, distance = layer.operator, layer.worked.heads.distance
     numbers = by_stage(layer.worked.numbers)["product"]

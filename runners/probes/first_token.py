@@ -9,9 +9,9 @@ out, and queries from which the task hides the first token: those of later docum
 
 from typing import Literal
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, Seen
-from variants.model.transformer import Watched
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from variants.model.transformer import LayerTrace
 
 
 class FirstToken(Probe):
@@ -21,8 +21,8 @@ class FirstToken(Probe):
     by_query: bool = False
     """Also `first_token_weight` at the point {"query": i}, i from 2: a mean over sequences."""
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows = Rows(layer)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows = AttentionRows(layer)
         weight, counted = rows.weights[..., 1:, 0], rows.shown(1)[..., 1:]
         negative = (weight < 0).to(weight.dtype)
         yield from by_head("first_token_weight", layer.layer, mean(weight, counted, (0, 2)))

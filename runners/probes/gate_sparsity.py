@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, ProbeInput
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 _OPENING = "output_gate.opening"
 
@@ -35,9 +35,9 @@ class GateSparsity(Probe):
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         return [("gate_sparsity", {"below": self.below})]
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         opening = layer.worked.numbers.get(_OPENING)
         if opening is not None:
-            real = Rows(layer).real[..., None]
+            real = AttentionRows(layer).real[..., None]
             closed = (opening < self.below).float().expand(*real.shape[:-1], -1)
             yield from by_head("gate_sparsity", layer.layer, mean(closed, real, (0, 2, 3)), {"below": self.below})

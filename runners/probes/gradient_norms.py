@@ -13,8 +13,8 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import PositiveFloat, model_validator
 
-from grid.validation import require_rising
-from runners.probes.probe import Found, Probe, Probed, Seen
+from grid.validation import require_increasing
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
 
 
 class GradientNorms(Probe):
@@ -31,10 +31,10 @@ class GradientNorms(Probe):
 
     @model_validator(mode="after")
     def _points_are_told_apart(self) -> Self:
-        require_rising("k", self.k)
+        require_increasing("k", self.k)
         return self
 
-    def of_model(self, seen: Seen) -> Found:
+    def of_model(self, seen: ProbeInput) -> Found:
         norms = np.array([norm for norm in seen.norms if math.isfinite(norm)])
         if len(norms) < len(seen.norms):
             yield Probed("gradient_norm_not_finite", len(seen.norms) - len(norms))

@@ -10,11 +10,11 @@ sink has a mass and no threshold.
 from collections.abc import Sequence
 from typing import Literal
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, ProbeInput
 from runners.tasks.task import Task
 from variants import Backbone, Ground, Operator
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 class GroundMass(Probe):
@@ -30,8 +30,8 @@ class GroundMass(Probe):
                 "operator such as principled_ground() or learned_sink()"
             )
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        attended, rows = layer.worked.attended, Rows(layer)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        attended, rows = layer.worked.attended, AttentionRows(layer)
         if attended.ground is not None:
             yield from by_head("ground_mass", layer.layer, mean(attended.ground[..., 0], rows.real, (0, 2)))
         if isinstance(layer.operator.normaliser, Ground):

@@ -5,7 +5,7 @@ Their way there takes evaluations on the way: `training.evaluate_every`. Where t
 
 from typing import ClassVar, Literal
 
-from runners.probes.probe import Found, Probe, Probed, Seen
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
 
 
 class LearnedNumbers(Probe):
@@ -15,6 +15,6 @@ class LearnedNumbers(Probe):
 
     kind: Literal["learned_numbers"] = "learned_numbers"
 
-    def of_model(self, seen: Seen) -> Found:
+    def of_model(self, seen: ProbeInput) -> Found:
         for layer, head, name, value in seen.model.numbers():
             yield Probed(f"number.{name}", value, layer, head)

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, mean
-from runners.probes.probe import Found, Probe, Probed, Seen
-from variants.model.transformer import Watched
+from runners.probes.attention_rows import AttentionRows, mean
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from variants.model.transformer import LayerTrace
 
 
 class MassiveActivation(Probe):
@@ -27,23 +27,23 @@ class MassiveActivation(Probe):
 
     kind: Literal["massive_activation"] = "massive_activation"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        real, depth = Rows(layer).real[:, 0], layer.layer + 1
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        real, depth = AttentionRows(layer).real[:, 0], layer.layer + 1
         if layer.layer == 0:
-            yield from _compared("activation", layer.entering, real, Place(0, 0))
-        yield from _compared("activation", layer.leaving, real, Place(layer.layer, depth))
+            yield from _compared("activation", layer.entering, real, LayerPoint(0, 0))
+        yield from _compared("activation", layer.leaving, real, LayerPoint(layer.layer, depth))
         if layer.unnormed is not None:
-            yield from _compared("unnormed_activation", layer.unnormed, real, Place(layer.layer, depth))
+            yield from _compared("unnormed_activation", layer.unnormed, real, LayerPoint(layer.layer, depth))
 
 
-class Place(NamedTuple):
+class LayerPoint(NamedTuple):
     """Which stream it is."""
 
     layer: int
     depth: int
 
 
-def _compared(name: str, stream: Tensor, real: Tensor, place: Place) -> Found:
+def _compared(name: str, stream: Tensor, real: Tensor, place: LayerPoint) -> Found:
     norms, there = mean(stream.float().norm(dim=-1), real, (0,))
     others, any_other = mean(norms[1:], there[1:], (0,))
     if not (there[0] and any_other):

@@ -8,11 +8,11 @@ query.
 from collections.abc import Sequence
 from typing import Literal
 
-from runners.probes.attention_rows import Rows, mean
-from runners.probes.probe import Found, Probe, Probed, Seen
+from runners.probes.attention_rows import AttentionRows, mean
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 class PredictedNumbers(Probe):
@@ -27,8 +27,8 @@ class PredictedNumbers(Probe):
                 "use learned_numbers"
             )
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        real = Rows(layer).real
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        real = AttentionRows(layer).real
         for name in _predicted(layer.operator):
             heads = layer.operator.heads_of(name, real.shape[1])
             values, counted = layer.worked.numbers[name].float(), real[:, heads, :, None]

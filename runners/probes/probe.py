@@ -13,7 +13,7 @@ from pydantic import PositiveInt, model_validator
 from grid.spec import Choice, Spec
 from runners.tasks.task import Batch, Task
 from variants import Backbone, Operator, Transformer
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 NOWHERE: Mapping[str, float] = {}
 
@@ -29,7 +29,7 @@ class Probed(NamedTuple):
     """Where on its own grid it was taken: `{"eps": 0.3, "position": 1}`."""
 
 
-class Artefact(NamedTuple):
+class ProbeArray(NamedTuple):
     """Arrays that a viewer shows and no table holds."""
 
     name: str
@@ -37,10 +37,10 @@ class Artefact(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
 
-Found = Iterator[Probed | Artefact]
+Found = Iterator[Probed | ProbeArray]
 
 
-class Seen(NamedTuple):
+class ProbeInput(NamedTuple):
     """What there is to see of a model beside its layers at work."""
 
     model: Transformer
@@ -85,11 +85,11 @@ class Probe(Choice):
         """How many tokens a sequence has at least in which there is what the probe looks for."""
         return 1
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002  (what a probe overrides)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002  (what a probe overrides)
         """What one layer shows, called for every layer from the bottom; nothing of it is kept."""
         yield from ()
 
-    def of_model(self, seen: Seen) -> Found:  # noqa: ARG002
+    def of_model(self, seen: ProbeInput) -> Found:  # noqa: ARG002
         """What the model as a whole shows."""
         yield from ()
 

@@ -8,10 +8,10 @@ learned. "Affine-Scaled Attention", figure 2, which does not say whether its log
 
 from typing import Literal
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Seen
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, ProbeInput
 from variants.attend import qk_logits
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 class QKLogits(Probe):
@@ -19,10 +19,10 @@ class QKLogits(Probe):
 
     kind: Literal["qk_logits"] = "qk_logits"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         z = qk_logits(layer.operator, layer.worked.heads, layer.worked.numbers)
         z = (z if z.dim() == 5 else z[None]).expand(-1, *layer.worked.attended.weights.shape)
-        dims, pairs = (0, 1, 3, 4), Rows(layer).seen
+        dims, pairs = (0, 1, 3, 4), AttentionRows(layer).seen
         middle, there = mean(z, pairs, dims)
         variance, _ = mean((z - middle[:, None, None]).square(), pairs, dims)
         yield from by_head("qk_logit_mean", layer.layer, (middle, there))

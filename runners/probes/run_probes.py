@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from grid.errors import SpecError
-from runners.probes.probe import Artefact, Found, Probe, Probed, Probing, Seen
+from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
 from runners.tasks.task import Batch, Data
 from variants import Backbone
 
 
-def looked_at(data: Data, probing: Probing) -> Batch:
+def probe_model(data: Data, probing: Probing) -> Batch:
     """The sequences that probes see, on the CPU."""
     batch = data.examples(probing.sequences)
     visible = batch.visible
@@ -35,7 +35,7 @@ def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
             )
 
 
-def look(probing: Probing, seen: Seen) -> Found:
+def look(probing: Probing, seen: ProbeInput) -> Found:
     """What the probes find; the layers are computed once for all, and not at all where no probe looks at them.
 
     Raises:
@@ -44,7 +44,7 @@ def look(probing: Probing, seen: Seen) -> Found:
     yield from _told_apart(_everything(probing, seen))
 
 
-def look_at_divergence(probing: Probing, seen: Seen) -> Found:
+def look_at_divergence(probing: Probing, seen: ProbeInput) -> Found:
     """What the probes with `at_divergence` find in a model whose training has just diverged.
 
     Raises:
@@ -54,7 +54,7 @@ def look_at_divergence(probing: Probing, seen: Seen) -> Found:
     yield from _told_apart((probe, found) for probe in asked for found in probe.of_model(seen))
 
 
-def _everything(probing: Probing, seen: Seen) -> Iterator[tuple[Probe, Probed | Artefact]]:
+def _everything(probing: Probing, seen: ProbeInput) -> Iterator[tuple[Probe, Probed | ProbeArray]]:
     at_layers = [probe for probe in probing.probes if type(probe).of_layer is not Probe.of_layer]
     if at_layers:
         for layer in seen.model.watched(seen.batch.inputs, seen.batch.visible):
@@ -64,28 +64,28 @@ def _everything(probing: Probing, seen: Seen) -> Iterator[tuple[Probe, Probed | 
         yield from ((probe, found) for found in probe.of_model(seen))
 
 
-def _told_apart(every: Iterable[tuple[Probe, Probed | Artefact]]) -> Found:
+def _told_apart(every: Iterable[tuple[Probe, Probed | ProbeArray]]) -> Found:
     taken: dict[tuple[object, ...], Probe] = {}
     for probe, found in every:
         place = _place(found)
         if place in taken:
             first = taken[place].label
             by = f"{first} and {probe.label} both recorded" if taken[place] is not probe else f"{first} recorded twice"
-            own = "a name" if isinstance(found, Artefact) else "a name, a layer, a head or a point"
+            own = "a name" if isinstance(found, ProbeArray) else "a name, a layer, a head or a point"
             raise SpecError(f"what probes find has one place each; {by} {_said(found)}; give each {own} of its own")
         taken[place] = probe
         yield found
 
 
-def _place(found: Probed | Artefact) -> tuple[object, ...]:
+def _place(found: Probed | ProbeArray) -> tuple[object, ...]:
     """What two of one look never have in common."""
-    if isinstance(found, Artefact):
+    if isinstance(found, ProbeArray):
         return (found.name,)
     return found.name, found.layer, found.head, *sorted(found.point.items())
 
 
-def _said(found: Probed | Artefact) -> str:
-    if isinstance(found, Artefact):
+def _said(found: Probed | ProbeArray) -> str:
+    if isinstance(found, ProbeArray):
         return f"a file {found.name!r}"
     point = ", ".join(f"{coordinate}={value:g}" for coordinate, value in found.point.items())
     of = ", ".join(f"{what} {at}" for what, at in (("layer", found.layer), ("head", found.head)) if at is not None)

@@ -3,10 +3,10 @@
     alpha_k = mean over the queries i >= k of A_ik            importance score of position k
     Sink_k  = mean over sequences of 1[alpha_k > eps]         sink share, per head
 
-A_ik is the share of key k in the row of query i (`runners.probes.attention_rows`). "When Attention Sink Emerges", section 3 and
-appendix D.6, with eps = 0.3; its number for a model is the mean of these rows over layers and heads. Position 0 is the
-learned key of a key bias; the released code counts a row for the bias itself, too, which does not exist here. In an
-encoder every query sees key k, and alpha_k is a mean over all of them.
+A_ik is the share of key k in the row of query i (`runners.probes.attention_rows`). "When Attention Sink Emerges",
+section 3 and appendix D.6, with eps = 0.3; its number for a model is the mean of these rows over layers and heads.
+Position 0 is the learned key of a key bias; the released code counts a row for the bias itself, too, which does not
+exist here. In an encoder every query sees key k, and alpha_k is a mean over all of them.
 
 Uniform causal attention has importance H_T / T at position 1: 0.34 for 8 tokens, a sink by eps = 0.3, and 0.07 for 64.
 Values of different lengths are never comparable, so sequences count in which nothing is hidden: none with padding, and
@@ -19,12 +19,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from grid.validation import require_rising
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, Seen
+from grid.validation import require_increasing
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
 from runners.tasks.task import Task
 from variants import Backbone, Operator
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -45,8 +45,8 @@ class SinkShare(Probe):
 
     @model_validator(mode="after")
     def _points_are_told_apart(self) -> Self:
-        require_rising("eps", self.eps)
-        require_rising("positions", self.positions)
+        require_increasing("eps", self.eps)
+        require_increasing("positions", self.positions)
         return self
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
@@ -71,8 +71,8 @@ class SinkShare(Probe):
     def _prefix(self) -> str:
         return "" if self.of == "shares" else "raw_"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows, prefix = Rows(layer), self._prefix
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows, prefix = AttentionRows(layer), self._prefix
         whole = rows.whole_sequence
         for position in self.positions:
             weight = rows.weight(position)

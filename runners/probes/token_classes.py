@@ -18,13 +18,13 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import NOWHERE, Found, Probe, Seen
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import NOWHERE, Found, Probe, ProbeInput
 from runners.probes.word_classes import BACKENDS, CLASSES, Backend, classes, require_spacy
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
 from variants import Backbone, Operator, Tokens
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 @runtime_checkable
@@ -77,9 +77,9 @@ class TokenClasses(Probe):
     def _family(self) -> str:
         return "token_class" if self.normalise == "shares" else "token_class_softmax"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:
         names, classes = self._classes(seen)
-        rows = Rows(layer)
+        rows = AttentionRows(layer)
         own = slice(rows.weights.shape[-1] - classes.shape[-1], None)  # without sink tokens
         keys, queries = rows.weights[..., own, own], rows.real[..., own]
         found = []
@@ -97,7 +97,7 @@ class TokenClasses(Probe):
         for name, value, is_there in zip(names, shared, there, strict=True):
             yield from by_head(f"{self._family}.{self.by}.{name}", layer.layer, (value, is_there))
 
-    def _classes(self, seen: Seen) -> tuple[Sequence[str], Tensor]:
+    def _classes(self, seen: ProbeInput) -> tuple[Sequence[str], Tensor]:
         inputs = seen.batch.inputs
         if self.by == "bytes":
             return BYTES, _of_bytes(inputs.device)[inputs]

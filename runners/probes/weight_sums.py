@@ -15,9 +15,9 @@ import torch
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor
 
-from runners.probes.attention_rows import Rows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, Seen
-from variants.model.transformer import Watched
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from variants.model.transformer import LayerTrace
 
 _MOST_BINS = 100_000
 """On either side of 0."""
@@ -45,8 +45,8 @@ class WeightSums(Probe):
             )
         return self
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
-        rows = Rows(layer)
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
+        rows = AttentionRows(layer)
         sums, counted = rows.weights.sum(-1), rows.real
         yield from by_head("weight_sum", layer.layer, mean(sums, counted, (0, 2)))
         found, there = mean(sums, counted, (1,))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from runners.provenance.snapshot_contents import gather
-from runners.provenance.snapshot_files import Member
-from runners.slow_notice import awaited
+from runners.provenance.snapshot_files import SnapshotFile
+from runners.slow_notice import slow_notice
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout
 
@@ -88,7 +88,7 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
     return packed.snapshot
 
 
-@awaited("packing the snapshot: the tree that is submitted")
+@slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
     """The tree as it is now; writes nothing.
 
@@ -151,9 +151,9 @@ def _first(names: Sequence[str]) -> tuple[str, ...]:
     return (*names[:_MOST_NAMES], f"... and {more} more") if more > 0 else tuple(names)
 
 
-def _tar(members: Mapping[str, Member]) -> bytes:
+def _tar(members: Mapping[str, SnapshotFile]) -> bytes:
     """The same bytes for the same names and contents."""
-    found = {**members, CHECKSUMS: Member(_checksums(members), 0o444)}
+    found = {**members, CHECKSUMS: SnapshotFile(_checksums(members), 0o444)}
     sink = io.BytesIO()
     with tarfile.open(fileobj=sink, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as tar:
         for name in sorted(found):
@@ -161,7 +161,7 @@ def _tar(members: Mapping[str, Member]) -> bytes:
     return sink.getvalue()
 
 
-def _header(name: str, member: Member) -> tarfile.TarInfo:
+def _header(name: str, member: SnapshotFile) -> tarfile.TarInfo:
     header = tarfile.TarInfo(name)
     header.size = len(member.data)
     header.mode = 0o555 if member.mode & 0o100 else 0o444
@@ -170,7 +170,7 @@ def _header(name: str, member: Member) -> tarfile.TarInfo:
     return header
 
 
-def _checksums(members: Mapping[str, Member]) -> bytes:
+def _checksums(members: Mapping[str, SnapshotFile]) -> bytes:
     lines = [
         f"{blake2b(members[name].data, digest_size=16).hexdigest()}  {name}\n"
         for name in sorted(members)

@@ -17,7 +17,7 @@ from grid.errors import EnvironmentProblem
 from runners.provenance.origin import PROJECT, ROOMS
 from runners.provenance.snapshot_files import (
     MOST_BYTES,
-    Member,
+    SnapshotFile,
     files_below,
     objection,
     optional_member,
@@ -31,7 +31,7 @@ from runners.provenance.snapshot_modules import UserModule, user_modules
 class Contents(NamedTuple):
     """Everything a snapshot holds, by its path inside."""
 
-    members: dict[str, Member]
+    members: dict[str, SnapshotFile]
     spec: tuple[str, ...]
     """The spec files."""
     paths: tuple[str, ...]
@@ -57,7 +57,7 @@ def gather(files: Sequence[Path]) -> Contents:
     return Contents({**_rooms(), **users.members}, spec, ("code", *users.paths()), tree, tuple(users.left_out))
 
 
-def _rooms() -> dict[str, Member]:
+def _rooms() -> dict[str, SnapshotFile]:
     found = {path: read_member(path) for room in ROOMS for path in files_below(PROJECT / room)}
     return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in found.items() if each is not None}
 
@@ -80,7 +80,7 @@ class _Users:
 
     def __init__(self) -> None:
         self.roots: list[_Root] = []
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, SnapshotFile] = {}
         self.left_out: list[str] = []
         self._homes: list[Path] = []
         self._packages: set[Path] = set()
@@ -127,7 +127,7 @@ class _Users:
         self.roots.append(_Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree))
         return self.roots[-1]
 
-    def _put(self, name: str, member: Member) -> None:
+    def _put(self, name: str, member: SnapshotFile) -> None:
         if name not in self.members:
             self.members[name] = member
             self._bytes += len(member.data)

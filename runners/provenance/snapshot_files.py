@@ -19,7 +19,7 @@ _LINE_BREAKS = re.compile(r"[\n\r\\]")
 """A list of checksums would have to escape these in names."""
 
 
-class Member(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file of a snapshot, or a link to a directory of it."""
 
     data: bytes
@@ -33,7 +33,7 @@ def files_below(directory: Path) -> Iterator[Path]:
     return (path for path in sorted(directory.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
 
 
-def read_member(path: Path) -> Member | None:
+def read_member(path: Path) -> SnapshotFile | None:
     """The file `path`, links followed; None where it has gone since it was listed.
 
     Raises:
@@ -41,14 +41,14 @@ def read_member(path: Path) -> Member | None:
     """
     try:
         with path.open("rb") as file:
-            return Member(file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+            return SnapshotFile(file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise environment_problem("read", path, error) from error
 
 
-def optional_member(path: Path, top: Path) -> Member | str | None:
+def optional_member(path: Path, top: Path) -> SnapshotFile | str | None:
     """The file `path` below `top` as a member; or why it cannot be one; None where it has gone."""
     if path.is_dir():
         return _link(path, top) or "a link to a directory elsewhere"
@@ -58,11 +58,11 @@ def optional_member(path: Path, top: Path) -> Member | str | None:
         return "it cannot be read"
 
 
-def _link(path: Path, top: Path) -> Member | None:
+def _link(path: Path, top: Path) -> SnapshotFile | None:
     """A symbolic link to a directory stays a link, unless it leads out of `top`."""
     target = path.readlink().as_posix()
     reached = posixpath.normpath(f"{path.parent.relative_to(top).as_posix()}/{target}")
-    return None if target.startswith("/") or reached.startswith("..") else Member(b"", 0o777, target)
+    return None if target.startswith("/") or reached.startswith("..") else SnapshotFile(b"", 0o777, target)
 
 
 def size_of(path: Path) -> int | None:

@@ -20,7 +20,7 @@ from grid import Grid, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.provenance.code import SOURCE
 from runners.provenance.origin import is_installed
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
@@ -35,7 +35,7 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
     """
     path = Path(path)
     try:
-        with awaited(f"loading {path}"):
+        with slow_notice(f"loading {path}"):
             module = import_spec_file(path)
     except SpecError as error:
         if isinstance(error.__cause__, SyntaxError):

@@ -7,13 +7,13 @@ from typing import final
 
 from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Came, Outcome
-from runners.execution.progress import Progress
+from runners.execution.progress import ProgressDisplay
 from runners.execution.run import RunResult
-from runners.execution.run_tally import Member, Tally, tally
+from runners.execution.run_tally import GridMember, Tally, tally
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.cancellations import read_cancelled
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import AT_WORK, Crew, read_crews
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, progress_of, trial_state
 
@@ -47,7 +47,7 @@ class Following:
     def until_over(self, *, look_every_s: float = LOOK_EVERY_S, ask_every_s: float = ASK_EVERY_S) -> None:
         """Return when nothing of it is queued or running; KeyboardInterrupt leaves the workers alone."""
         asked = -ask_every_s
-        with Progress(self._tally) as shown:
+        with ProgressDisplay(self._tally) as shown:
             while True:
                 over = False
                 if time.monotonic() - asked >= ask_every_s:
@@ -95,8 +95,8 @@ class Following:
                 found[name] = len(chosen)
         return found
 
-    def _has_workers(self, shown: Progress) -> bool:
-        crews, notes = read_crews(self._layout, self._scheduler)
+    def _has_workers(self, shown: ProgressDisplay) -> bool:
+        crews, notes = read_submission_status(self._layout, self._scheduler)
         for note in notes:
             shown.note(note)
         ours = [crew for crew in crews if crew.record.submission in self._submissions]
@@ -110,12 +110,12 @@ class Following:
                 shown.note(crew.held)
         return False
 
-    def _look(self, shown: Progress) -> None:
+    def _look(self, shown: ProgressDisplay) -> None:
         for row, trial in enumerate(self._wanted):
             if row not in self._ended and self._layout.trial(trial.key).exists():
                 self._see(row, trial, shown)
 
-    def _see(self, row: int, trial: Surveyed, shown: Progress) -> None:
+    def _see(self, row: int, trial: Surveyed, shown: ProgressDisplay) -> None:
         state = trial_state(self._layout, trial.key)
         if self._is_new(trial, state) and state.status in _CAME:
             self._ended[row] = state.status
@@ -145,7 +145,7 @@ class Following:
         return len([each for each in state.attempts if each.end is not None]) > self._before.get(trial.key, 0)
 
 
-def waiting(crews: Iterable[Crew]) -> str:
+def waiting(crews: Iterable[SubmissionStatus]) -> str:
     """How many workers there are, and what those wait for that wait: `workers: 2 running, 1 pending (Resources)`."""
     workers = [worker for crew in crews for worker in crew.workers]
     standings = Counter(worker.standing for worker in workers)
@@ -163,7 +163,7 @@ def _tally(found: Survey, wanted: Sequence[Surveyed]) -> Tally:
     keys = {trial.key for trial in wanted}
     begun = tally(
         ((trial.grid, trial.label) for trial in found.trials),
-        [Member((trial.grid, trial.label), trial.seed) for trial in wanted],
+        [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted],
     )
     for trial in found.trials:
         if trial.key not in keys and trial.status in ("ok", "failed"):

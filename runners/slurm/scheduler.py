@@ -9,7 +9,7 @@ from grid.errors import EnvironmentProblem
 from runners.slurm.queue import TaskId, ask, cancel, seconds, task_ids, user
 
 
-class TaskNews(NamedTuple):
+class TaskStatus(NamedTuple):
     """One task of a job array, or a job where arrays are off."""
 
     state: Literal["pending", "held", "running", "ended"]
@@ -20,10 +20,10 @@ class TaskNews(NamedTuple):
     time_left_s: float | None = None
 
 
-class News(NamedTuple):
+class QueueStatus(NamedTuple):
     """What one question brought."""
 
-    tasks: Mapping[str, TaskNews]
+    tasks: Mapping[str, TaskStatus]
     """By name: `123_4`, or `123`."""
     asked: float | None
     """When the scheduler answered, in seconds since the epoch; None if it did not."""
@@ -36,10 +36,10 @@ class News(NamedTuple):
 class Scheduler(Protocol):
     """Where the news is from."""
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
+    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """Tasks of `jobs`, and of the jobs called so, that wait or run."""
 
-    def accounted(self, jobs: Collection[int]) -> News:
+    def accounted(self, jobs: Collection[int]) -> QueueStatus:
         """How tasks of `jobs` ended, where the cluster keeps accounts."""
 
 
@@ -68,32 +68,34 @@ _ACCOUNT = "JobID,State,ExitCode,NodeList"
 
 
 @final
-class Slurm(Scheduler):
+class SlurmScheduler(Scheduler):
     """SLURM, through its commands; every question is bounded in time, and no answer is no error."""
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> News:
+    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """One squeue, and one more per name."""
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
         questions: list[tuple[str, ...]] = [("-j", _listed(jobs))] if jobs else []
         questions += [("--user", user(), "--name", name) for name in names]
-        tasks: dict[str, TaskNews] = {}
+        tasks: dict[str, TaskStatus] = {}
         named: dict[str, list[int]] = {}
         for which in questions:
             said = ask("squeue", "-r", "-h", *which, "-O", shown, patience_s=PATIENCE_S)
             if said.problem is not None and not said.unknown:
-                return News({}, None, said.problem)
+                return QueueStatus({}, None, said.problem)
             for task in queue_rows(said.text, time.time()):
                 tasks[str(task.id)] = task.news
                 if task.id.job not in named.setdefault(task.name, []):
                     named[task.name].append(task.id.job)
-        return News(tasks, time.time(), named=named)
+        return QueueStatus(tasks, time.time(), named=named)
 
-    def accounted(self, jobs: Collection[int]) -> News:
+    def accounted(self, jobs: Collection[int]) -> QueueStatus:
         """One sacct."""
         if not jobs:
-            return News({}, time.time())
+            return QueueStatus({}, time.time())
         said = ask("sacct", "-nPX", "-j", _listed(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)
-        return News({}, None, said.problem) if said.problem else News(account_rows(said.text), time.time())
+        return (
+            QueueStatus({}, None, said.problem) if said.problem else QueueStatus(account_rows(said.text), time.time())
+        )
 
     def cancel(self, jobs: Sequence[int]) -> str | None:
         """Take jobs out of the queue and end what runs of them; why that was not possible."""
@@ -110,7 +112,7 @@ class QueueRow(NamedTuple):
     id: TaskId
     name: str
     """Of its job."""
-    news: TaskNews
+    news: TaskStatus
 
 
 def queue_rows(text: str, now: float) -> Iterator[QueueRow]:
@@ -124,30 +126,30 @@ def queue_rows(text: str, now: float) -> Iterator[QueueRow]:
             yield QueueRow(TaskId(int(job), int(task) if task.isdigit() else None), name, news)
 
 
-def account_rows(text: str) -> dict[str, TaskNews]:
+def account_rows(text: str) -> dict[str, TaskStatus]:
     """The tasks of sacct's answer; a range of waiting tasks says nothing of one that has its own row."""
-    single: dict[str, TaskNews] = {}
-    ranged: dict[str, TaskNews] = {}
+    single: dict[str, TaskStatus] = {}
+    ranged: dict[str, TaskStatus] = {}
     for line in text.splitlines():
         name, *fields = line.split("|")
         if len(fields) == _ACCOUNT.count(","):
             state, code, node = (field.strip() for field in fields)
-            ended = TaskNews("ended", f"{state.partition(' ')[0]}, exit {code}", _said(node) or None)
+            ended = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", _said(node) or None)
             found = single if "[" not in name else ranged
             found.update((str(task), ended) for task in task_ids(name))
     return {**ranged, **single}
 
 
-def _waiting(state: str, reason: str) -> TaskNews | None:
+def _waiting(state: str, reason: str) -> TaskStatus | None:
     if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
-        return TaskNews("held", reason or state)
-    return TaskNews("pending", reason) if state in _WAITING else None
+        return TaskStatus("held", reason or state)
+    return TaskStatus("pending", reason) if state in _WAITING else None
 
 
-def _started(state: str, node: str, left_s: float | None) -> TaskNews:
+def _started(state: str, node: str, left_s: float | None) -> TaskStatus:
     if state in _ENDED:
-        return TaskNews("ended", state, node or None)
-    return TaskNews("running", "", node or None, left_s)
+        return TaskStatus("ended", state, node or None)
+    return TaskStatus("running", "", node or None, left_s)
 
 
 def _left_s(started: str, limit: str, now: float) -> float | None:

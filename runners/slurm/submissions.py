@@ -19,7 +19,7 @@ from runners.attempts.submission_record import (
 from runners.output import age
 from runners.slurm.cancellations import CalledOff, read_cancelled
 from runners.slurm.queue import TaskId, shorthand, task_ids
-from runners.slurm.scheduler import News, Scheduler, TaskNews
+from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from runners.slurm.task_output import LastWords, given_up, logs, worker_log
 from runners.slurm.worker_records import FOR_GOOD, WorkerRecord, read_records, used_hours
 from store.files.layout import Layout
@@ -38,7 +38,7 @@ _NO_OUTPUT = "exit 0:53"
 """Of a task whose output SLURM could not open on the node."""
 
 
-class Worker(NamedTuple):
+class WorkerStatus(NamedTuple):
     """One worker of a submission, as far as is known."""
 
     submission: str
@@ -64,12 +64,12 @@ class Worker(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Crew:
+class SubmissionStatus:
     """A submission to a cluster and its workers."""
 
     record: Submission
     cancelled: CalledOff
-    workers: tuple[Worker, ...]
+    workers: tuple[WorkerStatus, ...]
     records: tuple[WorkerRecord, ...]
 
     def standing(self, resources: str) -> Literal["live", "held", "over", "unknown"]:
@@ -125,7 +125,7 @@ class Crew:
         return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]
 
 
-def read_crews(layout: Layout, scheduler: Scheduler) -> tuple[list[Crew], list[str]]:
+def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
     """The crews of the campaign's submissions to a cluster, oldest first, and a sentence for what cannot be known.
 
     The queue is asked once, for all crews that may still work, and the accounts once, for workers that the queue does
@@ -146,7 +146,7 @@ def read_crews(layout: Layout, scheduler: Scheduler) -> tuple[list[Crew], list[s
     return [draft.crew(queue, accounts) for draft in drafts], notes
 
 
-def _stale(queue: News) -> str:
+def _stale(queue: QueueStatus) -> str:
     if queue.asked is None:
         return f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say"
     return f"the scheduler does not answer ({queue.problem}); the queue is shown as it was {age(queue.asked)} ago"
@@ -170,7 +170,7 @@ def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
     return drafts, notes
 
 
-class _Place(NamedTuple):
+class _WorkerPlace(NamedTuple):
     """A worker as it was asked for."""
 
     resources: ResourceClass
@@ -217,22 +217,22 @@ class _Draft:
         """Whether any worker has not left for good."""
         return any(self._left(at, place) not in FOR_GOOD for at, place in self._places(None))
 
-    def _left(self, at: int, place: _Place) -> str | None:
+    def _left(self, at: int, place: _WorkerPlace) -> str | None:
         record = self.last.get((at, place.number))
         return record.left if record else None
 
-    def unaccounted(self, queue: News) -> Iterator[int]:
+    def unaccounted(self, queue: QueueStatus) -> Iterator[int]:
         """Jobs of workers that the queue does not know and that did not say how they ended."""
         for at, place in self._places(queue):
             if place.job is not None and place.job not in queue.tasks and self._left(at, place) is None:
                 yield int(place.job.partition("_")[0])
 
-    def crew(self, queue: News | None, accounts: Mapping[str, TaskNews]) -> Crew:
+    def crew(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
         """The crew, with what the scheduler said; `queue` is None where it could not be asked."""
         workers = tuple(self._worker(at, place, queue, accounts) for at, place in self._places(queue))
-        return Crew(self.record, self.cancelled, workers, tuple(self.records))
+        return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 
-    def _places(self, queue: News | None) -> Iterator[tuple[int, _Place]]:
+    def _places(self, queue: QueueStatus | None) -> Iterator[tuple[int, _WorkerPlace]]:
         named = queue.named.get(self.name, ()) if queue else ()
         strays = iter(sorted(set(named) - set(self.record.jobs)))  # in the order in which they were submitted
         for at, resources in enumerate(self.record.classes):
@@ -241,9 +241,9 @@ class _Draft:
                 single = self._single(resources, array, queue)
                 for task in range(array.tasks):
                     name = None if job is None else str(job) if single else f"{job}_{task}"
-                    yield at, _Place(resources, array.first + task, name)
+                    yield at, _WorkerPlace(resources, array.first + task, name)
 
-    def _single(self, resources: ResourceClass, array: Array, queue: News | None) -> bool:
+    def _single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
         """Whether it is a job without an array, as its script says; else as the queue does."""
         name = f"{resources.name} from {array.first}" if array.first else resources.name
         script = self.record.scripts.get(name)
@@ -251,7 +251,9 @@ class _Draft:
             return "#SBATCH --array=" not in script
         return queue is not None and str(array.job) in queue.tasks
 
-    def _worker(self, at: int, place: _Place, queue: News | None, accounts: Mapping[str, TaskNews]) -> Worker:
+    def _worker(
+        self, at: int, place: _WorkerPlace, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
+    ) -> WorkerStatus:
         record = self.last.get((at, place.number))
         news = queue.tasks.get(place.job or "") if queue else None
         standing, words = _standing(record, news, asked=queue is not None)
@@ -261,7 +263,7 @@ class _Draft:
             words = words if account is None else account.words
             words = words if printed or record else f"{words}{self._unprinted(place, account)}"
         seen = record.touched if record else self.record.written
-        return Worker(
+        return WorkerStatus(
             submission=self.record.submission,
             resources=place.resources.name,
             number=place.number,
@@ -278,13 +280,13 @@ class _Draft:
             output=str(printed.path) if printed else None,
         )
 
-    def _given_up(self, place: _Place, record: WorkerRecord | None) -> LastWords | None:
+    def _given_up(self, place: _WorkerPlace, record: WorkerRecord | None) -> LastWords | None:
         """What the task printed at its end, if nobody takes it any more and its record does not say why."""
         if place.job is None:
             return None
         return given_up(self.layout, self.record.submission, place.job, record.left if record else None)
 
-    def _unprinted(self, place: _Place, account: TaskNews | None) -> str:
+    def _unprinted(self, place: _WorkerPlace, account: TaskStatus | None) -> str:
         """What may be wrong where a task has not even left an output."""
         folder = logs(self.layout, self.record.submission)
         if self.cancelled.all or place.job is None:
@@ -298,7 +300,7 @@ class _Draft:
         return ""
 
 
-def _standing(record: WorkerRecord | None, news: TaskNews | None, *, asked: bool) -> tuple[Standing, str]:
+def _standing(record: WorkerRecord | None, news: TaskStatus | None, *, asked: bool) -> tuple[Standing, str]:
     left = record.left if record else None
     if news is not None and news.state != "ended":
         return news.state, news.words

@@ -178,7 +178,7 @@ def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
 
 
 @final
-class Purse:
+class BudgetTracker:
     """What is left of a submission's budget, looked at again now and then; less often the more workers are at work.
 
     In between those are taken to go on as they were, so that a budget is not overdrawn by more than what workers use

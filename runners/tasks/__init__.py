@@ -11,9 +11,9 @@ from runners.tasks.synthetic.induction import Induction
 from runners.tasks.synthetic.linear_functions import LinearFunctions, ShiftGrid
 from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.quantifiers import LengthGrid, Quantifiers
-from runners.tasks.synthetic.query_task import AskedLengths, Asking
+from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
-from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task
+from runners.tasks.task import Batch, Data, Items, Measurements, Predict, Task
 from runners.tasks.text.hub import HubText
 from runners.tasks.text.interventions import FixedToken, Intervention, NoIntervention, RandomTokens
 from runners.tasks.text.masked_text import MaskedText
@@ -22,7 +22,6 @@ from runners.tasks.text.tokenizers import BytePairs, Bytes, Tokenizer, Tokenizer
 
 __all__ = [
     "AskedLengths",
-    "Asking",
     "AssociativeRecall",
     "Batch",
     "BytePairs",
@@ -41,11 +40,12 @@ __all__ = [
     "LengthGrid",
     "LinearFunctions",
     "MaskedText",
-    "Measured",
+    "Measurements",
     "Needle",
     "NoIntervention",
     "Predict",
     "Quantifiers",
+    "QueryTask",
     "RandomTokens",
     "SelectiveCopy",
     "ShiftGrid",

@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 OfFile = Callable[[Path], Found]
 
 
-def per_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
+def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
     """A function of a file that keeps what it found of the last `entries` files; one written since counts anew.
 
     The function raises EnvironmentProblem where the file cannot be read.

@@ -6,7 +6,7 @@ from typing import Any
 from grid.errors import EnvironmentProblem
 
 
-def needed(package: str, *, by: str, extra: str) -> Any:
+def require_package(package: str, *, by: str, extra: str) -> Any:
     """The module `package`, which the optional dependencies `extra` bring.
 
     Raises:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def absolute(field: str, path: str) -> str:
+def absolute_path(field: str, path: str) -> str:
     """`path` from the root, so that a spec means the same files wherever it is read.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from runners.tasks.task import Measured
+from runners.tasks.task import Measurements
 
 
 class Ratio(NamedTuple):
@@ -32,9 +32,9 @@ class Ratio(NamedTuple):
             value = math.inf
         return Ratio(value, None if self.se is None else self.se * value, self.items)
 
-    def measured(self, name: str) -> Measured:
+    def measured(self, name: str) -> Measurements:
         """As a row."""
-        return Measured(name, self.value, {}, self.items, self.se)
+        return Measurements(name, self.value, {}, self.items, self.se)
 
 
 def ratio(x: Tensor, n: Tensor) -> Ratio:

@@ -55,7 +55,7 @@ class Batch(NamedTuple):
         return list(starmap(Batch, parts))
 
 
-class Measured(NamedTuple):
+class Measurements(NamedTuple):
     """One value of an evaluation at one point of its grid; `se_items` is the standard error over its items."""
 
     name: str
@@ -66,7 +66,7 @@ class Measured(NamedTuple):
 
 
 class Items(NamedTuple):
-    """The values that a `Measured` of the same name and point is the mean of, for comparisons item by item."""
+    """The values that a `Measurements` of the same name and point is the mean of, for comparisons item by item."""
 
     name: str
     point: Mapping[str, float]
@@ -123,7 +123,7 @@ class Data(ABC):
         return targets.numel()
 
     @abstractmethod
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Everything a model is judged by."""
 
 
@@ -179,11 +179,11 @@ def joined(parts: Sequence[Batch]) -> Batch:
     return Batch(inputs, targets, torch.cat(visible) if visible else None)
 
 
-def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measured:
+def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measurements:
     """The mean of one value per item, float64 [items], with the standard error over them."""
     items = len(values)
     se = float(values.std(correction=1)) / math.sqrt(items) if items > 1 else None
-    return Measured(name, float(values.mean()), dict(point or {}), items, se)
+    return Measurements(name, float(values.mean()), dict(point or {}), items, se)
 
 
 def in_chunks(predict: Predict, inputs: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:

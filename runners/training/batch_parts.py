@@ -10,7 +10,7 @@ from grid.errors import SpecError
 from runners.tasks.task import Batch, Data
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Consecutive sequences of a batch."""
 
     number: int
@@ -36,14 +36,14 @@ def require_finite(batch: Batch) -> None:
     )
 
 
-def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[Part]:
+def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[BatchPart]:
     """The `wanted` ones of `count` parts, whose sizes differ by one sequence at most."""
     if count == 1:
-        return [Part(0, batch, 1.0, 1.0)]
+        return [BatchPart(0, batch, 1.0, 1.0)]
     split = batch.split(count)
     terms, sequences = data.terms(batch.targets), len(batch.inputs)
     return [
-        Part(number, part, data.terms(part.targets) / terms, len(part.inputs) / sequences)
+        BatchPart(number, part, data.terms(part.targets) / terms, len(part.inputs) / sequences)
         for number, part in enumerate(split)
         if number in wanted
     ]

@@ -34,7 +34,7 @@ class PeerLost(RuntimeError):
     """Another rank did not take part in an operation: it died, or it waited too long."""
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """Which of the ranks this process is."""
 
     rank: int = 0
@@ -51,7 +51,7 @@ class World:
     where another rank is gone.
     """
 
-    def __init__(self, place: Place, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, place: RankPlace, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
         self.place, self.device, self._look = place, device, look
 
     def add(self, values: Tensor) -> Tensor:
@@ -109,16 +109,16 @@ def _lost(rank: int) -> Iterator[None]:
         raise PeerLost(f"rank {rank} lost another rank: {error}") from error
 
 
-def place_given() -> Place | None:
+def place_given() -> RankPlace | None:
     """This process's place where torchrun, or what sets the same variables, started the ranks; else None."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     if any(name not in os.environ for name in names):
         return None
-    return Place(*(int(os.environ[name]) for name in names[:3]))
+    return RankPlace(*(int(os.environ[name]) for name in names[:3]))
 
 
 @contextlib.contextmanager
-def grouped(place: Place, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
+def grouped(place: RankPlace, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
     """While entered, this process is a member of the group of ranks.
 
     They meet at `store`, or without one at MASTER_ADDR and MASTER_PORT.

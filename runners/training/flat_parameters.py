@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from runners.optimisers.optimiser import Weights
+from runners.optimisers.optimiser import ParameterVectors
 from variants import Transformer
 
 _ALIGNED = 64
@@ -40,7 +40,7 @@ class Flat:
             _joined(parameters, self._gradient_and_loss[start:]) if parameters else None
             for parameters, start in zip((decayed, kept, hidden), starts, strict=True)
         ]
-        self.weights = Weights(
+        self.weights = ParameterVectors(
             [] if joined[0] is None else [joined[0]],
             [] if joined[1] is None else [joined[1]],
             joined[2],

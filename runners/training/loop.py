@@ -19,24 +19,24 @@ from torch import Tensor
 
 from runners.evaluations.evaluation import opened
 from runners.optimisers.optimiser import LR_SHARE
-from runners.probes import Artefact, Found, Probing, Seen
+from runners.probes import Found, ProbeArray, ProbeInput, Probing
 from runners.probes.probe import NORMS
-from runners.probes.run_probes import look, look_at_divergence, looked_at, require_long_enough
-from runners.tasks.task import DIVERGED, Items, Measured
-from runners.training.batch_parts import Part, parts, require_finite
+from runners.probes.run_probes import look, look_at_divergence, probe_model, require_long_enough
+from runners.tasks.task import DIVERGED, Items, Measurements
+from runners.training.batch_parts import BatchPart, parts, require_finite
 from runners.training.compilation import Forward, graphs_forgotten
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
 from runners.training.distributed import World
 from runners.training.flat_parameters import Flat
 from runners.training.rank_launcher import ranks
-from runners.training.training_context import Diverged, Finished, Silent, Surroundings
+from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult
 from runners.trial import Trial, build_model
-from variants.model.running_means import RunningMeans, Share
+from variants.model.running_means import BatchShare, RunningMeans
 from variants.model.seeding import generator
 
 
-def train(trial: Trial, surroundings: Surroundings) -> Finished:
+def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     """Train `trial`, from the newest checkpoint of its surroundings where there is one.
 
     Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and what the task names in
@@ -51,7 +51,7 @@ def train(trial: Trial, surroundings: Surroundings) -> Finished:
         return train_as(world, trial, surroundings)
 
 
-def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished:
+def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     """Train `trial` as one of the ranks of `world`, all of which call this.
 
     Of the surroundings of a rank other than 0, whether to stop is all that is asked.
@@ -60,17 +60,17 @@ def train_as(world: World, trial: Trial, surroundings: Surroundings) -> Finished
         PeerLost: another rank is gone; else as `train`.
     """
     if world.place.rank:
-        surroundings = Silent(surroundings.stop_requested)
+        surroundings = NullContext(surroundings.stop_requested)
     execution = trial.execution
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     with _own_randomness(world.device), _threads(execution.threads), exactly, graphs_forgotten():
-        return _Run(trial, surroundings, world).result()
+        return _TrainingRun(trial, surroundings, world).result()
 
 
 @final
-class _Run:
-    def __init__(self, trial: Trial, surroundings: Surroundings, world: World) -> None:
+class _TrainingRun:
+    def __init__(self, trial: Trial, surroundings: TrainingContext, world: World) -> None:
         self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
         self._training = trial.training
         self._data = trial.task.open()
@@ -89,7 +89,7 @@ class _Run:
         self._norms: list[float] = []
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
-    def result(self) -> Finished:
+    def result(self) -> TrainingResult:
         """Train; what it took is told where that fails, too."""
         try:
             return self._trained()
@@ -98,7 +98,7 @@ class _Run:
                 self._surroundings.took(self._spent(measure=False))
             raise
 
-    def _trained(self) -> Finished:
+    def _trained(self) -> TrainingResult:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
         self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
         step, stopped = self._restored(), False
@@ -143,19 +143,19 @@ class _Run:
         beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
         self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
 
-    def _parts(self, step: int) -> list[Part]:
+    def _parts(self, step: int) -> list[BatchPart]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
         if step == 1:
             require_finite(batch)
         self._cost.drew(batch.inputs)
         return parts(self._data, batch, self._trial.parts, self._mine)
 
-    def _share(self, step: int, part: Part) -> Share:
-        return Share(
+    def _share(self, step: int, part: BatchPart) -> BatchShare:
+        return BatchShare(
             part.batch.inputs, part.sequences, partial(self._seed, step, part.number), visible=part.batch.visible
         )
 
-    def _backward(self, step: int, part: Part) -> Sequence[Tensor]:
+    def _backward(self, step: int, part: BatchPart) -> Sequence[Tensor]:
         """Add the part's gradient to that of the batch; its share of the loss and of what is logged beside it."""
         if self._means is not None:
             self._seed(step, part.number)
@@ -207,19 +207,19 @@ class _Run:
         self._evaluate_s += looked - began
         self._probe_s += ended - looked
 
-    def _measured(self, step: int) -> Iterator[Measured | Items]:
+    def _measured(self, step: int) -> Iterator[Measurements | Items]:
         yield from self._data.evaluate(self._predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
                 with self._model.positioned(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(self._predict)
 
-    def _look(self, step: int, looking: Callable[[Probing, Seen], Found] = look) -> None:
+    def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:
         probing = self._trial.probing
-        batch = looked_at(self._data, probing).to(self._device)
+        batch = probe_model(self._data, probing).to(self._device)
         with self._mixed():
-            for found in looking(probing, Seen(self._model, self._trial.task, batch, step, self._norms)):
-                if isinstance(found, Artefact):
+            for found in looking(probing, ProbeInput(self._model, self._trial.task, batch, step, self._norms)):
+                if isinstance(found, ProbeArray):
                     self._surroundings.artefact(step, found.name, found.arrays)
                 else:
                     name, value, layer, head, point = found
@@ -269,10 +269,10 @@ class _Run:
         self._norms = list(state["norms"])
         return step
 
-    def _finished(self, step: int, *, stopped: bool) -> Finished:
+    def _finished(self, step: int, *, stopped: bool) -> TrainingResult:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
             self._surroundings.keep(step, self._kept())
-        return Finished(
+        return TrainingResult(
             step=step,
             stopped=stopped,
             parameters=sum(p.numel() for p in self._model.parameters()),

@@ -28,10 +28,10 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.child_lifetime import die_with
 from runners.provenance.code import SOURCE, specs
 from runners.provenance.specfile import import_spec_file, spec_module_name
-from runners.training.distributed import PeerLost, Place, World, grouped, place_given
+from runners.training.distributed import PeerLost, RankPlace, World, grouped, place_given
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
-from runners.training.training_context import Diverged, Killed, Silent
+from runners.training.training_context import Diverged, Killed, NullContext
 from runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
@@ -68,7 +68,7 @@ def ranks(trial: Trial) -> Iterator[World]:
     """
     execution = trial.execution
     given = place_given() if execution.gpus > 1 else None
-    place = given or Place(0, execution.gpus)
+    place = given or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
         raise EnvironmentProblem(
             f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
@@ -85,7 +85,7 @@ def ranks(trial: Trial) -> Iterator[World]:
             yield world
 
 
-def device_of(name: str, place: Place = Place(), *, joined: bool = False) -> torch.device:  # noqa: B008
+def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False) -> torch.device:  # noqa: B008
     """The device of a rank for `execution.device`; with several ranks it becomes this process's current one.
 
     Raises:
@@ -116,7 +116,7 @@ def _started(trial: Trial, device: torch.device) -> Iterator[World]:
         others = _Others(_job(trial, meeting), size)
         try:
             others.await_ready()
-            place = Place(0, size)
+            place = RankPlace(0, size)
             with grouped(place, device, _store(meeting, size)), _left_alone(others):
                 yield World(place, device, others.look)
             others.leave()
@@ -316,7 +316,7 @@ def main(job: dict[str, Any]) -> None:
 
         try:
             trial = _loaded(job)
-            place = Place(job["rank"], job["size"], job["rank"])
+            place = RankPlace(job["rank"], job["size"], job["rank"])
             device = device_of(trial.execution.device, place)
             store = _store(Path(job["meeting"]), place.size)
             say("ready", "")
@@ -330,12 +330,12 @@ def main(job: dict[str, Any]) -> None:
             raise
 
 
-def _train(trial: Trial, place: Place, device: torch.device, store: FileStore) -> None:
+def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStore) -> None:
     from runners.training.loop import train_as  # it imports this module
 
     # Every rank sees the same loss, and rank 0 says it.
     with contextlib.suppress(Diverged), grouped(place, device, store):
-        train_as(World(place, device), trial, Silent())
+        train_as(World(place, device), trial, NullContext())
 
 
 def _loaded(job: dict[str, Any]) -> Trial:

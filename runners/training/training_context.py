@@ -1,6 +1,6 @@
 """What a running trial may ask of its surroundings, and how it may end.
 
-The training loop knows nothing of campaigns, files or processes: it gets a `Surroundings`. Tests pass one that keeps
+The training loop knows nothing of campaigns, files or processes: it gets a `TrainingContext`. Tests pass one that keeps
 everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
 """
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Surroundings(Protocol):
+class TrainingContext(Protocol):
     """The hole through which a trial sees the world."""
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
         """The newest sound checkpoint of this trial, of any attempt, as (step, state)."""
 
 
-class Silent(Surroundings):
+class NullContext(TrainingContext):
     """Nothing is recorded; it may still be asked for a stop. Ranks other than 0 train in it."""
 
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
@@ -105,7 +105,7 @@ class Silent(Surroundings):
 
 
 @dataclass(frozen=True)
-class Finished:
+class TrainingResult:
     """How training ended when it did not raise."""
 
     step: int

@@ -19,7 +19,7 @@ LARGEST: Final = 2**28
 """Bytes of all arrays of a file together, unpacked: more is refused, since it would take the reader's memory."""
 
 
-class Artefact(NamedTuple):
+class StoredArray(NamedTuple):
     """A file of arrays."""
 
     trial: str
@@ -28,18 +28,18 @@ class Artefact(NamedTuple):
     name: str
 
 
-def artefacts(store: "Store", trial: str) -> list[Artefact]:
+def artefacts(store: "Store", trial: str) -> list[StoredArray]:
     """The files of a trial that count, by step and name: of those of the attempts that its result came from, the last.
 
     Raises:
         SpecError: the key is none; EnvironmentProblem where the file system does not answer.
     """
     counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
-    found: dict[tuple[int, str], Artefact] = {}
+    found: dict[tuple[int, str], StoredArray] = {}
     for attempt, until in counted.iter_rows():
         for name, step in store.layout.artefact_names(trial, attempt):
             if until is None or step <= until:
-                found[step, name] = Artefact(trial, attempt, step, name)
+                found[step, name] = StoredArray(trial, attempt, step, name)
     return [found[key] for key in sorted(found)]
 
 
@@ -55,7 +55,7 @@ def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
     )
 
 
-def arrays(store: "Store", artefact: Artefact) -> dict[str, "np.ndarray"]:
+def arrays(store: "Store", artefact: StoredArray) -> dict[str, "np.ndarray"]:
     """What a file holds, by name; nothing in it is executed.
 
     Raises:

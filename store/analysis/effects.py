@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 
 from grid.names import label_of
-from store.analysis.verdicts import Measure, measure_of, runs
+from store.analysis.verdicts import GridMeasure, measure_of, runs
 from store.statistics import Factorial, HalfNormal, factorial, half_normal
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _unmarked(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 
-def _factors(store: "Store", grid: str, rules: Measure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+def _factors(store: "Store", grid: str, rules: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
     values = runs(store, grid, rules)
     header = store.grid(grid)

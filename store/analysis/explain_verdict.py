@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from store.analysis.verdicts import Measure, baseline_of, measure_of, runs
+from store.analysis.verdicts import GridMeasure, baseline_of, measure_of, runs
 from store.database import queries
 from store.statistics import compare
 from store.statistics.checks import checks, why_lines
@@ -39,7 +39,7 @@ def why(
     return {**row, "items": None if bars is None else bars._asdict()}
 
 
-def paired_items(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> ItemBars | None:
+def paired_items(store: "Store", grid: str, measure: GridMeasure, cells: tuple[str, str]) -> ItemBars | None:
     """Differences of the first of `cells` from the second by item, on shared seeds and items; None where none are."""
     kept = item_differences(store, grid, measure, cells)
     if kept.is_empty():
@@ -48,7 +48,7 @@ def paired_items(store: "Store", grid: str, measure: Measure, cells: tuple[str, 
     return item_bars(kept["difference"].to_numpy().astype(np.float64).reshape(seeds, -1), measure.alpha)
 
 
-def item_differences(store: "Store", grid: str, measure: Measure, cells: tuple[str, str]) -> pl.DataFrame:
+def item_differences(store: "Store", grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
     """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
 
     Of items that both recorded on every seed that they share; at the last step, in the unit of the measure.

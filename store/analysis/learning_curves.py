@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
 from store.analysis.verdicts import baseline_of, measure_of
 from store.database import queries
-from store.statistics import Rule, compare_curves
+from store.statistics import CurveRule, compare_curves
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -34,7 +34,7 @@ def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
     """
     costs = list(get_args(By))
     if by not in costs:
-        raise SpecError(f"curves are compared by {costs}; got {by!r}{did_you_mean(by, costs)}")
+        raise SpecError(f"curves are compared by {costs}; got {by!r}{suggest_name(by, costs)}")
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
     if found["step"].null_count() == found.height:
@@ -68,12 +68,12 @@ def compare_learning(
     )
 
 
-def rule_of(store: "Store", grid: str, name: str) -> Rule:
+def rule_of(store: "Store", grid: str, name: str) -> CurveRule:
     """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
     rules = measure_of(store, grid, None)
     if rules.name == name:
-        return Rule(rules.scale, rules.better, rules.alpha)
-    return Rule("linear", direction(name) or "lower", rules.alpha)
+        return CurveRule(rules.scale, rules.better, rules.alpha)
+    return CurveRule("linear", direction(name) or "lower", rules.alpha)
 
 
 def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
 from store.analysis.verdicts import measure_of, runs
 from store.database import queries
@@ -197,7 +197,7 @@ def _measured(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
         probed = store.sql(_PROBES, {"grid": grid})["name"].to_list()
         names = [*known, *probed]
         raise NotFoundError(
-            f"grid {grid!r} has no {wanted.name!r}; there are {names}{did_you_mean(wanted.name, names)}"
+            f"grid {grid!r} has no {wanted.name!r}; there are {names}{suggest_name(wanted.name, names)}"
         )
     if (found["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")

@@ -8,10 +8,10 @@ import polars as pl
 
 from grid.errors import SpecError
 from grid.names import label_of
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.analysis.verdicts import baseline_of, measure_of, runs
 from store.statistics import compare
-from store.statistics.selection import Choice, Selected, Split, expected_optimism, select_then_report
+from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -44,7 +44,7 @@ def selected_verdicts(
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
     for name in over:
         if name not in names:
-            raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{did_you_mean(name, names)}")
+            raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{suggest_name(name, names)}")
     values = runs(store, grid, rules)
     axes = [json.loads(text) for text in values["axes"]]
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
@@ -93,7 +93,7 @@ def _of_the_selected(chosen: Selected) -> pl.DataFrame:
     )
 
 
-def _of_selecting(choice: Choice, where: str) -> str:
+def _of_selecting(choice: TunedChoice, where: str) -> str:
     """What stands against the choice: nothing to choose by, runs to come, runs that failed."""
     planned = f"{choice.runs} selecting runs{where}"
     failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
@@ -105,7 +105,7 @@ def _of_selecting(choice: Choice, where: str) -> str:
     return "; ".join([*left, *failed])
 
 
-def _with_choices(found: pl.DataFrame, chosen: Selected, base: Choice) -> pl.DataFrame:
+def _with_choices(found: pl.DataFrame, chosen: Selected, base: TunedChoice) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
     told = "; ".join(
         [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Better, Scale, compare, failures
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
-class Measure(NamedTuple):
+class GridMeasure(NamedTuple):
     """What a grid is judged by; the fields are those of the grid header's `measure`."""
 
     name: str
@@ -60,12 +60,12 @@ def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> 
     return failures(runs(store, grid, rules), baseline=baseline_of(store, grid, baseline), alpha=rules.alpha)
 
 
-def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> Measure:
+def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
     """The measure of the grid with single fields replaced. Raises SpecError for a field or name that is not there."""
-    known = list(Measure._fields)
+    known = list(GridMeasure._fields)
     for name in changes or {}:
         if name not in known:
-            raise SpecError(f"a measure has the fields {known}; got {name!r}{did_you_mean(name, known)}")
+            raise SpecError(f"a measure has the fields {known}; got {name!r}{suggest_name(name, known)}")
     header = store.grid(grid)
     both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
@@ -79,7 +79,7 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
-    return Measure(**fields)
+    return GridMeasure(**fields)
 
 
 def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
@@ -97,7 +97,7 @@ def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
         )
         raise SpecError(f"grid {grid!r} has no baseline; {said}; it has {_some(list(cells))}")
     if name not in cells and name not in cells.values():
-        hint = did_you_mean(name, list(cells))
+        hint = suggest_name(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
     return str(cells.get(name, name))
 
@@ -107,7 +107,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
 
 
-def runs(store: "Store", grid: str, measure: Measure) -> pl.DataFrame:
+def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
     `value` is that of the measure at the last step, null unless the run is ok; `budget` the steps it took; `code` the
@@ -147,13 +147,13 @@ def _of_those_measured(store: "Store", grid: str) -> str:
     return f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
 
 
-def _no_such_measure(store: "Store", grid: str, measure: Measure) -> str:
+def _no_such_measure(store: "Store", grid: str, measure: GridMeasure) -> str:
     listed = store.sql(
         "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid}
     )
     names = list(dict.fromkeys(listed["name"].to_list()))
     if measure.name not in names:
-        hint = did_you_mean(measure.name, names)
+        hint = suggest_name(measure.name, names)
         return f"no finished run of grid {grid!r} has {measure.name!r}; they have {names}{hint}"
     points = listed.filter(pl.col("name") == measure.name)["point"].to_list()
     return (

@@ -13,7 +13,7 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\$(?P<n
 
 
 @contextmanager
-def asked() -> Iterator[list[str]]:
+def logged_queries() -> Iterator[list[str]]:
     """The statements that stores answer inside, in this thread, with their values written in: each once, in order."""
     found: list[str] = []
     token = _ASKED.set(found)

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
-from store.analysis.verdicts import Measure, measure_of
+from grid.suggestions import suggest_name
+from store.analysis.verdicts import GridMeasure, measure_of
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from store.statistics.paired import Floats
 from store.statistics.scales import fits, forward
@@ -22,7 +22,7 @@ Missing = Literal["failed", "unfinished", "unmeasured"]
 MOST_COLUMNS: Final = 24
 
 
-class Entry(NamedTuple):
+class ExportEntry(NamedTuple):
     """One cell at one column: the mean over seeds, or why there is none."""
 
     mean: float | None
@@ -33,27 +33,27 @@ class Entry(NamedTuple):
     best: bool
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """One measurement at one point; `better` is None where nobody said which way is good."""
 
     name: str
     point: Mapping[str, float]
     better: Better | None
     scale: Scale
-    entries: list[Entry]
+    entries: list[ExportEntry]
 
 
-class Cells(NamedTuple):
+class CellTable(NamedTuple):
     """The table: `labels` name the rows; `alpha` is that of the interval and of what is bold."""
 
     grid: str
     labels: list[str]
-    columns: list[Column]
+    columns: list[ExportColumn]
     spread: Spread
     alpha: float
 
 
-def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> Cells:
+def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
     """The cells of `grid` in execution order.
 
     `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
@@ -70,7 +70,7 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
         name, better = _asked(word)
         points = _points(store, grid, name, at) if wanted else [{**rules.point, **at}]
         way = better or (rules.better if name == own else None)
-        columns += [Column(name, point, way, rules.scale if name == own else "linear", []) for point in points]
+        columns += [ExportColumn(name, point, way, rules.scale if name == own else "linear", []) for point in points]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
             f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
@@ -81,13 +81,13 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
         for column, frame in zip(columns, frames, strict=True)
     ]
     labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
-    return Cells(grid, labels, filled, spread, rules.alpha)
+    return CellTable(grid, labels, filled, spread, rules.alpha)
 
 
-def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> Measure:
+def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> GridMeasure:
     """The grid's measure; of a grid without one, the usual rules for what is wanted."""
     if store.grid(grid)["measure"] is None and wanted:
-        return Measure(_asked(wanted[0])[0], scale="linear")
+        return GridMeasure(_asked(wanted[0])[0], scale="linear")
     return measure_of(store, grid, None)
 
 
@@ -108,7 +108,7 @@ def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> li
     if found.is_empty():
         names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY name", {"grid": grid})
         known = names["name"].to_list()
-        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{did_you_mean(name, known)}")
+        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{suggest_name(name, known)}")
     points = [dict(point) for point in found["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
     if not agreeing:
@@ -116,7 +116,7 @@ def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> li
     return sorted(agreeing, key=lambda point: sorted(point.items()))
 
 
-def _entries(values: pl.DataFrame, column: Column, spread: Spread, alpha: float) -> list[Entry]:
+def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
     """Return an entry per cell. A cell with a failed run is not judged."""
     rows = [part for _, part in values.group_by("cell", maintain_order=True)]
     finite = [_finite(part) for part in rows]
@@ -139,17 +139,17 @@ def _failed(part: pl.DataFrame) -> int:
     )
 
 
-def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> Entry:
+def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["status"].is_in(["pending", "running"]).any()
         missing: Missing = "unfinished" if unfinished else "failed" if _failed(part) else "unmeasured"
-        return Entry(None, None, 0, part.height, missing, best=False)
+        return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)
     width = None
     if len(runs) > 1:
         width = sd if spread == "sd" or sd == 0 else mean - float(t_interval(summary, alpha)[0])
-    return Entry(mean, width, len(runs), part.height, None, best)
+    return ExportEntry(mean, width, len(runs), part.height, None, best)
 
 
 def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Better, alpha: float) -> set[int]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from store.export import latex, markdown
-from store.export.cells import Cells, Column, Entry
+from store.export.cells import CellTable, ExportColumn, ExportEntry
 from store.export.rounding import Rounded, rounded
 
 _MARKS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
@@ -16,7 +16,7 @@ _MEANT: Final = {
 _ARROWS: Final = {"lower": "↓", "higher": "↑"}
 
 
-def latex_cells(table: Cells, said: str = "") -> str:
+def latex_cells(table: CellTable, said: str = "") -> str:
     """One row per cell, one column per measurement; needs booktabs only. `said` is in place of the usual caption."""
     heads = ["cell", *(rf"\multicolumn{{2}}{{c}}{{{latex.escape(each)}}}" for each in headings(table))]
     columns = [_latex_column(column) for column in table.columns]
@@ -29,7 +29,7 @@ def latex_cells(table: Cells, said: str = "") -> str:
     )
 
 
-def markdown_cells(table: Cells) -> str:
+def markdown_cells(table: CellTable) -> str:
     """One row per cell, one column per measurement, and the caption below."""
     columns = [[_markdown(entry) for entry in column.entries] for column in table.columns]
     rows = [[markdown.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
@@ -37,7 +37,7 @@ def markdown_cells(table: Cells) -> str:
     return f"{markdown.aligned(heads, rows, [False, *[True] * len(columns)])}\n{markdown.escape(caption(table))}\n"
 
 
-def headings(table: Cells) -> list[str]:
+def headings(table: CellTable) -> list[str]:
     """Name, the coordinates that tell the columns apart, and which way is good."""
     shared = _shared(table.columns)
     found = []
@@ -47,7 +47,7 @@ def headings(table: Cells) -> list[str]:
     return found
 
 
-def caption(table: Cells) -> str:
+def caption(table: CellTable) -> str:
     """What is shown, in sentences."""
     level = f"{100 * (1 - table.alpha):g} %"
     what = "the standard deviation" if table.spread == "sd" else f"half the {level} t interval of the mean"
@@ -69,7 +69,7 @@ def caption(table: Cells) -> str:
     return " ".join(said)
 
 
-def _bold_words(table: Cells, level: str) -> str:
+def _bold_words(table: CellTable, level: str) -> str:
     if not any(entry.best for column in table.columns for entry in column.entries):
         return "Arrows say which way is better. Nothing is bold: no cell is shown to be worse than the best."
     return (
@@ -79,19 +79,19 @@ def _bold_words(table: Cells, level: str) -> str:
     )
 
 
-def _shared(columns: Sequence[Column]) -> set[tuple[str, float]]:
+def _shared(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
     """Coordinates that all columns have."""
     return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
 
 
-def _latex_column(column: Column) -> list[str]:
+def _latex_column(column: ExportColumn) -> list[str]:
     """Aligned at the point: what has fewer digits after it is filled up with room for the rest."""
     numbers = [None if entry.mean is None else rounded(entry.mean, entry.spread) for entry in column.entries]
     places = max((number.after_point for number in numbers if number), default=0)
     return [_latex(entry, number, places) for entry, number in zip(column.entries, numbers, strict=True)]
 
 
-def _latex(entry: Entry, number: Rounded | None, places: int) -> str:
+def _latex(entry: ExportEntry, number: Rounded | None, places: int) -> str:
     if number is None:
         return rf"\multicolumn{{2}}{{c}}{{{latex.escape(_MARKS[entry.missing or 'unmeasured'])}}}"
     digits = number.value.replace("-", "$-$")
@@ -106,7 +106,7 @@ def _latex(entry: Entry, number: Rounded | None, places: int) -> str:
     return f"{begin}{value}{room} & {number.spread}{end}{power}{few}"
 
 
-def _markdown(entry: Entry) -> str:
+def _markdown(entry: ExportEntry) -> str:
     if entry.mean is None:
         return _MARKS[entry.missing or "unmeasured"]
     number = rounded(entry.mean, entry.spread)

@@ -8,7 +8,7 @@ _TURNING: Final = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066
 _ESCAPES: Final = {code: rf"\u{code:04x}" for code in (*_CONTROLS, *_TURNING) if code not in map(ord, "\t\n")}
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """`text` with control characters, and those that turn the direction of writing, as JSON escapes them: `\\u001b`.
 
     Lines and tabs stay. JSON stays JSON of the same meaning.

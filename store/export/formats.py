@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.export import latex, markdown
 from store.export.plain import plain
 
@@ -22,7 +22,7 @@ def format_of(file: Path) -> str:
     """The format that the name of `file` asks for. Raises SpecError when it is none of the known ones."""
     found = file.suffix.lower().removeprefix(".")
     if found not in FORMATS:
-        hint = did_you_mean(found, list(FORMATS))
+        hint = suggest_name(found, list(FORMATS))
         raise SpecError(f"a table is written as {', '.join('.' + each for each in FORMATS)}; got {file.name!r}{hint}")
     return found
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from store.export.escape_control import visible
+from store.export.escape_control import escape_control
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PUNCTUATION: Final = frozenset("\\`*_{}[]()#+!|~$^=:@")
@@ -16,7 +16,7 @@ _ALONE: Final = re.compile(r"\\(?:(?<!=\\)(=)(?!\\=)|(:)(?= |$))")
 
 def escape(text: str) -> str:
     """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
-    escaped = "".join(map(_escaped, visible(" ".join(text.split()))))
+    escaped = "".join(map(_escaped, escape_control(" ".join(text.split()))))
     return _WWW.sub(r"\1\\.", _ALONE.sub(lambda found: found[1] or found[2], escaped))
 
 

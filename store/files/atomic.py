@@ -55,7 +55,7 @@ class _Patience:
 _PATIENCE = _Patience()
 
 
-def be_patient(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
+def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
     """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
 
     That is for processes that hold work which would be lost. A wait is told when it gets long, and when it is over.

@@ -57,7 +57,7 @@ _STATUSES = ("ok", "failed", "stopped")
 
 
 @final
-class Attempt(NamedTuple):
+class AttemptRecord(NamedTuple):
     """A row of the table `attempt`, in the order of its columns."""
 
     trial: str
@@ -104,7 +104,7 @@ def attempt_signature(directory: Path | str) -> str:
     return f"{file_signature(f'{directory}/start.json')} {file_signature(f'{directory}/end.json')}"
 
 
-def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None, list[Problem]]:
+def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
     paths = layout.start(key, attempt), layout.end(key, attempt)
@@ -117,7 +117,7 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[Attempt | None
     end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
     resumed = start.get("resumed_from") or {}
-    row = Attempt(
+    row = AttemptRecord(
         trial=key,
         attempt=attempt,
         resumed_attempt=resumed.get("attempt"),
@@ -175,7 +175,7 @@ def _check_place(record: Mapping[str, Any], key: str, attempt: int) -> None:
 _CHANGING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|\bnan\b|\binf\b|'[^']*'|\"[^\"]*\"")
 
 
-def fingerprint(row: Attempt) -> str | None:
+def fingerprint(row: AttemptRecord) -> str | None:
     """Equal for failures of the same kind: the reason, the message without its numbers, names and addresses."""
     if row.status != "failed":
         return None

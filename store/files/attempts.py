@@ -25,7 +25,7 @@ from store.files.atomic import (
     temporary_name,
     write_json,
 )
-from store.files.change_tracker import tell
+from store.files.change_tracker import touch_trial
 from store.files.heartbeat import EVERY_S
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
@@ -79,7 +79,7 @@ def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ())
         EnvironmentProblem: the campaign cannot be written, or its file system does not answer.
     """
     final_place = layout.attempt(start["trial"], start["attempt"])
-    tell(layout, start["trial"])
+    touch_trial(layout, start["trial"])
     try:
         return retried(lambda: _published(layout, start, remarks, final_place))
     except OSError as error:
@@ -121,7 +121,7 @@ def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
-    tell(layout, record["trial"])
+    touch_trial(layout, record["trial"])
     write_json(layout.end(record["trial"], record["attempt"]), record)
 
 

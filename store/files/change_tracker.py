@@ -1,8 +1,9 @@
 """What of a campaign's trials need not be looked at again: a memory of how the directories were at the last ingest.
 
 Trials are fanned out into up to 256 directories, `trials/<two digits>`. Whoever begins or ends an attempt, or judges it
-later, first gives that directory a new time of change (`tell`). So a directory that is as it was holds nothing new, and
-a look at 100,000 trials is one at 256 directories. Attempts that had not ended are read every time all the same.
+later, first gives that directory a new time of change (`touch_trial`). So a directory that is as it was holds nothing
+new, and a look at 100,000 trials is one at 256 directories. Attempts that had not ended are read every time all the
+same.
 
 A directory is looked at again as long as its last change is younger than `SETTLED_S`: it was told before the change was
 made, and a network file system may show an old listing for a minute. And it is looked at every `LOOK_AGAIN_S`, since
@@ -26,7 +27,7 @@ LOOK_AGAIN_S = 600
 """Seconds after which a directory is looked at again, whatever it says."""
 
 
-def tell(layout: Layout, trial: str) -> None:
+def touch_trial(layout: Layout, trial: str) -> None:
     """Say that files of `trial` are about to change.
 
     Raises:
@@ -46,7 +47,7 @@ Stamp = tuple[int, int, int]
 
 
 @final
-class Looked:
+class DirectoryCache:
     """The directories of trials as they are now, and which of them are in the database as they are.
 
     The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be.

@@ -40,7 +40,7 @@ _AXIS = {"path": Field("text"), "name": Field("text"), "labels": Field("list")}
 
 @final
 @dataclass
-class Plan:
+class PlanFile:
     """The lines of one source, and the header where it is a grid."""
 
     source: str
@@ -77,10 +77,10 @@ def file_signature(path: Path | str) -> str:
     return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def read_plan(layout: Layout, source: str) -> Plan:
+def read_plan(layout: Layout, source: str) -> PlanFile:
     """The plan `source`; what cannot be read is among its problems and the rest is there."""
     folder, name = source.split("/", 1)
-    plan = Plan(source)
+    plan = PlanFile(source)
     if folder == "grids":
         plan.header = _read_header(layout, name, plan)
         _read_lines(layout, layout.grid_trials(name), plan)
@@ -91,7 +91,7 @@ def read_plan(layout: Layout, source: str) -> Plan:
     return plan
 
 
-def _read_header(layout: Layout, name: str, plan: Plan) -> dict[str, Any] | None:
+def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | None:
     path = layout.grid_header(name)
     try:
         header = read_json(path)
@@ -132,7 +132,7 @@ def _check_inner(header: Mapping[str, Any], name: str) -> None:
         check_record(axis, _AXIS)
 
 
-def _read_lines(layout: Layout, path: Path, plan: Plan) -> list[int]:
+def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
     """Add the sound lines of `path` to `plan`; the byte offsets of all of them."""
     file = _relative(layout, path)
     try:
@@ -166,14 +166,14 @@ def _line(text: bytes, where: str, seen: set[str], source: str) -> dict[str, Any
     return line
 
 
-def _check_header(layout: Layout, plan: Plan) -> None:
+def _check_header(layout: Layout, plan: PlanFile) -> None:
     header = plan.header
     if header is not None and header["trials"] != len(plan.lines):
         path = _relative(layout, layout.grid_trials(header["grid"]))
         plan.problems.append((path, f"its header promises {header['trials']} trials; {len(plan.lines)} can be read"))
 
 
-def _check_index(layout: Layout, path: Path, offsets: list[int], plan: Plan) -> None:
+def _check_index(layout: Layout, path: Path, offsets: list[int], plan: PlanFile) -> None:
     try:
         data = path.read_bytes()
     except OSError as error:

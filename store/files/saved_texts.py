@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.files.atomic import environment_problem, is_temporary, read_bytes, write_atomic
 from store.files.layout import Layout
 
@@ -17,7 +17,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class Shelf(NamedTuple):
+class SavedTexts(NamedTuple):
     """One kind of saved texts: `<folder>/<name>.<ending>` in the campaign."""
 
     folder: str
@@ -47,7 +47,7 @@ class Shelf(NamedTuple):
         path = self._path(layout, name)
         if not path.is_file():
             known = list(self.every(layout))
-            listed = f"there are {known}{did_you_mean(name, known)}" if known else "there is none yet"
+            listed = f"there are {known}{suggest_name(name, known)}" if known else "there is none yet"
             how = self.how.format(name=name)
             raise NotFoundError(f"the campaign has no saved {self.noun} {name!r}; {listed}: {how}")
         return self._read(path)
@@ -85,8 +85,8 @@ class Shelf(NamedTuple):
             raise SpecError(f"{path} is not UTF-8 text ({error.reason}); save the {self.noun} again") from error
 
 
-QUERIES: Final = Shelf("queries", "sql", "query", "`ablate sql --save {name} QUERY`")
+QUERIES: Final = SavedTexts("queries", "sql", "query", "`ablate sql --save {name} QUERY`")
 """One reading SQL statement each."""
 
-VIEWS: Final = Shelf("views", "json", "view", "`Views` at the top of a page of the dashboard saves it")
+VIEWS: Final = SavedTexts("views", "json", "view", "`Views` at the top of a page of the dashboard saves it")
 """A page of the dashboard with its state each."""

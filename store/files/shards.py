@@ -108,14 +108,14 @@ def is_shard_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-class Encoded(NamedTuple):
+class EncodedShard(NamedTuple):
     """A finished shard that is not on disk yet."""
 
     name: str
     data: bytes
 
 
-def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) -> Encoded:
+def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) -> EncodedShard:
     """The shard of `columns`, named `<prefix>-<table>.<hash>.parquet`."""
     schema = TABLES.get(table)
     if schema is None:
@@ -129,7 +129,7 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_arrays(arrays, schema=described), sink, compression="zstd", write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
-    return Encoded(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
+    return EncodedShard(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -185,7 +185,7 @@ class ShardBuffer:
         self._worker = worker
         self._sequence = 0
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
-        self._unwritten: list[Encoded] = []
+        self._unwritten: list[EncodedShard] = []
 
     def __len__(self) -> int:
         """Rows that are not yet in a shard."""

@@ -63,7 +63,7 @@ class TrialState:
         return next((found for found in reversed(self.attempts) if found.end is not None), None)
 
 
-class Progress(NamedTuple):
+class TrialProgress(NamedTuple):
     """How far an attempt said it was, with its last sign of life."""
 
     step: int
@@ -162,7 +162,7 @@ def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
     return None if beat is None else time.time() - beat / 1e9
 
 
-def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
+def progress_of(layout: Layout, key: str, attempt: int) -> TrialProgress | None:
     """How far the attempt was at its last sign of life; None where it has not said, or it cannot be read."""
     path = layout.heartbeat(key, attempt)
     try:
@@ -172,7 +172,7 @@ def progress_of(layout: Layout, key: str, attempt: int) -> Progress | None:
     step, steps, loss = found.get("step"), found.get("steps"), found.get("loss")
     if type(step) is not int or type(steps) is not int:
         return None
-    return Progress(step, steps, float(loss) if isinstance(loss, int | float) else None)
+    return TrialProgress(step, steps, float(loss) if isinstance(loss, int | float) else None)
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:

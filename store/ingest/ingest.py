@@ -10,11 +10,11 @@ import duckdb
 from grid.errors import EnvironmentProblem
 from store.database.connection import open_live
 from store.database.grid_views import refresh_grid_views
-from store.files.change_tracker import Looked
+from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
 from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingest_records import Landing
-from store.ingest.ingest_shards import Intake
+from store.ingest.ingest_records import RecordIngest
+from store.ingest.ingest_shards import ShardIngest
 from store.ingest.snapshot import publish, snapshot_is_current, sweep
 
 
@@ -53,7 +53,8 @@ def ingest(
         wait: whether to wait while another process ingests, or to return at once, `busy`.
         threads: cores to use; give 1 while trials train on the others.
         snapshot: whether to publish.
-        thorough: whether to look at every trial, or only where something has changed by what `store.files.change_tracker` remembers.
+        thorough: whether to look at every trial, or only where something has changed by what
+        `store.files.change_tracker` remembers.
 
     Raises:
         StoreError: another version wrote the database, or it cannot be read; says what to do.
@@ -66,7 +67,7 @@ def ingest(
         sweep(layout)
         with open_live(layout.live, threads=threads) as connection:
             # not before: opening may put an empty database in place of an older version's
-            looked = Looked(layout, thorough=thorough)
+            looked = DirectoryCache(layout, thorough=thorough)
             found = ingest_into(layout, connection, looked.same)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
@@ -82,7 +83,7 @@ def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Col
 
     The directories `same` of trials hold nothing new.
     """
-    landing, intake = Landing(layout, connection, same), Intake(layout, connection)
+    landing, intake = RecordIngest(layout, connection, same), ShardIngest(layout, connection)
     landing.run()
     intake.run()
     refresh_grid_views(connection)

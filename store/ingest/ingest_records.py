@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 
 from store.database.connection import transaction
-from store.files.attempt_records import Attempt, Problem, attempt_signature, read_attempt
+from store.files.attempt_records import AttemptRecord, Problem, attempt_signature, read_attempt
 from store.files.layout import Layout
-from store.files.plans import Plan, column_type, json_text, plan_signatures, read_plan
+from store.files.plans import PlanFile, column_type, json_text, plan_signatures, read_plan
 from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
 from store.files.record_fields import clean_text
 
@@ -18,7 +18,7 @@ _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
 
 @final
-class Landing:
+class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> None:
@@ -72,7 +72,7 @@ class Landing:
         prefixes = {"dot": f"{source}.json", "lines": f"{source}.trials.jsonl", "inside": f"{source}/"}
         execute("DELETE FROM bad_record WHERE file IN ($dot, $lines) OR starts_with(file, $inside)", prefixes)
 
-    def _insert_plan(self, plan: Plan, signature: str) -> None:
+    def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         self._insert("planned", [{"source": plan.source, **_planned(line)} for line in plan.lines])
         if plan.source.startswith("grids/"):
@@ -93,10 +93,10 @@ class Landing:
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._elsewhere(ended)}
-        columns = ", ".join(Attempt._fields)
+        columns = ", ".join(AttemptRecord._fields)
         rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
-        open_before = {row[:2]: Attempt(*row) for row in rows_before}
-        rows: list[Attempt] = []
+        open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
+        rows: list[AttemptRecord] = []
         problems: list[Problem] = []
         missing = {*signatures, *open_before}
         gone: list[tuple[str, int]] = []
@@ -148,7 +148,7 @@ class Landing:
         self.evaluated += len(set(leaving) | {row[:3] for row in rows})
         return [each for each in found if each is not None and not isinstance(each, Evaluated)]
 
-    def _replace_attempts(self, rows: Sequence[Attempt], gone: Sequence[tuple[str, int]]) -> None:
+    def _replace_attempts(self, rows: Sequence[AttemptRecord], gone: Sequence[tuple[str, int]]) -> None:
         places = [*gone, *((row.trial, row.attempt) for row in rows)]
         if places:
             leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})

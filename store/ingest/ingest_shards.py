@@ -27,7 +27,7 @@ BATCH_ROWS = 2_000_000
 
 
 @final
-class Intake:
+class ShardIngest:
     """Brings the shards of a campaign into the live database."""
 
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:

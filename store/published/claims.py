@@ -4,17 +4,17 @@ import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from store.published.tables import Cell, cells
+from store.published.tables import PublishedCell, cells
 
 _QUANTILE = 1.959964
 """Two-sided 95 % of the normal distribution."""
 
 
-class Claim(NamedTuple):
+class PublishedClaim(NamedTuple):
     """Two cells of one table."""
 
-    cell: Cell
-    base: Cell
+    cell: PublishedCell
+    base: PublishedCell
 
     @property
     def words(self) -> str:
@@ -43,21 +43,21 @@ class Claim(NamedTuple):
         return _QUANTILE * math.hypot(errors[0], errors[1])
 
 
-def claims(chosen: Iterable[Cell]) -> list[Claim]:
+def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
     """The claims of the cells that are `chosen`, in their order."""
     bases = {_place(each): each for each in cells() if each.baseline}
     return [
-        Claim(each, bases[_place(each)])
+        PublishedClaim(each, bases[_place(each)])
         for each in chosen
         if each.operator is not None and not each.baseline and _place(each) in bases
     ]
 
 
-def _place(cell: Cell) -> Hashable:
+def _place(cell: PublishedCell) -> Hashable:
     """What two cells share of which one is compared with the other."""
     point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
     return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
 
 
-def _error(cell: Cell) -> float | None:
+def _error(cell: PublishedCell) -> float | None:
     return cell.uncertainty if cell.uncertainty is not None else cell.binomial_se

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from store.published.claims import Claim, claims
+from store.published.claims import PublishedClaim, claims
 from store.published.filter import chosen
 from store.published.matching import another, differs, named, pointed
 from store.published.our_results import Own, Point, Results, read_arms, results
@@ -32,7 +32,7 @@ ALPHA: Final = 0.05
 class _Tried(NamedTuple):
     """A claim and what the grid has for it; `why` is the reason where nothing can be judged."""
 
-    claim: Claim
+    claim: PublishedClaim
     own: Own | None = None
     base: Own | None = None
     point: Point = ()
@@ -65,7 +65,7 @@ def compare_published(
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _beside(claim: Claim, found: Results) -> list[_Tried]:
+def _beside(claim: PublishedClaim, found: Results) -> list[_Tried]:
     """Every cell of the grid that the claim can stand beside."""
     why = _never(claim, found)
     if why:
@@ -89,7 +89,7 @@ def _beside(claim: Claim, found: Results) -> list[_Tried]:
     return [each for own, other in pairs for each in _with(claim, own, other, found)]
 
 
-def _never(claim: Claim, found: Results) -> str:
+def _never(claim: PublishedClaim, found: Results) -> str:
     """Why no cell of the grid can stand beside the claim, whatever its operator."""
     cell, base = claim.cell, claim.base
     if cell.value is None or base.value is None:
@@ -106,7 +106,7 @@ def _never(claim: Claim, found: Results) -> str:
     return ""
 
 
-def _with(claim: Claim, own: Own, base: Own | None, found: Results) -> Iterator[_Tried]:
+def _with(claim: PublishedClaim, own: Own, base: Own | None, found: Results) -> Iterator[_Tried]:
     cell = claim.cell
     assert cell.measurement is not None
     if base is None:
@@ -167,7 +167,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     )
 
 
-def _word(claim: Claim, judged: _Judged) -> tuple[Word, str]:
+def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
     """What the two differences say together. The published one counts as it is printed: a sign, no more."""
     published, noise = claim.difference, claim.noise
     assert published is not None

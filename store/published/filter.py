@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from grid.errors import NotFoundError
-from grid.suggestions import did_you_mean
-from store.published.tables import Cell, cells, papers
+from grid.suggestions import suggest_name
+from store.published.tables import PublishedCell, cells, papers
 
 
-def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[Cell, ...]:
+def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
     """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
 
     `metric` is the name of a measurement, such as "mse", or part of the paper's own words.
@@ -15,7 +15,7 @@ def chosen(paper: str | None = None, table: str | None = None, metric: str | Non
     Raises:
         NotFoundError: nothing is so called; says what there is.
     """
-    found: Sequence[Cell] = cells()
+    found: Sequence[PublishedCell] = cells()
     if paper is not None:
         number = _number(paper)
         found = [each for each in found if each.paper == number]
@@ -41,11 +41,11 @@ def _number(paper: str) -> str:
     return number
 
 
-def _of_metric(found: Sequence[Cell], metric: str) -> list[Cell]:
+def _of_metric(found: Sequence[PublishedCell], metric: str) -> list[PublishedCell]:
     named = [each for each in found if each.measurement == metric]
     of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
     if not of_metric:
         known = list(dict.fromkeys(each.measurement or each.metric for each in found))
         listed = f"{', '.join(known[:8])} and {len(known) - 8} more" if len(known) > 8 else ", ".join(known)
-        raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{did_you_mean(metric, known)}")
+        raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
     return of_metric

@@ -11,7 +11,7 @@ import pyarrow as pa
 from store.published.tables import cells, file_hash, notes, operators, version
 
 if TYPE_CHECKING:
-    from store.published.tables import Cell, Made, Note
+    from store.published.tables import Made, Note, PublishedCell
 
 
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
@@ -35,7 +35,7 @@ def _tables() -> dict[str, pa.Table]:
     }
 
 
-def _columns(rows: "Sequence[Cell] | Sequence[Note] | Sequence[Made]") -> pa.Table:
+def _columns(rows: "Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]") -> pa.Table:
     found = {}
     for name in (each.name for each in fields(rows[0])):
         values = [getattr(row, name) for row in rows]

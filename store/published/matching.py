@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from store.published.our_results import Own
-from store.published.tables import Cell
+from store.published.tables import PublishedCell
 
 OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
 """Facts of a printed cell that its measurement, its point or its operator says already."""
@@ -16,7 +16,7 @@ _PROBED: Final[Mapping[str, int]] = {"sink_share": 64}
 """Tokens of the sequences that 004 probes (section 4: T = 64); shares of other lengths are other quantities."""
 
 
-def named(cell: Cell) -> str:
+def named(cell: PublishedCell) -> str:
     """`ssa`, `temperature with tau=5`."""
     return f"{cell.operator} with {pointed(cell.arguments)}" if cell.arguments else f"{cell.operator}"
 
@@ -34,7 +34,7 @@ def sized(number: float) -> str:
     return f"{number:g}"
 
 
-def differs(cell: Cell, own: Own) -> str:
+def differs(cell: PublishedCell, own: Own) -> str:
     """What is not the same: size, training, data, layers, what else the paper sets; each with one's own value."""
     known = [
         _amounts("parameters", cell.parameters, own.parameters) or _unknown_size(cell),
@@ -47,7 +47,7 @@ def differs(cell: Cell, own: Own) -> str:
     return "; ".join(filter(None, known))
 
 
-def another(cell: Cell, own: Own) -> str:
+def another(cell: PublishedCell, own: Own) -> str:
     """Why a cell of the grid is not what is printed at `cell`, whatever its operator; empty where it may be.
 
     Other scales, data and budgets are told by `differs`; another task, other layers or a probe of another length are
@@ -98,11 +98,11 @@ def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
     return f"{sized(theirs)} {what}, here {sized(ours) if ours is not None else 'unknown'}"
 
 
-def _unknown_size(cell: Cell) -> str:
+def _unknown_size(cell: PublishedCell) -> str:
     return f"{cell.model} there" if cell.parameters is None else ""
 
 
-def _data(cell: Cell, own: Own) -> str:
+def _data(cell: PublishedCell, own: Own) -> str:
     """Data that are drawn from the same formula are the same; a corpus is another unless it says otherwise."""
     if cell.data is None or cell.task == "linear_functions":
         return ""

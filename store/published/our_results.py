@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from store.analysis.verdicts import Measure, runs
+from store.analysis.verdicts import GridMeasure, runs
 from store.published.facts import facts
 from store.statistics.arms import Arm, arms
 
@@ -111,7 +111,7 @@ def _probed(spec: Mapping[str, Any]) -> int | None:
 def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:
     """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
     some = store.sql(_ANY, {"grid": grid}).rows()
-    return arms(runs(store, grid, Measure(some[0][0], json.loads(some[0][1])))) if some else {}
+    return arms(runs(store, grid, GridMeasure(some[0][0], json.loads(some[0][1])))) if some else {}
 
 
 _CELLS: Final = """

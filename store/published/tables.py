@@ -22,7 +22,7 @@ _SPREAD = " ± "
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class PublishedCell:
     """One cell of a table; the fields are the columns of the table `published`."""
 
     id: int
@@ -117,10 +117,10 @@ def papers() -> Mapping[str, str]:
 
 
 @cache
-def cells() -> tuple[Cell, ...]:
+def cells() -> tuple[PublishedCell, ...]:
     """Every cell, table by table, row by row."""
     found = list(_unnumbered())
-    return tuple(Cell(id=number, **facts, **_trust(facts)) for number, facts in enumerate(found))
+    return tuple(PublishedCell(id=number, **facts, **_trust(facts)) for number, facts in enumerate(found))
 
 
 @cache

@@ -7,12 +7,12 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 from store.statistics.balanced import balanced_means
 from store.statistics.checks import checks
 from store.statistics.compare import compare
-from store.statistics.curves import Rule, compare_curves
+from store.statistics.curves import CurveRule, compare_curves
 from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.half_normal import HalfNormal, half_normal, lenth
 from store.statistics.items import ItemBars, item_bars
-from store.statistics.multiple_testing import MIN_PAIRS, VERDICTS, Better, Judged, holm, judge
+from store.statistics.multiple_testing import MIN_PAIRS, VERDICTS, Better, Judgement, holm, judge
 from store.statistics.paired import (
     Paired,
     hedges_g,
@@ -36,13 +36,13 @@ __all__ = [
     "STANDINGS",
     "VERDICTS",
     "Better",
+    "CurveRule",
     "Factorial",
     "HalfNormal",
     "ItemBars",
-    "Judged",
+    "Judgement",
     "Objective",
     "Paired",
-    "Rule",
     "Scale",
     "balanced_means",
     "checks",

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.paired import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies
@@ -27,7 +27,7 @@ TOO_FEW = "a verdict needs at least"
 """What reasons say that more seeds remedy."""
 
 
-class Run(NamedTuple):
+class SeedRun(NamedTuple):
     """One trial as the statistics see it."""
 
     value: float | None
@@ -57,7 +57,7 @@ class Arm(NamedTuple):
     cell: str
     label: str
     operator: str
-    runs: dict[int, Run]
+    runs: dict[int, SeedRun]
 
 
 class Pairing(NamedTuple):
@@ -106,7 +106,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
         about = (row.get(name) for name in ("budget", "code", "wall_s", "gpu"))
-        arm.runs[row["seed"]] = Run(row["value"], row["status"], *about)
+        arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], *about)
     return found
 
 
@@ -115,7 +115,7 @@ def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
     if baseline not in found:
         raise NotFoundError(
             f"the baseline {baseline!r} is not among the {len(found)} cells"
-            f"{did_you_mean(baseline, list(found))}; pass a cell key of this grid"
+            f"{suggest_name(baseline, list(found))}; pass a cell key of this grid"
         )
     return found[baseline]
 
@@ -179,7 +179,7 @@ def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
     return f"failures differ between the arms ({counts}), so the survivors are not a fair sample"
 
 
-def _budgets_vary(used: Iterable[Run]) -> str | None:
+def _budgets_vary(used: Iterable[SeedRun]) -> str | None:
     found = sorted({_amount(run.budget) for run in used})
     return f"unequal budgets: unpaired runs with {' and '.join(found)}" if len(found) > 1 else None
 
@@ -196,7 +196,7 @@ def _amount(budget: float | None) -> str:
     return "no recorded budget" if budget is None else f"{budget:.0f}"
 
 
-def _code_differs(used: Iterable[Run]) -> str | None:
+def _code_differs(used: Iterable[SeedRun]) -> str | None:
     codes = {run.code for run in used}
     if len(codes) < 2:
         return None

@@ -9,7 +9,7 @@ import polars as pl
 
 from grid.errors import SpecError
 from store.statistics.arms import Pairing, arms, baseline_arm, pair, planned
-from store.statistics.multiple_testing import Better, Judged, judge
+from store.statistics.multiple_testing import Better, Judgement, judge
 from store.statistics.paired import (
     Floats,
     Paired,
@@ -21,7 +21,7 @@ from store.statistics.paired import (
     t_interval,
 )
 from store.statistics.power import detectable, seeds_needed
-from store.statistics.reasons import Finding, Rule, reason
+from store.statistics.reasons import VerdictFacts, VerdictRule, reason
 from store.statistics.scales import Scale, back, margin, percent
 from store.statistics.welch import chance_of_gain, spread
 
@@ -56,12 +56,12 @@ SCHEMA: Final = {
 
 
 class _Family(NamedTuple):
-    rule: Rule
+    rule: VerdictRule
     better: Better
     summary: Paired
     low: Floats
     high: Floats
-    judged: Judged
+    judged: Judgement
     seeds: Floats
     seeds_seen: Floats
     detectable: Floats
@@ -85,7 +85,7 @@ def compare(
     found = arms(values)
     base = baseline_arm(found, baseline)
     pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
-    family = _judged(pairings, Rule(scale, margin(rope, scale), alpha, len(pairings)), better)
+    family = _judged(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
     rows = [
         {
             **_identity(pairing),
@@ -109,7 +109,7 @@ def _check(scale: str, better: str, rope: float, alpha: float) -> None:
         raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
 
 
-def _judged(pairings: Sequence[Pairing], rule: Rule, better: Better) -> _Family:
+def _judged(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _Family:
     parts = [pairing.summary for pairing in pairings]
     n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
     summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))
@@ -180,7 +180,7 @@ def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
     if pairing.problem is not None:
         return {"verdict": "no verdict", "reason": pairing.problem}
     word = str(family.judged.words[i])
-    found = Finding(
+    found = VerdictFacts(
         word,
         float(family.summary.mean[i]),
         float(family.low[i]),

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.statistics.arms import only_survivors
 from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
@@ -112,7 +112,7 @@ def read_curves(points: pl.DataFrame) -> dict[str, tuple[str, dict[int, Curve]]]
     return {str(cell): found[str(cell)] for cell in order}
 
 
-class Rule(NamedTuple):
+class CurveRule(NamedTuple):
     """How values are compared: on which scale, in which direction, with intervals of level 1 - alpha."""
 
     scale: Scale
@@ -121,7 +121,7 @@ class Rule(NamedTuple):
 
 
 def compare_curves(
-    points: pl.DataFrame, rule: Rule, *, baseline: str, budget: float | None = None, level: float | None = None
+    points: pl.DataFrame, rule: CurveRule, *, baseline: str, budget: float | None = None, level: float | None = None
 ) -> pl.DataFrame:
     """Each cell against `baseline` (a cell key), one row per question: `value at`, `mean until`, `cost to`.
 
@@ -139,7 +139,7 @@ def compare_curves(
     """
     cells = read_curves(points)
     if baseline not in cells:
-        raise NotFoundError(f"the baseline {baseline!r} has no curve{did_you_mean(baseline, list(cells))}")
+        raise NotFoundError(f"the baseline {baseline!r} has no curve{suggest_name(baseline, list(cells))}")
     first, common = _common(cells)
     _check(cells, budget, level)
     budget = common if budget is None else budget
@@ -174,7 +174,7 @@ class _Question(NamedTuple):
     name: str
     at: float
     start: float
-    rule: Rule
+    rule: CurveRule
 
 
 def _common(cells: Mapping[str, tuple[str, Mapping[int, Curve]]]) -> tuple[float, float]:

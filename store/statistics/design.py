@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.statistics.paired import Floats
 
 CROSS: Final = " × "
@@ -67,7 +67,7 @@ def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
     for name in (*factors, SEED, "value"):
         if name not in values.columns:
             raise SpecError(
-                f"effects need the column {name!r}; there are {values.columns}{did_you_mean(name, values.columns)}"
+                f"effects need the column {name!r}; there are {values.columns}{suggest_name(name, values.columns)}"
             )
 
 

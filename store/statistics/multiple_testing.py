@@ -24,7 +24,7 @@ VERDICTS: Final = ("better", "worse", "equivalent", "tiny but real", "undecided"
 Better = Literal["lower", "higher"]
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """Verdict words, raw and Holm-adjusted p of "the difference is zero"; arrays of one shape."""
 
     words: NDArray[np.str_]
@@ -47,7 +47,7 @@ def holm(p: Floats) -> Floats:
     return np.where(np.isnan(p), np.nan, adjusted)
 
 
-def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judged:
+def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:
     """One verdict word per comparison; arrays [..., m] whose last axis is the family of m comparisons.
 
     A comparison with fewer than three pairs, NaN or no spread gets "no verdict" and still counts in the family.
@@ -62,4 +62,4 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judged
         ["no verdict", "better", "worse", "tiny but real", "equivalent"],
         "undecided",
     )
-    return Judged(words, p, zero)
+    return Judgement(words, p, zero)

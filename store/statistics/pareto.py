@@ -16,7 +16,7 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
 from store.statistics.paired import Floats
 from store.statistics.reasons import ROBUST_PAIRS, few
@@ -100,7 +100,7 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
         raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
-            raise SpecError(f"there is no column {name!r}{did_you_mean(name, values.columns)}")
+            raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
 
 
 def _absent(values: pl.DataFrame, keys: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ _LARGEST: Final = 700.0
 """Logarithm of the largest factor that is told; exp(710) is no number."""
 
 
-class Finding(NamedTuple):
+class VerdictFacts(NamedTuple):
     """What a sentence may speak about; differences in analysis units."""
 
     word: str
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     on_gpu: bool
 
 
-class Rule(NamedTuple):
+class VerdictRule(NamedTuple):
     """By what the family is judged; `rope` in analysis units."""
 
     scale: Scale
@@ -81,7 +81,7 @@ def span(low: float, high: float, scale: Scale) -> str:
     return f"{size(low, scale)} to {size(high, scale)}"
 
 
-def reason(found: Finding, rule: Rule) -> str:
+def reason(found: VerdictFacts, rule: VerdictRule) -> str:
     """The sentence of a verdict that is not "no verdict"."""
     level = f"{(1 - rule.alpha) * 100:g} %"
     interval = f"{level} interval {span(found.low, found.high, rule.scale)}, {_basis(found)}"
@@ -97,17 +97,17 @@ def reason(found: Finding, rule: Rule) -> str:
     return f"{amount}; Holm p {found.p_holm:.2g}{_family(rule)}; {_decide(found)}"
 
 
-def _basis(found: Finding) -> str:
+def _basis(found: VerdictFacts) -> str:
     if found.method == "Welch":
         return f"{found.runs[0]} and {found.runs[1]} unpaired runs"
     return f"{found.runs[0]} pairs"
 
 
-def _family(rule: Rule) -> str:
+def _family(rule: VerdictRule) -> str:
     return "" if rule.family == 1 else f", over all {rule.family} comparisons"
 
 
-def _caution(found: Finding, rule: Rule) -> str:
+def _caution(found: VerdictFacts, rule: VerdictRule) -> str:
     if min(found.runs) < ROBUST_PAIRS:
         return f"; {few('pairs' if found.method == 'paired t' else 'runs in an arm')}"
     if found.sign_flip_p > rule.alpha:
@@ -120,7 +120,7 @@ def few(what: str = "pairs") -> str:
     return f"caution: with fewer than {ROBUST_PAIRS} {what} this holds for normal noise only"
 
 
-def _decide(found: Finding) -> str:
+def _decide(found: VerdictFacts) -> str:
     """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
     if math.isnan(found.seeds):
         return "no affordable number of seeds would decide"

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from store.statistics.multiple_testing import Better
 from store.statistics.paired import Floats
 from store.statistics.scales import Scale, forward
@@ -20,7 +20,7 @@ Split = Literal["apart", "same"]
 """apart: one half of the seeds selects, the other is reported; same: all seeds do both, with a warning."""
 
 
-class Choice(NamedTuple):
+class TunedChoice(NamedTuple):
     """What was chosen for one setting of everything but the axes selected over."""
 
     cell: str
@@ -44,7 +44,7 @@ class Selected(NamedTuple):
 
     values: pl.DataFrame
     """The rows of the chosen cells on the seeds that are reported."""
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, TunedChoice]
     """By the cell that was chosen."""
     selected_on: tuple[int, ...]
     reported_on: tuple[int, ...]
@@ -72,7 +72,7 @@ def select_then_report(
     for name in (*over, *within):
         if name not in values.columns:
             known = values.columns
-            raise SpecError(f"a selection is over columns of the runs; got {name!r}{did_you_mean(name, known)}")
+            raise SpecError(f"a selection is over columns of the runs; got {name!r}{suggest_name(name, known)}")
     seeds = sorted(values["seed"].unique().to_list())
     if split == "apart" and len(seeds) < 2:
         raise SpecError(f"a selection needs seeds to report on beside those that select; there is {len(seeds)}")
@@ -90,7 +90,9 @@ def _in_units(values: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     return values.with_columns(pl.Series("units_", units).fill_nan(None))
 
 
-def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], better: Better) -> dict[str, Choice]:
+def _choices(
+    values: pl.DataFrame, over: Sequence[str], within: Sequence[str], better: Better
+) -> dict[str, TunedChoice]:
     cells = values.group_by("cell", maintain_order=True).agg(
         *(pl.col(name).first() for name in ("label", *over, *within)),
         pl.col("units_").count().alias("n_"),
@@ -101,7 +103,7 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
     settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in cells.iter_rows(named=True):
         settings.setdefault(tuple(str(row[name]) for name in within), []).append(row)
-    found: dict[str, Choice] = {}
+    found: dict[str, TunedChoice] = {}
     for group in settings.values():
         best = min(group, key=lambda row: _rank(row, better))
         among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
@@ -109,7 +111,7 @@ def _choices(values: pl.DataFrame, over: Sequence[str], within: Sequence[str], b
         levels = {name: best[name] for name in over}
         runs, outstanding = sums["runs_"], sums["outstanding_"]
         counts = (runs, outstanding, runs - outstanding - sums["n_"], best["n_"])
-        found[best["cell"]] = Choice(best["cell"], best["label"], among, levels, *counts)
+        found[best["cell"]] = TunedChoice(best["cell"], best["label"], among, levels, *counts)
     return found
 
 
@@ -120,7 +122,7 @@ def _rank(row: Mapping[str, Any], better: Better) -> tuple[int, float]:
     return -row["n_"], row["mean_"] if better == "lower" else -row["mean_"]
 
 
-def _warning(choices: Mapping[str, Choice], over: Sequence[str]) -> str:
+def _warning(choices: Mapping[str, TunedChoice], over: Sequence[str]) -> str:
     """Of the choice that flatters itself most."""
     flattery, among, values = max(
         ((expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()),

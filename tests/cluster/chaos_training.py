@@ -16,8 +16,8 @@ from toy_training import Execution, Falling, Rising, ToyTrial
 from grid import Grid
 from grid import over as axis
 from runners.attempts.attempt import Attempt
-from runners.attempts.worker import Entry
-from runners.training.training_context import Finished
+from runners.attempts.worker import WorkerEntry
+from runners.training.training_context import TrainingResult
 
 STEPS = 60
 CHECKPOINT_S = 1.0
@@ -27,7 +27,9 @@ FLUSH_EVERY = 4
 SEEDS = 30
 WAITING_SEEDS, WAIT_AT = 3, STEPS // 2
 """Trials of the last seeds stay at this step until nothing is to happen any more: there is always somebody to hit."""
-ENTRY = Entry(trial="toy_training:ToyTrial", train="cluster.chaos_training:train", preload=("torch", "pyarrow.parquet"))
+ENTRY = WorkerEntry(
+    trial="toy_training:ToyTrial", train="cluster.chaos_training:train", preload=("torch", "pyarrow.parquet")
+)
 
 
 def grid(step_s: float = STEP_S) -> Grid:
@@ -73,7 +75,7 @@ class Kept:
         self._write("saved", step)
 
 
-def train(trial: ToyTrial, attempt: Attempt) -> Finished:
+def train(trial: ToyTrial, attempt: Attempt) -> TrainingResult:
     """Toy training; with a diary where one is wanted."""
     place = os.environ.get("CHAOS_STEPS")
     if place is None:

@@ -29,7 +29,7 @@ from runners.cli.app import execute
 from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.submit import Drafter, SubmitOptions
 from runners.slurm.submit.submit import submit as queue

@@ -21,10 +21,10 @@ from runners.cli.app import execute
 from runners.execution.run import RunResult
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.follow import Following
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submissions import read_crews
-from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submissions import read_submission_status
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from runners.slurm.task_output import worker_log
 from runners.slurm.worker_records import WorkerRecord, read_workers
 from store.files.layout import Layout
@@ -54,7 +54,7 @@ class Run:
         chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
         self.drafter = Drafter(self.root, [self.grid], request, Scheduler(), chosen)
         self.layout = Layout(self.root.resolve())
-        self.queued: Queued | None = None
+        self.queued: SubmittedJobs | None = None
 
     def submit(self) -> "Run":
         self.queued = submit(self.drafter, lambda _: None)
@@ -133,7 +133,7 @@ def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def standings(run: Run) -> set[str]:
-    crews, notes = read_crews(run.layout, Scheduler())
+    crews, notes = read_submission_status(run.layout, Scheduler())
     assert notes == []
     return {worker.standing for crew in crews for worker in crew.workers}
 
@@ -254,7 +254,7 @@ def test_a_node_that_refuses_is_left_for_another(cluster: Cluster, tmp_path: Pat
 def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
     request = CPU.changed(workers=1)
     first, second = Run(tmp_path, "step_s=0.05", request), Run(tmp_path, "step_s=0.05", request)
-    done: list[Queued] = []
+    done: list[SubmittedJobs] = []
     threads = [
         threading.Thread(target=lambda each=each: done.append(submit(each.drafter, lambda _: None)))
         for each in (first, second)

@@ -20,7 +20,7 @@ from served import ServeSite
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.attention import ATTENTION
 from dashboards.figures.attention import (
     MOST_TOKENS,
@@ -37,13 +37,13 @@ from dashboards.figures.attention import (
 from dashboards.figures.canvas import least_width
 from grid.errors import NotFoundError, StoreError
 from store import Store
-from store.analysis.artefacts import LARGEST, Artefact, arrays, artefacts, with_artefacts
+from store.analysis.artefacts import LARGEST, StoredArray, arrays, artefacts, with_artefacts
 
-Look = Callable[..., Shown]
+Look = Callable[..., SlotContent]
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Callable[[str], View]]:
+def opened(root: Path) -> Iterator[Callable[[str], PageView]]:
     engine = Engine(Campaigns([root]), [ATTENTION])
     with engine.campaigns.reading(root.name) as store:
         yield lambda search: engine.view(store, root.name, ATTENTION, read(ATTENTION.address, search))
@@ -57,18 +57,18 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def at(campaign: Path) -> Iterator[Callable[[str], View]]:
+def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
     with opened(campaign) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def look(at: Callable[[str], View]) -> Look:
+def look(at: Callable[[str], PageView]) -> Look:
     slots = {slot.name: slot for slot in ATTENTION.slots}
     return lambda name, search="": shown_of(slots[name], at(search))
 
 
-def figure(shown: Shown) -> go.Figure:
+def figure(shown: SlotContent) -> go.Figure:
     assert shown.figure is not None, shown.message
     json.loads(shown.figure.to_json())
     return shown.figure
@@ -236,7 +236,7 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
         assert said in look(slot, search).message
 
 
-def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], View]) -> None:
+def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], PageView]) -> None:
     controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
     assert [option.value for option in controls["cell"].options] == list(NAMES)
     assert [option.value for option in controls["head"].options] == [f"{i}.{j}" for i in range(2) for j in range(3)]
@@ -279,7 +279,7 @@ class TestFiles:
         with Store.open(tmp_path / "c") as found:
             yield found
 
-    def first(self, store: Store) -> Artefact:
+    def first(self, store: Store) -> StoredArray:
         trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
         return artefacts(store, trial)[0]
 

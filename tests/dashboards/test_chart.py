@@ -5,7 +5,7 @@ from typing import Any, get_args
 import polars as pl
 import pytest
 
-from dashboards.figures.chart import Columns, Kind, charted, draw_chart, group_styles
+from dashboards.figures.chart import ChartColumns, Kind, charted, draw_chart, group_styles
 
 HOSTILE = "<b>%{meta}</b>"
 
@@ -13,7 +13,7 @@ HOSTILE = "<b>%{meta}</b>"
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_no_text_of_a_result_is_read_by_plotly(kind: Any) -> None:
     found = pl.DataFrame({HOSTILE: [HOSTILE, "two"], "y": [1.0, 2.0], "who": [HOSTILE, "b"]})
-    columns = Columns(HOSTILE, "who", "y") if kind == "heat" else Columns(HOSTILE, "y", "who")
+    columns = ChartColumns(HOSTILE, "who", "y") if kind == "heat" else ChartColumns(HOSTILE, "y", "who")
     drawn = charted(found, kind, columns)
     styles = {} if kind == "heat" else group_styles(drawn, {})
     figure = draw_chart(drawn, kind, columns, styles).to_dict()

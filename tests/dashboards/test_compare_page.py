@@ -17,7 +17,7 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
-from dashboards.data.user_errors import tried
+from dashboards.data.user_errors import catch_user_error
 from store import Store
 from store.analysis.explain_verdict import why
 from store.analysis.verdicts import verdicts
@@ -204,7 +204,7 @@ def test_the_table_for_papers_is_bold_within_noise_of_the_best(root: Path) -> No
     ],
 )
 def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:
-    found, problem = tried(lambda: seen(root, COMPARE, search))
+    found, problem = catch_user_error(lambda: seen(root, COMPARE, search))
     words = problem or "; ".join(shown.message for shown in (found.slots.values() if found else ()))
     assert said.lower() in words.lower()
 

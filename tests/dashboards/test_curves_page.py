@@ -14,7 +14,7 @@ from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_cam
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES, CurvesAddress
 from store import Store
 from store.files.layout import Layout
@@ -66,16 +66,16 @@ def engine(root: Path) -> Engine:
 
 
 @pytest.fixture
-def view(engine: Engine) -> Iterator[View]:
+def view(engine: Engine) -> Iterator[PageView]:
     with engine.campaigns.reading("runs") as store:
         yield engine.view(store, "runs", CURVES, CurvesAddress())
 
 
-def shown(view: View, search: str = "") -> Shown:
+def shown(view: PageView, search: str = "") -> SlotContent:
     return shown_of(CURVES.slots[0], view._replace(address=read(CurvesAddress, search)))
 
 
-def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: View) -> None:
+def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:
     data = shown(view).data.filter(pl.col("group") == "softmax · 1")
     assert data.height == 333  # 3 steps each, the last bucket one more
     for step in (0, 3, 600):
@@ -94,7 +94,7 @@ def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: V
     [("spread", lambda v: fmean(v) - stdev(v), lambda v: fmean(v) + stdev(v)), ("range", min, max)],
 )
 def test_a_band_is_what_was_asked_for(
-    view: View, band: str, low: Callable[[list[float]], float], high: Callable[[list[float]], float]
+    view: PageView, band: str, low: Callable[[list[float]], float], high: Callable[[list[float]], float]
 ) -> None:
     data = shown(view, f"?linear=1&band={band}").data.filter(pl.col("group") == "softmax · 1")
     means = [fmean(value("softmax", 1, seed, t) for t in range(3)) for seed in SEEDS]
@@ -102,7 +102,7 @@ def test_a_band_is_what_was_asked_for(
     assert (row["value"], row["low"], row["high"]) == pytest.approx((fmean(means), low(means), high(means)))
 
 
-def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: View) -> None:
+def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: PageView) -> None:
     found = shown(view, "?by=depth&linear=1")
     assert {key.name for key in found.legend} == {"1", "2", "undefined"}
     first = found.data.filter((pl.col("group") == "undefined") & (pl.col("step") == 0))
@@ -110,13 +110,13 @@ def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: 
     assert first["value"].to_list() == pytest.approx([fmean(means)])
 
 
-def test_groups_are_fields_of_the_spec(view: View) -> None:
+def test_groups_are_fields_of_the_spec(view: PageView) -> None:
     found = shown(view, "?by=operator.kind")
     assert {key.name for key in found.legend} == {name.lower() for name in OPERATORS}
     assert "has no" not in found.message
 
 
-def test_runs_can_stand_alone(view: View) -> None:
+def test_runs_can_stand_alone(view: PageView) -> None:
     trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
     found = shown(view, f"?run={trial[:8]}")
     assert [key.name for key in found.legend] == ["SSA · 1 · seed 2"]
@@ -125,7 +125,7 @@ def test_runs_can_stand_alone(view: View) -> None:
     assert found.data["value"][0] == pytest.approx(fmean(value("SSA", 1, 2, t) for t in range(3)))
 
 
-def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: View) -> None:
+def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: PageView) -> None:
     found = shown(view)
     notes = {key.name: key.note for key in found.legend}
     assert (notes["SSA · 1"], notes["SSA · 2"]) == ("2 of 3 seeds", "3 of 3 seeds")
@@ -135,12 +135,12 @@ def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: 
     assert whole.message == ""
 
 
-def test_failed_runs_of_groups_that_are_not_shown_are_not_told(view: View) -> None:
+def test_failed_runs_of_groups_that_are_not_shown_are_not_told(view: PageView) -> None:
     assert shown(view, "?show=softmax · 1").message == ""
     assert shown(view, "?show=SSA · 1").message == "1 failed run left out."
 
 
-def test_a_spike_in_one_step_of_one_seed_is_seen(view: View) -> None:
+def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
     found = shown(view, "?metric=spiky")
     spike = found.data.filter(pl.col("greatest") == 50)
     assert spike.select("group", "step").rows() == [("softmax · 1", 333)]
@@ -156,7 +156,7 @@ def test_a_spike_in_one_step_of_one_seed_is_seen(view: View) -> None:
 
 
 @pytest.mark.parametrize("axis", ["", "&linear=1"])
-def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: View, axis: str) -> None:
+def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: PageView, axis: str) -> None:
     found = shown(view, f"?metric=wild{axis}")
     assert "1 value of wild could not be averaged, the first near 699 (softmax · 1)." in found.message
     assert "1 point of wild beyond the axis (▲ ▼), the first 1.00 × 10³⁰ near 498 (softmax · 1)." in found.message
@@ -165,7 +165,7 @@ def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: View, ax
     assert (high if axis else 10**high) < 1e8
 
 
-def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: View) -> None:
+def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: PageView) -> None:
     found = shown(view, "?metric=signed")
     assert found.figure is not None
     assert found.figure.layout.yaxis.type == "linear"
@@ -173,7 +173,7 @@ def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: View) -> No
 
 
 @pytest.mark.parametrize(("along", "per_step"), [("seconds", 0.5), ("tokens", 64.0)])
-def test_curves_run_along_seconds_and_tokens(view: View, along: str, per_step: float) -> None:
+def test_curves_run_along_seconds_and_tokens(view: PageView, along: str, per_step: float) -> None:
     data = shown(view, f"?x={along}&linear=1").data.filter(pl.col("group") == "softmax · 1")
     assert data.height <= 400
     assert data[along].max() <= per_step * (STEPS - 1)  # type: ignore[operator]
@@ -182,13 +182,13 @@ def test_curves_run_along_seconds_and_tokens(view: View, along: str, per_step: f
     assert data["value"][0] == pytest.approx(fmean(means))
 
 
-def test_a_log_axis_has_finer_buckets_at_its_beginning(view: View) -> None:
+def test_a_log_axis_has_finer_buckets_at_its_beginning(view: PageView) -> None:
     data = shown(view, "?logx=1").data.filter(pl.col("group") == "softmax · 1")
     assert data["step"].to_list()[:4] == [1, 2, 3, 4]
     assert data["n"].unique().to_list() == [3]
 
 
-def test_smoothing_is_labelled_and_what_was_before_stays(view: View) -> None:
+def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None:
     found = shown(view, "?smooth=window&amount=3&linear=1")
     data = found.data.filter(pl.col("group") == "softmax · 1")
     assert data["value"][5] == pytest.approx(fmean(data["raw"][4:7]))
@@ -200,7 +200,7 @@ def test_smoothing_is_labelled_and_what_was_before_stays(view: View) -> None:
     assert kept["value"][1] == pytest.approx((0.5 * first + second) / 1.5)
 
 
-def test_single_seeds_are_thin_lines_of_their_group(view: View) -> None:
+def test_single_seeds_are_thin_lines_of_their_group(view: PageView) -> None:
     found = shown(view, "?band=seeds&show=softmax · 1")
     assert found.figure is not None
     assert {trace.legendgroup for trace in found.figure.data} == {found.legend[0].key}
@@ -208,7 +208,7 @@ def test_single_seeds_are_thin_lines_of_their_group(view: View) -> None:
     assert sorted({trace.line.width for trace in found.figure.data}) == [1.0, 1.6]
 
 
-def test_several_metrics_have_a_panel_each(view: View) -> None:
+def test_several_metrics_have_a_panel_each(view: PageView) -> None:
     found = shown(view, "?metric=loss&metric=spiky")
     assert found.figure is not None
     assert found.figure.layout.yaxis2.title.text == "spiky"
@@ -227,7 +227,7 @@ def test_several_metrics_have_a_panel_each(view: View) -> None:
         ("?smooth=exponential&amount=1", "Exponential smoothing keeps a share below 1; got 1."),
     ],
 )
-def test_what_is_not_there_is_told_in_a_sentence(view: View, search: str, words: str) -> None:
+def test_what_is_not_there_is_told_in_a_sentence(view: PageView, search: str, words: str) -> None:
     assert shown(view, search).message.startswith(words)
 
 
@@ -239,7 +239,7 @@ def test_a_grid_in_which_nothing_has_run_says_so(tmp_path: Path) -> None:
     assert found.message == "No run of this grid has logged anything yet."
 
 
-def logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> Shown:
+def logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotContent:
     """Curves along seconds, on a linear axis, of one run with `metrics` (attempt, step, name, value, wall_s).
 
     Its second attempt went on from step 6 of the first one.
@@ -279,7 +279,7 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
 
 
-def test_the_caption_says_of_each_metric_what_its_lines_are(view: View) -> None:
+def test_the_caption_says_of_each_metric_what_its_lines_are(view: PageView) -> None:
     both = shown(view, "?metric=loss&metric=signed").caption
     assert (
         "loss: Line: geometric mean over seeds of means over 3 steps. Band: 95 % t interval over seeds (of log" in both

@@ -10,7 +10,7 @@ from synthetic import plan_header, plan_lines, publish_grid, write_end, write_st
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
 from dashboards.data.result_table import flat
 from store.files.layout import Layout
@@ -21,7 +21,7 @@ KEYS = {(line["operator"], line["seed"]): line["trial"] for line in LINES}
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageView]:
     layout = Layout(tmp_path_factory.mktemp("diff") / "runs")
     publish_grid(layout, plan_header(LINES, "known", {"depth": [2]}, ("softmax", "<i>SSA")), LINES)
     buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
@@ -38,17 +38,17 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
         yield engine.view(store, "runs", DIFF, DiffAddress())
 
 
-def shown(view: View, slot: str, *keys: str, more: str = "") -> Shown:
+def shown(view: PageView, slot: str, *keys: str, more: str = "") -> SlotContent:
     search = "?" + "&".join(f"run={key}" for key in keys) + more
     given = next(each for each in DIFF.slots if each.name == slot)
     return shown_of(given, view._replace(address=read(DiffAddress, search)))
 
 
-def rows(found: Shown) -> dict[str, list[str]]:
+def rows(found: SlotContent) -> dict[str, list[str]]:
     return {row[0]: list(row[1:]) for row in found.data.iter_rows()}
 
 
-def test_only_what_differs_is_shown(view: View) -> None:
+def test_only_what_differs_is_shown(view: PageView) -> None:
     one, two = KEYS["softmax", 0], KEYS["<i>SSA", 0]
     found = shown(view, "spec", one[:8], two[:8])
     assert rows(found) == {"operator.kind": ["softmax", "<i>ssa"], "operator.operator": ["softmax", "<i>SSA"]}
@@ -59,20 +59,20 @@ def test_only_what_differs_is_shown(view: View) -> None:
     assert found.caption == "2 fields of the specs of 2 runs differ."
 
 
-def test_all_is_shown_on_demand(view: View) -> None:
+def test_all_is_shown_on_demand(view: PageView) -> None:
     found = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 0], more="&all=1")
     assert rows(found)["task.points"] == ["11", "11"]
     assert found.caption.startswith("2 fields")
 
 
-def test_fields_can_be_ignored_with_all_below_them(view: View) -> None:
+def test_fields_can_be_ignored_with_all_below_them(view: PageView) -> None:
     found = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator")
     assert list(rows(found)) == ["seed"]
     none = shown(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator&ignore=seed")
     assert none.message == "The specs of these 2 runs do not differ. 2 fields and all below ignored."
 
 
-def test_environment_code_and_results_stand_beside_each_other(view: View) -> None:
+def test_environment_code_and_results_stand_beside_each_other(view: PageView) -> None:
     keys = KEYS["softmax", 0], KEYS["softmax", 1]
     assert rows(shown(view, "environment", *keys)) == {
         "device": ["cpu", "cuda:0"],
@@ -85,7 +85,7 @@ def test_environment_code_and_results_stand_beside_each_other(view: View) -> Non
     )
 
 
-def test_a_run_that_has_not_begun_has_nothing_to_compare(view: View) -> None:
+def test_a_run_that_has_not_begun_has_nothing_to_compare(view: PageView) -> None:
     found = rows(shown(view, "environment", KEYS["softmax", 0], KEYS["<i>SSA", 1]))
     assert found["host"][1] == MISSING
     assert rows(shown(view, "results", KEYS["softmax", 0], KEYS["<i>SSA", 1]))["status"] == ["ok", "pending"]
@@ -110,13 +110,13 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
         (tuple(f"{i:08x}" for i in range(21)), "at most 20 runs stand beside each other; the address names 21"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_told(view: View, keys: tuple[str, ...], words: str) -> None:
+def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], words: str) -> None:
     assert words in shown(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
     assert [option.value for option in given["run"].options] == list(keys)  # what was wrong can be taken out
 
 
-def test_many_runs_stand_beside_each_other(view: View, tmp_path: Path) -> None:
+def test_many_runs_stand_beside_each_other(view: PageView, tmp_path: Path) -> None:
     found = shown(view, "results", *KEYS.values())
     assert found.data.width == 5
     json.dumps(found.data.rows(named=True))

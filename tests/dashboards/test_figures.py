@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
-from dashboards.data.grid_context import Look, Subject, subject
+from dashboards.data.grid_context import CellLook, GridContext, grid_context
 from dashboards.data.seed_averages import Scale
 from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
 from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, ratio_ticks, tick_text, value_axis
@@ -20,20 +20,20 @@ from dashboards.html.markup import plain
 from dashboards.report.sections.verdict_table import ICONS, marked
 from dashboards.theme.styles import REST, operator_styles
 from store import Store
-from store.analysis.verdicts import Measure, verdicts
+from store.analysis.verdicts import GridMeasure, verdicts
 
-MEASURE = Measure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
+MEASURE = GridMeasure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
 HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)
 WORDS = {word: marked(word) for word in ICONS}
 PAIRED = {"pairs": 3, "method": "paired t", "runs": 3, "baseline_runs": 3}
 
 
 @pytest.fixture
-def about(known: Store) -> Subject:
-    return subject(known, "known", operator_styles(["softmax", "SSA"]))
+def about(known: Store) -> GridContext:
+    return grid_context(known, "known", operator_styles(["softmax", "SSA"]))
 
 
-def keys(about: Subject) -> list[str]:
+def keys(about: GridContext) -> list[str]:
     return [cell.cell for cell in about.cells]
 
 
@@ -43,7 +43,7 @@ def drawn(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_coordinates(about: Subject) -> None:
+def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_coordinates(about: GridContext) -> None:
     found = shift.error_by_shift(about.store, "known", MEASURE, "sigma_f", keys(about))
     assert found["x"].to_list() == [1, 5, 9, 1, 5, 9]
     assert found["value"].to_list() == pytest.approx([2, 10, 18, 1, 5, 9])
@@ -57,7 +57,7 @@ def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_c
 
 def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0, ("softmax", 1): 2.0, ("softmax", 2): 6.0}, scale="linear")
-    about = subject(store, "known", operator_styles(["softmax"]))
+    about = grid_context(store, "known", operator_styles(["softmax"]))
     found = shift.error_by_shift(store, "known", about.measure, "sigma_f", keys(about))
     assert found["value"].to_list() == pytest.approx([3, 15, 27])
 
@@ -65,7 +65,7 @@ def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., St
 def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -> None:
     base = {("softmax", seed): 2.0**seed for seed in range(3)}
     store = opened(base | {("SSA", seed): 2.0 ** (2 * seed) for seed in range(3)})  # ratios 1, 2, 4
-    about = subject(store, "known", operator_styles(["softmax", "SSA"]))
+    about = grid_context(store, "known", operator_styles(["softmax", "SSA"]))
     found = shift.change_by_shift(store, "known", MEASURE, "sigma_f", keys(about))
     assert set(found["cell"]) == set(keys(about)) - {about.baseline}
     assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
@@ -75,7 +75,7 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
 
 
 @pytest.mark.parametrize("changes", [[0.9, 1.1], [-1.1, -0.9], [0.7, 0.7], [0.0, 0.0]])
-def test_an_axis_of_changes_has_zero_and_what_counts_as_equal(about: Subject, changes: list[float]) -> None:
+def test_an_axis_of_changes_has_zero_and_what_counts_as_equal(about: GridContext, changes: list[float]) -> None:
     found = pl.DataFrame({"cell": about.baseline, "x": [1.0, 2.0], "value": changes, "low": changes, "high": changes})
     figure = shift.draw_change_by_shift(found.with_columns(n=3), about.look, MEASURE, "x")
     low, high = figure.layout.yaxis.range
@@ -88,7 +88,7 @@ def test_the_coordinates_of_an_evaluation_are_all_its_values_in_order(known: Sto
     assert shift.coordinates(known, "known", "loss") == {}
 
 
-def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Subject) -> None:
+def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: GridContext) -> None:
     found = shift.shift_map(about.store, "known", MEASURE, ("sigma_f", "sigma_x"), keys(about))
     assert found.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 10, 18, 4, 20, 36])
     assert found.filter(pl.col("cell") == about.baseline)["change"].null_count() == 6
@@ -101,7 +101,7 @@ def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Su
     assert figure.data[0].text[0][0] == "÷ 2"
 
 
-def test_a_map_with_a_missing_corner_has_a_hole_there(about: Subject) -> None:
+def test_a_map_with_a_missing_corner_has_a_hole_there(about: GridContext) -> None:
     found = pl.DataFrame({"x": [1.0, 2.0, 1.0], "y": [1.0, 1.0, 2.0], "value": [1.0, 10.0, 100.0]})
     figure = drawn(shift.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
     assert [list(row) for row in figure.data[0].z] == [[0, 1], [2, None]]
@@ -117,7 +117,7 @@ def test_a_map_in_a_narrow_panel_has_no_texts_that_overlap(n: int, texts: int) -
 
 def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0, ("softmax", 1): 4.0}, steps=6)
-    about = subject(store, "known", operator_styles(["softmax"]))
+    about = grid_context(store, "known", operator_styles(["softmax"]))
     found = curves.curves(store, "known", "loss", keys(about), buckets=3)
     assert found.width == 2
     assert found.frame["step"].to_list() == [0, 2, 4]
@@ -129,7 +129,7 @@ def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]
 def test_buckets_begin_at_the_first_step_and_the_last_one_is_never_short(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0}, steps=7, first=1)  # steps 1..7 with losses 1..7
     found = curves.curves(
-        store, "known", "loss", keys(subject(store, "known", operator_styles(["softmax"]))), buckets=4
+        store, "known", "loss", keys(grid_context(store, "known", operator_styles(["softmax"]))), buckets=4
     )
     assert (found.width, found.last) == (2, 3)
     assert found.frame["step"].to_list() == [1, 3, 5]
@@ -140,30 +140,30 @@ def test_curves_leave_failed_trials_out_and_n_says_so(tmp_path: Path) -> None:
     who = {("SSA", 1): "error", ("SSA", 2): "diverged"}
     write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), failed=who, steps=8)
     with Store.open(tmp_path / "c") as store:
-        about = subject(store, "quickstart", operator_styles(["softmax", "SSA"]))
+        about = grid_context(store, "quickstart", operator_styles(["softmax", "SSA"]))
         found = curves.curves(store, "quickstart", "loss", keys(about)).frame
     counts = {cell: rows["n"].unique().to_list() for (cell,), rows in found.group_by("cell")}
     assert [counts[cell] for cell in keys(about)] == [[4], [2]]
 
 
-def test_curves_are_not_averaged_where_there_are_few_steps(about: Subject) -> None:
+def test_curves_are_not_averaged_where_there_are_few_steps(about: GridContext) -> None:
     found = curves.curves(about.store, "known", "loss", keys(about))
     assert found.width == 1
     assert found.frame.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 4, 6, 8])
 
 
-def test_a_metric_that_nobody_recorded_gives_an_empty_frame(about: Subject) -> None:
+def test_a_metric_that_nobody_recorded_gives_an_empty_frame(about: GridContext) -> None:
     assert curves.curves(about.store, "known", "nothing", keys(about)).frame.is_empty()
 
 
-def test_learned_numbers_keep_layers_and_heads_apart(about: Subject) -> None:
+def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None:
     found = numbers.numbers(about.store, "known", [about.baseline])
     assert found.select("name", "layer", "head").rows() == [("n", l, h) for l in (0, 1) for h in (0, 1)]
     assert found["value"].to_list() == pytest.approx([1, 11, 2, 12])  # layer + 10 head + mean seed
     drawn(numbers.draw_numbers(found, about.look))
 
 
-def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: Subject) -> None:
+def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: GridContext) -> None:
     found = numbers.numbers(about.store, "known", keys(about))
     figure = drawn(numbers.draw_numbers(found, about.look))
     places = sorted(x for trace in figure.data for x in trace.x)
@@ -171,7 +171,7 @@ def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: Subject) -> 
     assert {round(x) for x in places} == {0, 1}
 
 
-def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chosen(about: Subject) -> None:
+def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chosen(about: GridContext) -> None:
     frame = pl.DataFrame(
         {
             "cell": list("abcd"),
@@ -190,7 +190,7 @@ def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chos
     assert higher["cell"].to_list() == ["a", "d", "c"]
 
 
-def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Subject) -> None:
+def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
     found = forest.differences(verdicts(about.store, "known"), MEASURE)
     figure = drawn(forest.draw_differences(found, about.look, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
@@ -199,7 +199,7 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Su
     assert not drawn(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
 
 
-def test_one_huge_interval_does_not_flatten_the_others(about: Subject) -> None:
+def test_one_huge_interval_does_not_flatten_the_others(about: GridContext) -> None:
     frame = pl.DataFrame(
         {"cell": keys(about), "difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], **PAIRED}
     ).with_columns(verdict=pl.lit("undecided"))
@@ -248,7 +248,7 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         steps=4,
     )
     with Store.open(tmp_path / "c") as store:
-        about = subject(store, "quickstart", operator_styles(["softmax", "SSA"]))
+        about = grid_context(store, "quickstart", operator_styles(["softmax", "SSA"]))
         found = store.progress("quickstart")
         assert states.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
         assert [trace.name for trace in drawn(states.draw_progress(found, about.look)).data] == list(
@@ -263,7 +263,7 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         drawn(failures.draw_rates(rates, about.look))
 
 
-def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: Subject) -> None:
+def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: GridContext) -> None:
     rows = pl.concat([about.store.progress("known")] * 20)
     figure = drawn(states.draw_progress(rows, about.look))
     assert list(figure.data[0].x) == [60, 60]
@@ -342,9 +342,9 @@ def test_a_cut_never_goes_through_an_entity(place: int) -> None:
         assert "…" in shown
 
 
-def test_rows_of_a_large_grid_have_one_line_each(about: Subject) -> None:
+def test_rows_of_a_large_grid_have_one_line_each(about: GridContext) -> None:
     names = {f"k{i}": f"Principled · per query · per query · per layer · per head · {i}" for i in range(32)}
-    look = Look(names, dict.fromkeys(names, REST))
+    look = CellLook(names, dict.fromkeys(names, REST))
     rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, **PAIRED, "verdict": "undecided"}
     figure = drawn(forest.draw_differences(pl.DataFrame(rows), look, MEASURE, WORDS))
     assert figure.layout.height < 1000

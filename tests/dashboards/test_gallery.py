@@ -29,7 +29,7 @@ from gallery_campaign import (
     write_gallery,
 )
 
-from dashboards.data.grid_context import subject
+from dashboards.data.grid_context import grid_context
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
 from dashboards.papers import affine_scaled, integral, signed_averaging, sink_emergence
@@ -41,7 +41,7 @@ from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markd
 from dashboards.papers.paper_tables import printed_table
 from dashboards.report.report import campaign_styles
 from store import Store
-from store.published.tables import Cell, cells
+from store.published.tables import PublishedCell, cells
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PICTURES = DOCS.parent / "artefacts" / "dashboard"
@@ -114,7 +114,7 @@ def test_every_item_is_drawn(drawn: Mapping[str, Drawn], key: str) -> None:
         assert {each.group or name for name, each in shown.legend.items()} <= groups
 
 
-def expected(cell: Cell, label: str, seeds: Sequence[int]) -> float | None:
+def expected(cell: PublishedCell, label: str, seeds: Sequence[int]) -> float | None:
     """The mean over seeds of what was planted for a printed cell, in the printed unit; None for what is derived.
 
     Where the table is read on the log scale it is the geometric mean.
@@ -164,7 +164,7 @@ def test_cells_of_one_size_beside_several_printed_sizes_say_so_in_every_place(tm
     axes = [{name: level for name, level in each.axes.items() if name != "model"} for each in made]
     one = [replace(each, axes=given) for each, given in zip(made, axes, strict=True)]
     with Store.open(write_gallery(tmp_path / "one", {"one": one}, Harm(seeds=(0,)))) as store:
-        shown = item("000", "table", 1).make(subject(store, "one", campaign_styles(store)))
+        shown = item("000", "table", 1).make(grid_context(store, "one", campaign_styles(store)))
     filled = shown.data.filter(pl.col("cell").is_not_null())
     assert filled["row"].n_unique() == len({each.row_label for each in printed})
     assert filled["size"].null_count() == 0
@@ -183,7 +183,7 @@ def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
     made = figure_grids()["001-design"]
     harm = Harm(failed=lambda cell, seed: (cell, seed) == (0, 1) or cell == 1)
     with Store.open(write_gallery(tmp_path / "design", {"001-design": made}, harm)) as store:
-        shown = item("001", "table", None).make(subject(store, "001-design", campaign_styles(store)))
+        shown = item("001", "table", None).make(grid_context(store, "001-design", campaign_styles(store)))
     at = {(row["row"], row["column"]): row for row in shown.data.iter_rows(named=True)}
     assert set(shown.data["column"]) == {"Constant", "Per-Layer", "Per-Head", "Per-Query"}
     names = dict(zip("βγα", ("strength_per", "threshold_per", "amplification_per"), strict=True))
@@ -206,7 +206,7 @@ def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
 
 
 def test_printed_values_mark_the_sizes_that_they_are_of(full: Store) -> None:
-    about = subject(full, "003-sizes", campaign_styles(full))
+    about = grid_context(full, "003-sizes", campaign_styles(full))
     marks = overlaid(about, item("003", "figure", 11))
     labels = {"1 layer, 1 head": "1L1AH", "3 layers, 4 heads": "3L4AH"}
     assert set(marks["series"]) == set(labels)
@@ -361,7 +361,7 @@ def test_maps_of_errors_are_of_the_cells_that_were_asked_about_their_quantifier(
 
 
 def test_a_grid_that_asks_about_no_quantifier_has_no_map_of_errors(full: Store) -> None:
-    about = subject(full, "003-figures", campaign_styles(full))
+    about = grid_context(full, "003-figures", campaign_styles(full))
     for number, quantifier in ((4, "every"), (5, "some")):
         assert f'"{quantifier}"' in item("003", "figure", number).make(about).message
 
@@ -436,7 +436,7 @@ def test_the_last_layer_is_that_of_each_model(tmp_path: Path) -> None:
     deep, flat, *_ = figure_grids()["002-figures"]
     two = [deep, replace(flat, rows=[row for row in flat.rows if row[3] in (None, 0)])]
     with Store.open(write_gallery(tmp_path / "depths", {"two": two}, Harm(seeds=(0,)))) as store:
-        shown = item("002", "figure", 1).make(subject(store, "two", campaign_styles(store)))
+        shown = item("002", "figure", 1).make(grid_context(store, "two", campaign_styles(store)))
     for made, layer in zip(two, (LAYERS[-1], 0), strict=True):
         found = points(shown, made.label)
         wanted = [known(made.label, "first_token_weight", {"query": 4.0}, 0, (float(layer), head)) for head in HEADS]
@@ -511,7 +511,7 @@ def test_every_item_survives_what_is_amiss(harmed: tuple[str, Store]) -> None:
 def test_every_item_survives_200_levels(tmp_path: Path) -> None:
     root = write_gallery(tmp_path / "many", {"many": many_levels()}, Harm(seeds=(0,)))
     with Store.open(root) as store:
-        about = subject(store, "many", campaign_styles(store))
+        about = grid_context(store, "many", campaign_styles(store))
         shown = {each.key: each.make(about) for each in ITEMS}
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     lines = shown["000-figure-4"]
@@ -524,7 +524,7 @@ def test_every_item_survives_200_levels(tmp_path: Path) -> None:
 def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:
     root = write_gallery(tmp_path / "none", {"none": many_levels(2)}, Harm(pending=lambda *_: True))
     with Store.open(root) as store:
-        about = subject(store, "none", campaign_styles(store))
+        about = grid_context(store, "none", campaign_styles(store))
         for each in ITEMS:
             found = each.make(about)
             assert found.message or not each.needs or each.key == "004-figure-3", each.key

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.html.markup import (
-    Column,
-    Entry,
+    HtmlColumn,
+    HtmlEntry,
     copy_button,
     details,
     plain,
@@ -76,8 +76,8 @@ def test_plotly_gets_no_tag_entity_or_template_from_a_label() -> None:
 
 def test_hostile_cells_add_no_element_to_a_table() -> None:
     hostile = '"><script>alert(1)</script>'
-    rows = [[Entry(text(hostile), hostile)]]
-    found = read(sortable_table([Column(hostile, hint=hostile)], rows, caption=hostile))
+    rows = [[HtmlEntry(text(hostile), hostile)]]
+    found = read(sortable_table([HtmlColumn(hostile, hint=hostile)], rows, caption=hostile))
     assert "script" not in found.tags
     assert ("data-value", hostile) in found.attributes
     assert "script" not in read(plain_table([hostile], [[hostile]])).tags

@@ -16,16 +16,16 @@ from synthetic import write_campaign
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Page, Shown, View
+from dashboards.app.page import AppPage, PageView, SlotContent
 from dashboards.app.pages.mechanism import MECHANISM
-from dashboards.data.probe_labels import PROBES, told
+from dashboards.data.probe_labels import PROBES, probe_label
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
 from dashboards.figures.probe_curves import rank_correlation
 from dashboards.html.markup import plain
 from runners.catalogue.probed_words import PROBED
 
-Look = Callable[..., Shown]
+Look = Callable[..., SlotContent]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def opened(root: Path, page: Page) -> Iterator[Callable[[str], View]]:
+def opened(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
     """Views of a page by what its address says."""
     engine = Engine(Campaigns([root]), [page])
     with engine.campaigns.reading(root.name) as store:
@@ -44,23 +44,23 @@ def opened(root: Path, page: Page) -> Iterator[Callable[[str], View]]:
 
 
 @pytest.fixture(scope="module")
-def at(campaign: Path) -> Iterator[Callable[[str], View]]:
+def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
     with opened(campaign, MECHANISM) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def look(at: Callable[[str], View]) -> Look:
+def look(at: Callable[[str], PageView]) -> Look:
     slots = {slot.name: slot for slot in MECHANISM.slots}
     return lambda name, search="": shown_of(slots[name], at(search))
 
 
-def figure(shown: Shown) -> go.Figure:
+def figure(shown: SlotContent) -> go.Figure:
     assert shown.figure is not None, shown.message
     return shown.figure
 
 
-def values(shown: Shown, variant: str, **where: Any) -> list[float]:
+def values(shown: SlotContent, variant: str, **where: Any) -> list[float]:
     found = shown.data.filter(pl.col("variant") == variant, **where)
     return [float(value) for value in found["value"]]
 
@@ -180,7 +180,7 @@ def test_values_that_are_no_number_are_left_out_of_averages(look: Look) -> None:
 
 
 @pytest.mark.parametrize("slot", ["training", "layers", "heads", "histogram", "against"])
-def test_captions_count_the_values_that_are_no_number(look: Look, at: Callable[[str], View], slot: str) -> None:
+def test_captions_count_the_values_that_are_no_number(look: Look, at: Callable[[str], PageView], slot: str) -> None:
     search = "?probe=holes"
     steps = "p.step = t.step AND t.status = 'ok'" if slot != "training" else "t.status IS DISTINCT FROM 'failed'"
     found = at(search).store.sql(
@@ -216,12 +216,12 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
     assert said in look("against", search).message
 
 
-def test_a_reading_of_one_layer_is_of_that_layer(at: Callable[[str], View]) -> None:
-    reading = probe_curves.Reading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
+def test_a_reading_of_one_layer_is_of_that_layer(at: Callable[[str], PageView]) -> None:
+    reading = probe_curves.ProbeReading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
     assert probe_curves.of_trials(at("").store, reading)["value"].to_list() == pytest.approx([0.6] * 7)
 
 
-def test_controls_offer_what_there_is(at: Callable[[str], View]) -> None:
+def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
     controls = {control.field: control for control in MECHANISM.controls(at("?probe=sink_share"))}
     assert [option.value for option in controls["at:eps"].options] == ["0.2", "0.3"]
     assert controls["at:eps"].usual == "0.2"
@@ -242,12 +242,12 @@ def test_a_campaign_without_probes_says_which_there_are(tmp_path: Path) -> None:
 
 def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
     for name, (rest, unit) in PROBED.items():
-        assert told(name + rest.lower()).unit == unit, name
-        assert told(name).probe in PROBES
-        assert told(name).title != name
-    assert told("someone.elses") == ("someone.elses", "", "")
+        assert probe_label(name + rest.lower()).unit == unit, name
+        assert probe_label(name).probe in PROBES
+        assert probe_label(name).title != name
+    assert probe_label("someone.elses") == ("someone.elses", "", "")
 
 
-def test_places_of_a_probe_that_is_not_there_are_refused(at: Callable[[str], View]) -> None:
+def test_places_of_a_probe_that_is_not_there_are_refused(at: Callable[[str], PageView]) -> None:
     with pytest.raises(Unknown, match="has recorded 'x'"):
         probe_curves.places(at("").store, "probed", "x")

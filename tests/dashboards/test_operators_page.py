@@ -12,9 +12,9 @@ from dashboards.app.address import changed, read, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress, logits_of
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.report.report import campaign_styles
 from grid import Grid, over
 from runners import LinearFunctions, Training, Trial
@@ -57,22 +57,22 @@ def store(root: Path) -> Iterator[Store]:
         yield opened
 
 
-Show = Callable[..., Shown]
+Show = Callable[..., SlotContent]
 
 
 @pytest.fixture
 def show(store: Store) -> Show:
     """What a slot shows for fields of the address."""
 
-    def make(slot: str, **fields: object) -> Shown:
+    def make(slot: str, **fields: object) -> SlotContent:
         return shown_of(SLOTS[slot], _view(store, **fields))
 
     return make
 
 
-def _view(store: Store, **fields: object) -> View:
+def _view(store: Store, **fields: object) -> PageView:
     address = OperatorsAddress.model_validate(fields)
-    return View("runs", store, address, campaign_styles(store), None, OperatorMaths())
+    return PageView("runs", store, address, campaign_styles(store), None, OperatorMaths())
 
 
 @pytest.mark.parametrize("name", catalogue())
@@ -213,6 +213,6 @@ def test_the_data_of_a_figure_can_be_had(root: Path) -> None:
 def test_the_default_row_has_a_winner_and_a_near_tie(store: Store) -> None:
     first, second, third, *_ = sorted(logits_of(_view(store)), reverse=True)
     assert first - second > 1 > second - third > 0
-    assert tried(lambda: logits_of(_view(store, logits=""))) == (ROW, None)
+    assert catch_user_error(lambda: logits_of(_view(store, logits=""))) == (ROW, None)
     with pytest.raises(Unknown):
         logits_of(_view(store, logits="1"))

@@ -12,7 +12,7 @@ from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.formatting import change
-from dashboards.data.grid_context import subject
+from dashboards.data.grid_context import grid_context
 from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from dashboards.html.blocks import swatch
@@ -22,7 +22,7 @@ from store import Store
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
 from store.statistics import power
-from store.statistics.reasons import Finding, Rule, reason
+from store.statistics.reasons import VerdictFacts, VerdictRule, reason
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
@@ -228,7 +228,7 @@ def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
     assert steps["train 1 outstanding trial"] == "the run that is on takes them up; once it has ended, ablate run SPEC"
     assert "see to 2 trials without a finite value" in steps
     with Store.open(unsettled) as store:
-        about = subject(store, "grid", campaign_styles(store))
+        about = grid_context(store, "grid", campaign_styles(store))
         alone = next_steps(about, {"ok": 4, "running": 2}, None)
     assert alone["what"].to_list() == ["wait for 2 running trials"]
 
@@ -241,14 +241,14 @@ def test_differences_of_odds_are_called_so(unsettled: Path) -> None:
 
 
 def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: Path) -> None:
-    rule = Rule("log", 0.05, 0.05, 1)
+    rule = VerdictRule("log", 0.05, 0.05, 1)
 
     def said(seeds: float) -> str:
-        found = Finding("undecided", 0.01, -0.1, 0.1, (5, 5), "paired t", 0.3, 0.3, seeds, 30.0, on_gpu=False)
+        found = VerdictFacts("undecided", 0.01, -0.1, 0.1, (5, 5), "paired t", 0.3, 0.3, seeds, 30.0, on_gpu=False)
         return f"preliminary: 5 of 6 seeds; {reason(found, rule)}"
 
     with Store.open(root) as store:
-        about = subject(store, "grid", campaign_styles(store))
+        about = grid_context(store, "grid", campaign_styles(store))
         found = verdicts(store, "grid").with_columns(
             verdict=pl.lit("undecided"),
             reason=pl.Series([said(math.nan), said(12.0), said(4.0)]),

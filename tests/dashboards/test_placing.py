@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
-from dashboards.data.grid_context import subject
+from dashboards.data.grid_context import grid_context
 from dashboards.papers.agreement import NOT_COMPARED, judged
 from dashboards.papers.cell_matching import speaks
 from dashboards.papers.items import ITEMS
@@ -17,7 +17,7 @@ from dashboards.papers.units import loss_unit
 from dashboards.report.report import campaign_styles
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 from store.published.comparison import compare_published
 from store.published.facts import facts
 from store.published.matching import agrees
@@ -103,7 +103,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def table(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
-    about = subject(store, grid, campaign_styles(store))
+    about = grid_context(store, grid, campaign_styles(store))
     found = beside(about, printed_table(paper, number))
     return judged(frame(about, found), found, compare_published(store, grid, paper=paper, table=f"T{number}"))
 
@@ -226,11 +226,11 @@ def test_every_table_says_what_it_is_made_of() -> None:
 
 
 def test_a_loss_has_the_unit_of_its_tasks_or_of_the_measure(store: Store) -> None:
-    text, linear = (subject(store, grid, campaign_styles(store)) for grid in ("kinds", "order"))
+    text, linear = (grid_context(store, grid, campaign_styles(store)) for grid in ("kinds", "order"))
     assert loss_unit(text) == "nats per token"
     assert loss_unit(linear) == ""
     said = linear._replace(
-        measure=Measure("loss"), header={**linear.header, "measure": {"unit": "squared output units"}}
+        measure=GridMeasure("loss"), header={**linear.header, "measure": {"unit": "squared output units"}}
     )
     assert loss_unit(said) == "squared output units"
 

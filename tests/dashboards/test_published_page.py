@@ -14,7 +14,7 @@ from synthetic import write_campaign
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, Slot, View
+from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.published import PUBLISHED, chosen_item
 from dashboards.data.user_errors import Unknown
 from dashboards.papers.items import ITEMS
@@ -32,7 +32,7 @@ def ssa_effects(seed: int) -> dict[int, float]:
     return {f: -0.7 + 0.02 * ((3 * seed + f) % 4) for f in range(1, 11)}
 
 
-At = Callable[[str], View]
+At = Callable[[str], PageView]
 
 
 def views(root: Path) -> Iterator[At]:
@@ -60,11 +60,11 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[At]:
     yield from views(root)
 
 
-def shown(view: View, name: str) -> Shown:
+def shown(view: PageView, name: str) -> SlotContent:
     return shown_of(SLOTS[name], view)
 
 
-def words(found: Shown) -> str:
+def words(found: SlotContent) -> str:
     parts = json.dumps([part.to_plotly_json() for part in found.parts], default=lambda part: part.to_plotly_json())
     return f"{found.caption} {found.message} {parts} {found.data.rows()}"
 
@@ -201,7 +201,7 @@ def test_doubts_are_those_of_the_item_itself_and_of_the_values_that_it_shows(at:
 
 
 def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
-    told = words(Shown(parts=shown(at(""), "item").parts))
+    told = words(SlotContent(parts=shown(at(""), "item").parts))
     softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"
     assert softmax in told
     assert told.count("equation 2: the first scored point") == 1

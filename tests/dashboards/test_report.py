@@ -11,17 +11,17 @@ from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import write_report
-from dashboards.data.grid_context import averages, in_grid_order, subject, worth_drawing
-from dashboards.data.user_errors import tried
+from dashboards.data.grid_context import averages, grid_context, in_grid_order, worth_drawing
+from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
 from dashboards.report import report
 from dashboards.report.report import campaign_styles
 from dashboards.report.sections.overview import overview, progress_words
 from dashboards.report.sections.verdict_table import ICONS, measured, summary
-from dashboards.theme.styles import Cell, operator_styles
+from dashboards.theme.styles import CellStyle, operator_styles
 from grid.errors import NotFoundError
 from store import Store
-from store.analysis.verdicts import Measure, measure_of
+from store.analysis.verdicts import GridMeasure, measure_of
 from store.files.layout import Layout
 from store.statistics.multiple_testing import VERDICTS
 
@@ -212,16 +212,16 @@ def test_progress_is_one_sentence(counts: tuple[int, ...], sentence: str) -> Non
 
 
 def test_the_measure_is_told_with_point_unit_and_direction() -> None:
-    assert measured(Measure("mse", {"sigma_x": 1, "sigma_f": 3}), "units") == (
+    assert measured(GridMeasure("mse", {"sigma_x": 1, "sigma_f": 3}), "units") == (
         "mse at sigma_f 3, sigma_x 1 (units; lower is better)"
     )
-    assert measured(Measure("accuracy", {}, better="higher"), "") == "accuracy (higher is better)"
+    assert measured(GridMeasure("accuracy", {}, better="higher"), "") == "accuracy (higher is better)"
 
 
 def test_cells_stand_in_the_order_of_their_axes_with_the_baseline_first() -> None:
     header = {"baseline": "k2", "axes": [{"name": "op", "labels": ["b", "a"]}, {"name": "size", "labels": ["8", "16"]}]}
     given = [("k1", "a", 8), ("k2", "a", 16), ("k3", "b", 16), ("k4", "b", 8), ("k5", "b", None)]
-    cells = [(Cell(key, key, op), {"op": op, "size": size}) for key, op, size in given]
+    cells = [(CellStyle(key, key, op), {"op": op, "size": size}) for key, op, size in given]
     assert [cell.cell for cell in in_grid_order(header, cells)] == ["k2", "k5", "k4", "k3", "k1"]
 
 
@@ -229,7 +229,7 @@ def test_a_baseline_of_many_levels_is_called_the_baseline(tmp_path: Path) -> Non
     factors = dict.fromkeys(("strength", "threshold", "amplification"), ("constant", "per head"))
     write_campaign(tmp_path / "c", operators=("Principled",), factors=factors, seeds=range(3), steps=4)
     with Store.open(tmp_path / "c") as store:
-        about = subject(store, "quickstart", operator_styles(["Principled"]))
+        about = grid_context(store, "quickstart", operator_styles(["Principled"]))
     assert about.look.names[about.cells[1].cell] == "constant · constant · per head"
     html = page(tmp_path / "c")
     assert "differ from the baseline" in html
@@ -237,11 +237,11 @@ def test_a_baseline_of_many_levels_is_called_the_baseline(tmp_path: Path) -> Non
 
 
 def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
-    cells = [Cell(f"k{i}", "", "A") for i in range(20)]
+    cells = [CellStyle(f"k{i}", "", "A") for i in range(20)]
     values = pl.DataFrame({"cell": [f"k{i}" for i in range(20)], "value": [float(i) for i in range(20)]})
-    lower = worth_drawing(cells, "k19", values, Measure("mse"))
+    lower = worth_drawing(cells, "k19", values, GridMeasure("mse"))
     assert lower == [*(f"k{i}" for i in range(8)), "k19"]
-    higher = worth_drawing(cells, "k0", values, Measure("mse", better="higher"))
+    higher = worth_drawing(cells, "k0", values, GridMeasure("mse", better="higher"))
     assert higher == ["k0", *(f"k{i}" for i in range(12, 20))]
     assert len(worth_drawing(cells, None, None, None)) == 9
     assert worth_drawing(cells[:9], None, None, None) == [f"k{i}" for i in range(9)]
@@ -259,7 +259,7 @@ def test_a_cell_with_a_value_that_is_no_number_is_not_the_best(tmp_path: Path, s
         assert dict(found.join(store.sql("SELECT DISTINCT cell, operator FROM grid_trial"), on="cell")
                     .select("operator", pl.col("value").is_not_null()).iter_rows()) == {
             "softmax": True, "SSA": False, "Cog": True}  # fmt: skip
-        said = overview(subject(store, "grid", campaign_styles(store)), store.progress("grid"))
+        said = overview(grid_context(store, "grid", campaign_styles(store)), store.progress("grid"))
     assert "Of those done 1 ended with mse that is no finite number: counted as failed." in said
 
 
@@ -267,7 +267,7 @@ def test_colours_are_those_of_the_campaign_whichever_grid_is_shown(tmp_path: Pat
     operators = operator_styles(["softmax", "SSA", "Cog"])
     write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(2), steps=4)
     with Store.open(tmp_path / "c") as store:
-        about = subject(store, "quickstart", operators)
+        about = grid_context(store, "quickstart", operators)
     assert [about.look.styles[cell.cell] for cell in about.cells] == [operators["softmax"], operators["SSA"]]
 
 
@@ -305,5 +305,5 @@ def test_a_value_that_the_scale_cannot_take_costs_its_own_figure_only(opened: Ca
 
 def test_a_bug_is_not_taken_for_something_the_user_can_act_on() -> None:
     with pytest.raises(ZeroDivisionError):
-        tried(lambda: 1 / 0)
-    assert tried(lambda: 1) == (1, None)
+        catch_user_error(lambda: 1 / 0)
+    assert catch_user_error(lambda: 1) == (1, None)

@@ -21,7 +21,7 @@ from synthetic import (
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.run import RUN, RunAddress
 from dashboards.data.log_tail import log_tail, visible
 from dashboards.data.user_errors import Unknown
@@ -47,25 +47,25 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 @pytest.fixture(scope="module")
-def view(campaign: Campaign) -> Iterator[View]:
+def view(campaign: Campaign) -> Iterator[PageView]:
     engine = Engine(Campaigns([campaign.root]), [RUN])
     with engine.campaigns.reading("it's here") as store:
         yield engine.view(store, "it's here", RUN, RunAddress())
 
 
-def at(view: View, key: str, more: str = "") -> View:
+def at(view: PageView, key: str, more: str = "") -> PageView:
     return view._replace(address=read(RunAddress, f"?run={key}{more}"))
 
 
-def shown(view: View, slot: str, key: str, more: str = "") -> Shown:
+def shown(view: PageView, slot: str, key: str, more: str = "") -> SlotContent:
     return shown_of(next(each for each in RUN.slots if each.name == slot), at(view, key, more))
 
 
-def words(found: Shown) -> str:
+def words(found: SlotContent) -> str:
     return " ".join(str(part.to_plotly_json()) for part in found.parts)
 
 
-def test_what_it_is_and_how_to_do_it_again(view: View, campaign: Campaign) -> None:
+def test_what_it_is_and_how_to_do_it_again(view: PageView, campaign: Campaign) -> None:
     line = campaign.line("SSA", 0)
     found = shown(view, "what", line["trial"][:8])
     told = words(found)
@@ -75,14 +75,14 @@ def test_what_it_is_and_how_to_do_it_again(view: View, campaign: Campaign) -> No
     assert shlex.split(command) == ["ablate", "repro", line["trial"][:8], "--campaign", str(campaign.root)]
 
 
-def test_links_lead_to_its_cell_and_to_the_baselines_run_of_its_seed(view: View, campaign: Campaign) -> None:
+def test_links_lead_to_its_cell_and_to_the_baselines_run_of_its_seed(view: PageView, campaign: Campaign) -> None:
     keys = {who: campaign.line(*who)["trial"][:8] for who in (("SSA", 0), ("SSA", 1), ("softmax", 0))}
     told = words(shown(view, "what", keys["SSA", 0]))
     assert f"/it%27s%20here/curves?grid=quickstart&run={keys['SSA', 0]}&run={keys['SSA', 1]}'" in told
     assert f"/it%27s%20here/diff?grid=quickstart&run={keys['SSA', 0]}&run={keys['softmax', 0]}'" in told
 
 
-def test_its_curves_are_its_own_values(view: View, campaign: Campaign) -> None:
+def test_its_curves_are_its_own_values(view: PageView, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     found = shown(view, "curves", key, "&metric=loss")
     values = view.store.sql("SELECT value FROM v_metric WHERE trial = $k AND name = 'loss' ORDER BY step", {"k": key})
@@ -92,14 +92,14 @@ def test_its_curves_are_its_own_values(view: View, campaign: Campaign) -> None:
     assert "has not logged 'x'; it has loss" in shown(view, "curves", key, "&metric=x").message
 
 
-def test_attempts_stand_in_order_with_what_they_went_on_from(view: View, campaign: Campaign) -> None:
+def test_attempts_stand_in_order_with_what_they_went_on_from(view: PageView, campaign: Campaign) -> None:
     rows = shown(view, "attempts", campaign.line(HOSTILE, 1)["trial"]).data
     assert rows.select("attempt", "status", "resumed_step").rows() == [(1, "stopped", None), (2, "ok", 5)]
     assert shown(view, "attempts", campaign.line("SSA", 1)["trial"]).message == "It has not begun."
 
 
 def test_a_page_has_the_first_probes_and_a_file_all(
-    view: View, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+    view: PageView, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     for most, told in ((3, True), (4, False)):
@@ -109,7 +109,7 @@ def test_a_page_has_the_first_probes_and_a_file_all(
         assert shown(view._replace(whole=True), "probes", key).data.height == 4
 
 
-def test_evaluations_and_probes_are_those_of_the_last_step(view: View, campaign: Campaign) -> None:
+def test_evaluations_and_probes_are_those_of_the_last_step(view: PageView, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     rows = shown(view, "evaluations", key).data
     assert rows["step"].unique().to_list() == [10]
@@ -122,14 +122,14 @@ def test_evaluations_and_probes_are_those_of_the_last_step(view: View, campaign:
     assert shown(view, "probes", campaign.line("SSA", 1)["trial"]).message == "It was not probed."
 
 
-def test_the_spec_is_listed_by_path_and_whole(view: View, campaign: Campaign) -> None:
+def test_the_spec_is_listed_by_path_and_whole(view: PageView, campaign: Campaign) -> None:
     found = shown(view, "spec", campaign.line(HOSTILE, 1)["trial"])
     fields = dict(found.data.iter_rows())
     assert (fields["seed"], fields["operator.kind"]) == ("1", HOSTILE)
     assert '\'{\\n  "operator"' in words(found)
 
 
-def test_the_environment_is_that_of_the_chosen_attempt(view: View, campaign: Campaign) -> None:
+def test_the_environment_is_that_of_the_chosen_attempt(view: PageView, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 1)["trial"]
     assert shown(view, "environment", key).caption == "Of attempt 2."
     found = shown(view, "environment", key, "&attempt=1")
@@ -139,7 +139,7 @@ def test_the_environment_is_that_of_the_chosen_attempt(view: View, campaign: Cam
 
 
 @pytest.mark.parametrize("number", [0, -1, 2])
-def test_an_attempt_that_is_not_there_is_told(view: View, campaign: Campaign, number: int) -> None:
+def test_an_attempt_that_is_not_there_is_told(view: PageView, campaign: Campaign, number: int) -> None:
     assert shown(view, "log", campaign.line("softmax", 0)["trial"], f"&attempt={number}").message.startswith(
         f"This run has no attempt {number}; it has 1"
     )
@@ -154,14 +154,14 @@ def test_an_attempt_that_is_not_there_is_told(view: View, campaign: Campaign, nu
         ("0" * 32, "no run of this campaign has a key that begins with"),
     ],
 )
-def test_a_run_that_is_not_there_is_told(view: View, key: str, told: str) -> None:
+def test_a_run_that_is_not_there_is_told(view: PageView, key: str, told: str) -> None:
     for slot in RUN.slots:
         assert told.lower() in shown_of(slot, at(view, key)).message.lower()
     with pytest.raises(Unknown):
         RUN.controls(at(view, key))
 
 
-def test_a_beginning_that_several_share_is_told(view: View, campaign: Campaign) -> None:
+def test_a_beginning_that_several_share_is_told(view: PageView, campaign: Campaign) -> None:
     first: dict[str, int] = {}
     for line in campaign.lines:
         first[line["trial"][0]] = first.get(line["trial"][0], 0) + 1
@@ -179,7 +179,7 @@ def log(campaign: Campaign, data: bytes) -> tuple[str, Path]:
     return key, path
 
 
-def test_the_end_of_a_log_is_shown(view: View, campaign: Campaign) -> None:
+def test_the_end_of_a_log_is_shown(view: PageView, campaign: Campaign) -> None:
     key, _ = log(campaign, b"".join(b"line %d\n" % i for i in range(1000)))
     found = shown(view, "log", key)
     assert "line 800\\nline 801" in words(found)
@@ -210,7 +210,7 @@ def test_a_log_that_is_missing_or_empty_is_told(campaign: Campaign) -> None:
     assert log_tail(campaign.layout, key, 1).told == "Attempt 1 has no log."
 
 
-def test_no_log_outside_the_campaign_is_read(view: View, campaign: Campaign, tmp_path: Path) -> None:
+def test_no_log_outside_the_campaign_is_read(view: PageView, campaign: Campaign, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret words")
     key, path = log(campaign, b"")
@@ -227,7 +227,7 @@ def test_no_log_outside_the_campaign_is_read(view: View, campaign: Campaign, tmp
     assert log_tail(campaign.layout, key, 1).text == "fine"
 
 
-def test_every_slot_survives_every_trial(view: View, campaign: Campaign) -> None:
+def test_every_slot_survives_every_trial(view: PageView, campaign: Campaign) -> None:
     for line in campaign.lines:
         for slot in RUN.slots:
             found = shown_of(slot, at(view, line["trial"]))

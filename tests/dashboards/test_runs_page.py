@@ -15,7 +15,7 @@ from synthetic import Campaign, write_campaign
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, View
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.runs import RUNS, RunsAddress
 from dashboards.data.run_keys import key_of, shortened
 from store import Store
@@ -40,17 +40,17 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 @pytest.fixture(scope="module")
-def view(campaign: Campaign) -> Iterator[View]:
+def view(campaign: Campaign) -> Iterator[PageView]:
     engine = Engine(Campaigns([campaign.root]), [RUNS])
     with engine.campaigns.reading("runs") as store:
         yield engine.view(store, "runs", RUNS, RunsAddress())
 
 
-def shown(view: View, search: str = "") -> Shown:
+def shown(view: PageView, search: str = "") -> SlotContent:
     return shown_of(RUNS.slots[0], view._replace(address=read(RunsAddress, search)))
 
 
-def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: View, campaign: Campaign) -> None:
+def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageView, campaign: Campaign) -> None:
     found = shown(view)
     rows = {(row["label"], row["seed"]): row for row in found.data.rows(named=True)}
     assert {who: row["trial"] for who, row in rows.items()} == {
@@ -63,7 +63,7 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: View,
     assert "18 trials: 16 ok, 1 failed and 1 pending. mse, lower is better." in found.caption
 
 
-def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: View) -> None:
+def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageView) -> None:
     data, name = shown(view).data, "mse@sigma_f=5,sigma_x=1"
     values = dict(
         view.store.sql(
@@ -74,7 +74,7 @@ def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: View)
     assert data.filter(pl.col(name).is_null())["status"].sort().to_list() == ["failed", "pending"]
 
 
-def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: View) -> None:
+def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: PageView) -> None:
     control = next(control for control in RUNS.controls(view) if control.field == "columns")
     names = [option.value for option in control.options]
     assert names[:2] == ["operator", "status (axis)"]
@@ -103,13 +103,13 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
 
 
-def test_the_status_is_told_by_a_sign_and_a_word(view: View) -> None:
+def test_the_status_is_told_by_a_sign_and_a_word(view: PageView) -> None:
     column = next(column for column in shown(view).columns if column["field"] == "status")
     assert "'failed' ? '✗ failed'" in column["valueFormatter"]["function"]
 
 
 @pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
-def test_a_column_that_is_not_there_is_told(view: View, name: str) -> None:
+def test_a_column_that_is_not_there_is_told(view: PageView, name: str) -> None:
     found = shown(view, f"?columns={name.replace(';', '%3B')}")
     assert found.message.startswith(f"Runs of 'of-runs' have no {name!r}; they have operator, ")
     assert found.data.is_empty()

@@ -16,13 +16,13 @@ from dashboards.app.address import Address, changed, read, written
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import Shown, Slot, View
+from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
-from dashboards.app.query_runner import AT_ONCE, LIVE_S, Questions, limited
+from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryRunner, limited
 from dashboards.data import result_table
-from dashboards.data.grid_context import subject
-from dashboards.data.user_errors import Unknown, tried
-from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, Columns, charted, draw_chart, group_styles
+from dashboards.data.grid_context import grid_context
+from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, charted, draw_chart, group_styles
 from dashboards.report.report import campaign_styles
 from dashboards.theme.styles import Style
 from store import Store
@@ -95,16 +95,16 @@ def store(root: Path) -> Iterator[Store]:
         yield opened
 
 
-Ask = Callable[..., Shown]
+Ask = Callable[..., SlotContent]
 
 
 @pytest.fixture
 def ask(store: Store) -> Ask:
     """What a slot shows for a query."""
 
-    def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> Shown:
+    def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> SlotContent:
         address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
-        return shown_of(SQL.slots[slot], View("runs", store, address, campaign_styles(store), None, whole=whole))
+        return shown_of(SQL.slots[slot], PageView("runs", store, address, campaign_styles(store), None, whole=whole))
 
     return make
 
@@ -148,7 +148,7 @@ def test_without_a_query_the_page_says_how_to_begin(ask: Ask) -> None:
 
 def test_a_heavy_query_is_cancelled_and_leaves_no_thread(store: Store) -> None:
     before = threading.active_count()
-    questions = Questions(limit_s=0.2)
+    questions = QueryRunner(limit_s=0.2)
     with pytest.raises(Unknown, match=r"^the query was cancelled after 0.2 s; ask for less"):
         questions.answer(store, HEAVY, 10)
     assert threading.active_count() == before
@@ -159,7 +159,7 @@ def test_no_thread_is_left_by_a_query_that_ends_or_fails(store: Store) -> None:
     before = threading.active_count()
     for query in ("SELECT 1", "SELECT nothing"):
         with limited(store, 30.0) as over:
-            tried(lambda query=query: store.sql(query))  # type: ignore[misc]
+            catch_user_error(lambda query=query: store.sql(query))  # type: ignore[misc]
         assert not over.is_set()
     assert threading.active_count() == before
 
@@ -176,7 +176,7 @@ def test_a_result_too_large_for_a_page_says_so(ask: Ask) -> None:
 
 
 def test_others_are_answered_while_heavy_queries_run(root: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions, stopped = Questions(limit_s=20.0), []
+    questions, stopped = QueryRunner(limit_s=20.0), []
     heavy = [Store.open(root, refresh=False) for _ in range(AT_ONCE)]
     monkeypatch.setattr("dashboards.app.query_runner.WAIT_S", 0.0)
 
@@ -232,7 +232,7 @@ class Counted:
 
 @pytest.mark.parametrize(("took_s", "times"), [(LIVE_S / 2, 1), (LIVE_S * 2, 0)])
 def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, store: Store) -> None:
-    questions = Questions(clock=(clock := Clock()))
+    questions = QueryRunner(clock=(clock := Clock()))
     first, second, third = (Counted(store, clock, took_s) for _ in range(3))
     for _ in range(3):  # table, chart and controls of one page
         questions.answer(first, "SELECT 1", 10)  # type: ignore[arg-type]
@@ -321,7 +321,7 @@ def test_a_saved_query_opens_by_its_name_and_an_edited_one_leaves_it(ask: Ask, s
     address = read(SqlAddress, "?saved=best")
     edited = changed(address, {"saved": None, "query": "SELECT 1"})
     assert edited == SqlAddress(query="SELECT 1")
-    controls = SQL.controls(View("runs", store, address, {}, None))
+    controls = SQL.controls(PageView("runs", store, address, {}, None))
     assert controls[0].resets == ("saved",)
     assert controls[0].usual == "SELECT label FROM grid_trial ORDER BY ALL"
 
@@ -375,11 +375,11 @@ def test_cells_look_as_they_do_on_the_other_pages(tmp_path: Path) -> None:
     )
     query = "SELECT g.label, g.seed, e.value FROM v_evaluation e JOIN grid_trial g USING (trial) WHERE e.name = 'mse'"
     with Store.open(place) as store:
-        about = subject(store, "grid", campaign_styles(store))
+        about = grid_context(store, "grid", campaign_styles(store))
 
         def keys(where: str = "") -> dict[str, Style]:
             address = SqlAddress(query=query + where, chart="points", x="seed", y="value", colour="label")
-            shown = shown_of(SQL.slots[1], View("runs", store, address, campaign_styles(store), None))
+            shown = shown_of(SQL.slots[1], PageView("runs", store, address, campaign_styles(store), None))
             return {key.name: key.style for key in shown.legend}
 
         assert keys() == {cell.label: about.look.styles[cell.cell] for cell in about.cells}
@@ -389,9 +389,9 @@ def test_cells_look_as_they_do_on_the_other_pages(tmp_path: Path) -> None:
 
 
 def test_lines_rise_by_x_and_leave_out_what_is_not_finite() -> None:
-    found = charted(FRAME, "lines", Columns("step", "loss", "who"))
+    found = charted(FRAME, "lines", ChartColumns("step", "loss", "who"))
     assert found.rows() == [(1.0, 2.0, "a"), (2.0, 1.0, "a"), (1.0, 4.0, "b")]
-    figure = draw_chart(found, "lines", Columns("step", "loss", "who"), group_styles(found, {}))
+    figure = draw_chart(found, "lines", ChartColumns("step", "loss", "who"), group_styles(found, {}))
     assert [(list(trace.x), list(trace.y), trace.legendgroup) for trace in figure.data] == [
         ([1.0, 2.0], [2.0, 1.0], "a"),
         ([1.0], [4.0], "b"),
@@ -399,23 +399,23 @@ def test_lines_rise_by_x_and_leave_out_what_is_not_finite() -> None:
 
 
 def test_points_keep_the_order_of_the_rows_and_bars_take_levels() -> None:
-    assert charted(FRAME, "points", Columns("step", "loss")).rows() == [
+    assert charted(FRAME, "points", ChartColumns("step", "loss")).rows() == [
         (2.0, 1.0, None),
         (1.0, 2.0, None),
         (1.0, 4.0, None),
     ]
-    bars = charted(FRAME, "bars", Columns("who", "step"))
+    bars = charted(FRAME, "bars", ChartColumns("who", "step"))
     assert bars.rows() == [("a", 2.0, None), ("a", 1.0, None), ("b", 1.0, None), ("b", 2.0, None), ("null", 3.0, None)]
 
 
 def test_a_heat_map_has_a_square_per_row() -> None:
-    assert charted(FRAME, "heat", Columns("step", "who", "loss")).rows() == [
+    assert charted(FRAME, "heat", ChartColumns("step", "who", "loss")).rows() == [
         (2.0, "a", 1.0),
         (1.0, "a", 2.0),
         (1.0, "b", 4.0),
     ]
     with pytest.raises(Unknown, match="needs a column of numbers"):
-        charted(FRAME, "heat", Columns("step", "who"))
+        charted(FRAME, "heat", ChartColumns("step", "who"))
 
 
 def test_a_heat_map_of_too_many_squares_says_so(ask: Ask) -> None:
@@ -425,9 +425,9 @@ def test_a_heat_map_of_too_many_squares_says_so(ask: Ask) -> None:
 
 def test_a_chart_says_which_column_it_cannot_draw() -> None:
     with pytest.raises(Unknown, match=r"no column 'lass'; it has step, loss, who"):
-        charted(FRAME, "lines", Columns("step", "lass"))
+        charted(FRAME, "lines", ChartColumns("step", "lass"))
     with pytest.raises(Unknown, match=r"'who' has no numbers"):
-        charted(FRAME, "lines", Columns("step", "who"))
+        charted(FRAME, "lines", ChartColumns("step", "who"))
 
 
 @pytest.mark.parametrize("kind", ["points", "lines", "bars", "heat"])
@@ -453,7 +453,7 @@ def test_rows_that_cover_each_other_are_told(ask: Ask) -> None:
 def test_operators_keep_their_colours_in_a_chart(store: Store) -> None:
     operators = campaign_styles(store)
     address = SqlAddress(query="SELECT operator, seed FROM grid_trial", chart="bars", colour="operator")
-    shown = shown_of(SQL.slots[1], View("runs", store, address, operators, None))
+    shown = shown_of(SQL.slots[1], PageView("runs", store, address, operators, None))
     assert {key.name: key.style for key in shown.legend} == operators
 
 

@@ -15,7 +15,7 @@ from dashboards.theme.styles import (
     REST,
     SEQUENTIAL,
     STATUS,
-    Cell,
+    CellStyle,
     cell_styles,
     contrast,
     dark_partners,
@@ -48,8 +48,8 @@ def test_operators_differ_in_dash_and_marker_too() -> None:
     assert len({(style.dash, style.marker) for style in operator_styles(NAMES[:6]).values()}) == 6
 
 
-def cells(*operators: str) -> list[Cell]:
-    return [Cell(f"key {i}", f"label {i}", operator) for i, operator in enumerate(operators)]
+def cells(*operators: str) -> list[CellStyle]:
+    return [CellStyle(f"key {i}", f"label {i}", operator) for i, operator in enumerate(operators)]
 
 
 def test_a_lone_cell_has_its_operators_style_and_siblings_differ() -> None:

@@ -11,7 +11,7 @@ import pytest
 from planted import Line, Planted, Seen, plant, seen
 from scipy import stats
 
-from dashboards.app.page import Shown
+from dashboards.app.page import SlotContent
 from dashboards.app.pages.trade_offs import COST_WORDS, TRADE_OFFS
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
@@ -59,7 +59,7 @@ def usual(root: Path) -> Seen:
     return seen(root, TRADE_OFFS)
 
 
-def scatter(root: Path, search: str) -> Shown:
+def scatter(root: Path, search: str) -> SlotContent:
     return seen(root, TRADE_OFFS, search).slots["scatter"]
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
 from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
 
@@ -219,7 +219,7 @@ def test_an_unknown_field_is_told_with_the_nearest() -> None:
 def test_the_nearest_begins_alike_and_nothing_is_named_that_is_far(
     name: str, known: list[str], near: str | None
 ) -> None:
-    assert did_you_mean(name, known) == (f"; did you mean {near!r}?" if near else "")
+    assert suggest_name(name, known) == (f"; did you mean {near!r}?" if near else "")
 
 
 @pytest.mark.parametrize("kind", [list[int], set[int], dict[str, int], tuple[list[int], ...], list[int] | None])

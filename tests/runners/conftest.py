@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from runners.tasks import LinearFunctions, ShiftGrid
-from runners.training.training_context import Surroundings
+from runners.training.training_context import TrainingContext
 from runners.trial import Trial
 from variants import gpt2, softmax
 
 
-class Memory(Surroundings):
+class Memory(TrainingContext):
     """Keeps what a trial says. It asks for a stop at the steps `stop_at` and for checkpoints at `save_at`."""
 
     def __init__(self, stop_at: Collection[int] = (), save_at: Collection[int] = ()) -> None:

@@ -6,20 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runners.probes import Artefact, Probe, Probed, Seen
+from runners.probes import Probe, ProbeArray, Probed, ProbeInput
 from runners.probes.probe import Probing
 from runners.probes.run_probes import look
 from runners.tasks import LinearFunctions
 from runners.tasks.task import Batch, Task
 from variants import Backbone, Heads, Operator, Tokens, Transformer, gpt2
-from variants.attend import Attended
-from variants.model.block import Worked
-from variants.model.transformer import Watched
+from variants.attend import AttentionOutput
+from variants.model.block import AttentionTrace
+from variants.model.transformer import LayerTrace
 
 Row = tuple[Any, ...]
 
 
-def keyed(found: Sequence[Probed | Artefact]) -> dict[Row, float]:
+def keyed(found: Sequence[Probed | ProbeArray]) -> dict[Row, float]:
     """Values by (name, layer, head, *point); no two rows have one place."""
     rows = [each for each in found if isinstance(each, Probed)]
     values = {(row.name, row.layer, row.head, *sorted(row.point.items())): row.value for row in rows}
@@ -29,17 +29,19 @@ def keyed(found: Sequence[Probed | Artefact]) -> dict[Row, float]:
 
 def at_hand(
     weights: Tensor, mask: Tensor | None = None, operator: Operator | None = None, **attended: Tensor | None
-) -> Watched:
+) -> LayerTrace:
     """A layer with the weights [B, H, T, T]; heads of 3 channels and streams of width 5, drawn at random."""
     batch, heads, length, _ = weights.shape
     made = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(batch, heads, length, 3, generator=made, dtype=torch.float64) for _ in range(3))
     streams = [torch.randn(batch, length, 5, generator=made, dtype=torch.float64) for _ in range(2)]
     parts = {"output": v, "weights": weights, "ground": None, "extra": None, "logits": weights, **attended}
-    return Watched(1, operator or Operator(), Worked(Heads(q, k, v, mask), {}, Attended(**parts)), *streams)  # type: ignore[arg-type]
+    return LayerTrace(
+        1, operator or Operator(), AttentionTrace(Heads(q, k, v, mask), {}, AttentionOutput(**parts)), *streams
+    )  # type: ignore[arg-type]
 
 
-def at_layer(probe: Probe, layer: Watched, seen: Any = None) -> dict[Row, float]:
+def at_layer(probe: Probe, layer: LayerTrace, seen: Any = None) -> dict[Row, float]:
     """What it finds there."""
     return keyed(list(probe.of_layer(layer, seen)))
 
@@ -52,10 +54,10 @@ def model_of(operator: Operator, inputs: Any = None, **changes: object) -> Trans
 
 def in_model(
     model: Transformer, inputs: Tensor, *probes: Probe, task: Task | None = None, visible: Tensor | None = None
-) -> list[Probed | Artefact]:
+) -> list[Probed | ProbeArray]:
     """What probes find in a model."""
     batch = Batch(inputs, inputs, visible)
-    seen = Seen(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
+    seen = ProbeInput(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
     with torch.inference_mode():
         return list(look(Probing(probes=probes), seen))
 

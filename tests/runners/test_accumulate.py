@@ -14,7 +14,7 @@ from grid.errors import SpecError
 from runners.attempts.micro_batches import split as halved
 from runners.attempts.micro_batches import written_micro_batches
 from runners.optimisers import AdamW, Training
-from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict
+from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict
 from runners.tasks.counter_rng import CPU
 from runners.training.loop import train
 from runners.trial import Execution, Trial
@@ -67,7 +67,7 @@ class HalfHiddenData(Data):
     def terms(self, targets: Tensor) -> int:
         return int((~targets.isnan()).sum())
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         return self._whole.evaluate(predict)
 
 

@@ -18,7 +18,7 @@ from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
 from runners.provenance.code import Codes
 from runners.provenance.mixed_code import mixed_sources
-from runners.training.training_context import Finished, Surroundings
+from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -159,7 +159,7 @@ def test_what_fails_when_it_is_trained_again_keeps_its_old_result(
     assert (plan.ok, plan.failed, plan.other_code) == (2, 0, 2)
 
 
-def _fails(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def _fails(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     raise ValueError("no longer")
 
 
@@ -201,11 +201,11 @@ def test_a_stopped_trial_begins_anew_with_other_code(
     grid: Grid = toy_grid(seeds=[0])
     seen: list[int] = []
 
-    def stop_half_way(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    def stop_half_way(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
         surroundings.save(10, {"value": 1.0, "trace": []})
-        return Finished(10, stopped=True, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
+        return TrainingResult(10, stopped=True, parameters=7, operator_parameters=2, train_s=0.1, evaluate_s=0.01)
 
-    def watch(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    def watch(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
         seen.append((surroundings.restore() or (0, {}))[0])
         return train(trial, surroundings)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from runners.attempts.attempt import Attempt, CampaignUnwritable, TakenOver, Watch
+from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
 from runners.attempts.checkpoint import KEEP, save_checkpoint
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.death_record import record_death
 from runners.training.failure import Failure, killed
-from runners.training.training_context import Finished
+from runners.training.training_context import TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer, verify_shard
@@ -27,7 +27,7 @@ from store.files.trial_status import pid_space, process_started, progress_of, tr
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
 ABOUT = {"submission": SUBMISSION, "worker": 3, "path": None, "device": None, "threads": 1, "code": None}
-DONE = Finished(9, stopped=False, parameters=7, operator_parameters=2, train_s=0.5, evaluate_s=0.1)
+DONE = TrainingResult(9, stopped=False, parameters=7, operator_parameters=2, train_s=0.5, evaluate_s=0.1)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None
 def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: Layout) -> None:
     attempt = begin(layout)
     attempt.save(5, {"x": 1})
-    attempt.finish(Finished(5, stopped=True, parameters=7, operator_parameters=2, train_s=0, evaluate_s=0))
+    attempt.finish(TrainingResult(5, stopped=True, parameters=7, operator_parameters=2, train_s=0, evaluate_s=0))
     assert read_json(layout.end(TRIAL, 1))["status"] == "stopped"
     mine = claimed(layout)
     assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
@@ -303,7 +303,7 @@ def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(
         "finish": lambda: first.finish(DONE),
         "fail": lambda: first.fail(failure),
     }
-    with pytest.raises(TakenOver, match="another worker took this trial over"):
+    with pytest.raises(LeaseLost, match="another worker took this trial over"):
         ways[way]()
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()
@@ -378,7 +378,7 @@ def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
         "fail": lambda: attempt.fail(killed(3, "SIGKILL")),
         "abandon": lambda: attempt.abandon("time"),
     }
-    with pytest.raises(TakenOver):
+    with pytest.raises(LeaseLost):
         ways[way]()
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()

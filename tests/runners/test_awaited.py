@@ -7,7 +7,7 @@ from typing import final
 import pytest
 
 from runners import slow_notice as module
-from runners.slow_notice import awaited
+from runners.slow_notice import slow_notice
 
 
 @final
@@ -49,11 +49,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Stopped:
 def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
     clock: Stopped, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with awaited("packing"):
+    with slow_notice("packing"):
         clock.passes()
         clock.passes()
     assert capsys.readouterr().err == "packing ...\n"
-    with awaited("quick"):
+    with slow_notice("quick"):
         pass
     clock.passes()
     assert capsys.readouterr().err == ""
@@ -62,15 +62,15 @@ def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
 def test_the_part_inside_is_named_and_the_outer_one_only_for_time_of_its_own(
     clock: Stopped, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with awaited("asking"):
-        with awaited("planning"):
+    with slow_notice("asking"):
+        with slow_notice("planning"):
             clock.passes()
-        with awaited("packing"):
+        with slow_notice("packing"):
             pass
         assert capsys.readouterr().err == "planning ...\n"
         clock.passes()
         assert capsys.readouterr().err == "asking ...\n"
-        with pytest.raises(ZeroDivisionError), awaited("failing"):
+        with pytest.raises(ZeroDivisionError), slow_notice("failing"):
             raise ZeroDivisionError
     assert clock.going == []
 
@@ -81,11 +81,11 @@ def test_real_timers_name_a_part_and_leave_no_thread(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "AFTER_S", 0.001)
     lines: list[str] = []
     monkeypatch.setattr(module, "say", lambda text: (lines.append(text), said.set()))
-    with awaited("lasting"):
+    with slow_notice("lasting"):
         assert said.wait(60)
     assert lines == ["lasting ..."]
     monkeypatch.setattr(module, "AFTER_S", 3600.0)
-    with awaited("quick"):
+    with slow_notice("quick"):
         (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
     timer.join(60)
     assert threading.active_count() == before

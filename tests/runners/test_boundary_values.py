@@ -11,7 +11,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import BoundaryValues, LinearFunctions, Text, Trial
-from runners.tasks import Measured
+from runners.tasks import Measurements
 from runners.tasks.synthetic.linear_functions import least_squares
 from runners.training.loop import train
 
@@ -34,7 +34,7 @@ def bounded(inputs: Tensor) -> Tensor:
 
 def found(
     spec: BoundaryValues, predict: Callable[[Tensor], Tensor], task: LinearFunctions = TASK
-) -> dict[Any, Measured]:
+) -> dict[Any, Measurements]:
     return {(each.name, *each.point.values()): each for each in spec.open(task).evaluate(predict)}
 
 

@@ -18,7 +18,7 @@ from warm import REAL, Warm
 
 from runners.attempts.submission_record import Array
 from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_states import whereabouts
+from runners.monitoring.trial_states import locate_trials
 from runners.slurm.cancellations import CalledOff, read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
@@ -47,7 +47,7 @@ class Queue:
 
 def cancelling(campaign: Campaign, scheduler: Scripted, queue: Queue) -> Cancelling:
     with Store.open(campaign.root) as store:
-        return Cancelling(campaign.layout, whereabouts(store, scheduler), queue)
+        return Cancelling(campaign.layout, locate_trials(store, scheduler), queue)
 
 
 def keys(campaign: Campaign, *seeds: int) -> list[str]:

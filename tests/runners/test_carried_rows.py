@@ -10,7 +10,7 @@ import pytest
 
 from runners.attempts.attempt import ROWS, Attempt, Watch
 from runners.attempts.claims import Claim, claim
-from runners.training.training_context import Finished
+from runners.training.training_context import TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -52,8 +52,8 @@ def counted(layout: Layout, view: str, columns: str) -> list[tuple[Any, ...]]:
         return store.execute(f"SELECT {columns} FROM {view} ORDER BY ALL").fetchall()
 
 
-def done(step: int) -> Finished:
-    return Finished(step, stopped=False, parameters=1, operator_parameters=0, train_s=0, evaluate_s=0)
+def done(step: int) -> TrainingResult:
+    return TrainingResult(step, stopped=False, parameters=1, operator_parameters=0, train_s=0, evaluate_s=0)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -22,14 +22,14 @@ from toy_training import ENTRY
 from grid.errors import EnvironmentProblem
 from runners.attempts.checkpoint import save_checkpoint
 from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
-from runners.attempts.crash_counter import MOST_DEATHS, Deaths
+from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.micro_batches import micro_batches
 from runners.attempts.worker import Job, Outcome
 from runners.execution.fork_client import Exit, Forked
 from runners.execution.machine import Queue
-from runners.execution.pool import Pool, _Member
+from runners.execution.pool import WorkerPool, _PoolMember
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
 from store.files.layout import Layout
@@ -213,11 +213,11 @@ def test_a_failed_trial_is_tried_again_by_the_same_submission_only_in_smaller_pi
     assert isinstance(found, Claim) if again else found == Taken("failed")
 
 
-def deaths_over(layout: Layout, **fields: Any) -> tuple[Deaths, str]:
+def deaths_over(layout: Layout, **fields: Any) -> tuple[CrashCounter, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
     write_submission(layout, submission, lines)
-    return Deaths(Job(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
+    return CrashCounter(Job(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
 
 
 def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:
@@ -389,8 +389,8 @@ def test_a_rank_that_was_killed_for_memory_does_not_make_the_next_death_one(
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: kills[0])
     deaths, trial = deaths_over(layout, oom="halve")
     overseer = SimpleNamespace(started=lambda *_: None, ended=lambda _: None, note=lambda _: None)
-    pool = Pool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]
-    member = _Member(Forked(0, GONE["pid"], None), 0)  # type: ignore[arg-type]
+    pool = WorkerPool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]
+    member = _PoolMember(Forked(0, GONE["pid"], None), 0)  # type: ignore[arg-type]
     pool._understand(member, "started", [0, 1, 0])
     kills[0] = 4
     if told == "cut":

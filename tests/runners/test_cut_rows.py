@@ -9,12 +9,12 @@ from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from runners.attempts.crash_counter import MOST_DEATHS, Deaths
+from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker
-from runners.slurm.worker.completed_rows import Seen as Known
-from runners.slurm.worker.row_state import Outlook
-from runners.slurm.worker.rows import NodeRows, Share
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowStates
+from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.training.failure import failure_of
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -59,7 +59,7 @@ def worker(layout: Layout, number: int, **fields: Any) -> Worker:
 def rows(layout: Layout, *, publish: bool = False, **fields: Any) -> NodeRows:
     """What a life of a worker task hands out; nothing is known to it of others unless they `publish`."""
     known = Known(layout if publish else Layout("/nowhere"), SUBMISSION, "0-0", (0, 1), Clock())
-    return NodeRows(Outlook(job(layout, **fields), "n0"), Share((0, 1), 0, 1), lambda: True, known)
+    return NodeRows(RowStates(job(layout, **fields), "n0"), RowShare((0, 1), 0, 1), lambda: True, known)
 
 
 def tried(layout: Layout, key: str) -> list[tuple[int, str | None]]:
@@ -114,7 +114,7 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
     worker(layout, 0)._tried(0)
     kills = iter(range(100))
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(kills))
-    deaths, life = Deaths(job(layout)), rows(layout)
+    deaths, life = CrashCounter(job(layout)), rows(layout)
     for death in range(1, MOST_DEATHS + 1):
         assert life.take() == 0
         outcome = deaths.at_work(0, GONE["pid"], "SIGKILL")
@@ -156,13 +156,13 @@ def test_only_what_an_attempt_found_too_big_is_to_be_cut(
     key = submitted(layout, 4)
     write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
     write_end(layout, key, 1, status="failed", reason=reason)
-    assert Outlook(job(layout), "n0").look(0) == look
-    assert Outlook(job(layout, oom="bigger"), "n0").look(0) == DONE
+    assert RowStates(job(layout), "n0").look(0) == look
+    assert RowStates(job(layout, oom="bigger"), "n0").look(0) == DONE
 
 
 def test_rows_that_failed_are_not_looked_at_again() -> None:
     looks = Seen({0: FREE, 1: FREE, 2: FREE})
-    life = rows_of(looks, Share((0, 3), 0, 1))
+    life = rows_of(looks, RowShare((0, 3), 0, 1))
     assert [life.take() for _ in range(3)] == [0, 1, 2]
     life.came_back(Outcome(0, "failed", 1, MEMORY))
     life.came_back(Outcome(1, "was_failed"))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import DeviantInputs, LinearFunctions, Prompt, ShiftGrid, Text, Trial
-from runners.tasks import Measured
+from runners.tasks import Measurements
 from runners.tasks.synthetic.linear_functions import squared_errors
 from runners.training.loop import train
 
@@ -30,7 +30,7 @@ def repeated(inputs: Tensor) -> Tensor:
 
 def found(
     spec: DeviantInputs, predict: Callable[[Tensor], Tensor], task: LinearFunctions = TASK
-) -> dict[Any, Measured]:
+) -> dict[Any, Measurements]:
     return {(each.name, *each.point.values()): each for each in spec.open(task).evaluate(predict)}
 
 

@@ -14,7 +14,7 @@ from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
 from runners.execution.repro_values import values_of
 from runners.posthoc import evaluation_records
-from runners.tasks.task import Items, Measured, Predict, Task
+from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
@@ -244,7 +244,7 @@ def test_of_two_that_say_the_same_only_one_counts(
     wide = with_evaluations(tmp_path / "wide.py", DEVIANT.format(n=2).replace("(1.0, 10.0)", "(10.0, 20.0)"))
     assert evaluate(campaign, first, "--with", asked) == 0
     with monkeypatch.context() as patched:
-        patched.delattr("runners.posthoc.trained_model.Trained.measured")  # it is refused before the work
+        patched.delattr("runners.posthoc.trained_model.TrainedModel.measured")  # it is refused before the work
         assert evaluate(campaign, first, "--with", other) == 2
     assert "rows of one name are compared with one another" in capsys.readouterr().err
     items = f"{ROWS[:7]}items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
@@ -313,11 +313,11 @@ class Picky(Evaluation):
 class PickyJudge(Judge):
     calls = 0
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:  # noqa: ARG002
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
         PickyJudge.calls += 1
         if PickyJudge.calls == 2:
             raise ArithmeticError("no second one")
-        yield Measured("picked", float(PickyJudge.calls), {}, 2, None)
+        yield Measurements("picked", float(PickyJudge.calls), {}, 2, None)
         yield Items("picked", {}, ("a", "b"), (1.0, 2.0))
 
 

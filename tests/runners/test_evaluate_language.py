@@ -12,7 +12,7 @@ from grid.errors import EnvironmentProblem
 from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
 from runners.posthoc import evaluation_records
-from runners.tasks.task import Items, Measured, Predict, Task
+from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.layout import Layout
 from tests.runners.test_evaluate import LATER, evaluate, keys, rows
 
@@ -179,9 +179,9 @@ class TalksJudge(Judge):
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
         return {self.spec.about: {"at": self.spec.at}}
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:  # noqa: ARG002
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
         TalksJudge.asked += 1
-        yield Measured(f"{self.spec.about}.words", 1.0, {"at": self.spec.at}, 1, None)
+        yield Measurements(f"{self.spec.about}.words", 1.0, {"at": self.spec.at}, 1, None)
 
 
 def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(

@@ -9,9 +9,9 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
 from runners.monitoring.status_text import read_status, write_status
-from runners.monitoring.trial_states import whereabouts
-from runners.monitoring.worker_rejections import refusals
-from runners.slurm.scheduler import TaskNews
+from runners.monitoring.trial_states import locate_trials
+from runners.monitoring.worker_rejections import worker_rejections
+from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submit.worker_script import MOST_REFUSALS
 from runners.slurm.task_output import last_words, worker_log
 from store.store import Store
@@ -44,7 +44,7 @@ def prints(campaign: Campaign, job: str, text: str) -> Path:
 
 def status(campaign: Campaign, scheduler: Scripted, capsys: pytest.CaptureFixture[str]) -> str:
     with Store.open(campaign.root) as store:
-        found = read_status(store, whereabouts(store, scheduler), ["quickstart"], None)
+        found = read_status(store, locate_trials(store, scheduler), ["quickstart"], None)
     capsys.readouterr()
     write_status(found)
     return capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_set_up_that_ends_the_worker_everywhere_is_told_with_its_last_line(
     said = status(campaign, Scripted({}), capsys)
     assert f"gave up: 1 worker (1 x {REASON}, see {path}); `ablate failures` says what to do" in said
     assert "gone:" not in said
-    (found,) = refusals(campaign.layout)
+    (found,) = worker_rejections(campaign.layout)
     assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
     assert found.action.startswith(f"{path} says more; mend it (--setup")
     assert execute(["failures", "--campaign", str(campaign.root)]) == 0
@@ -69,10 +69,10 @@ def test_a_worker_that_is_queued_again_has_not_given_up(campaign: Campaign, caps
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
     prints(campaign, "5_0", AGAIN)
     assert "gave up" not in status(campaign, Scripted({"5_0": WAITS}), capsys)
-    assert refusals(campaign.layout) == []
+    assert worker_rejections(campaign.layout) == []
     prints(campaign, "5_0", f"{GIVEN_UP}2026-11-21 18:26:36 ablate: not queued again: it was cancelled, or SLURM ...\n")
     assert "gave up" not in status(campaign, Scripted({}), capsys)
-    assert refusals(campaign.layout) == []
+    assert worker_rejections(campaign.layout) == []
 
 
 def test_a_worker_that_began_well_and_was_given_up_later_says_so(
@@ -82,10 +82,10 @@ def test_a_worker_that_began_well_and_was_given_up_later_says_so(
     prints(campaign, "5_0", GIVEN_UP)
     write_record(campaign.layout, 0, job="5_0", left="time")
     assert f"gave up: 1 worker (1 x {REASON}" in status(campaign, Scripted({}), capsys)
-    assert len(refusals(campaign.layout)) == 1
+    assert len(worker_rejections(campaign.layout)) == 1
     write_record(campaign.layout, 0, job="5_0", left="done")
     assert "gave up" not in status(campaign, Scripted({}), capsys)
-    assert refusals(campaign.layout) == []
+    assert worker_rejections(campaign.layout) == []
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_worker_without_time_and_one_with_a_full_disk_say_so(
     write_record(campaign.layout, 1, left="full", says="the disk is full")
     said = status(campaign, Scripted({}), capsys)
     assert "gave up: 2 workers (1 x nothing was begun; 1 x the disk is full)" in said
-    assert [found.left for found in refusals(campaign.layout)] == ["late"]
+    assert [found.left for found in worker_rejections(campaign.layout)] == ["late"]
     assert "1 full" not in status(campaign, Scripted({"7_1": WAITS}), capsys)
 
 
@@ -157,7 +157,7 @@ def test_exit_0_53_is_explained_by_the_directory_that_cannot_be_written(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 7)])])
-    accounts = {"7_0": TaskNews("ended", "FAILED, exit 0:53", "n1")}
+    accounts = {"7_0": TaskStatus("ended", "FAILED, exit 0:53", "n1")}
     where = f"{campaign.layout.submission(FIRST) / 'logs'}"
     said = status(campaign, Scripted({}, accounts), capsys).replace("\n", "")
     assert (
@@ -179,7 +179,7 @@ def test_a_reason_that_all_nodes_have_is_mended_and_not_every_node_excluded(
     for restarts in range(MOST_REFUSALS):
         node = f"n{restarts}"
         write_record(campaign.layout, 0, restarts=restarts, left="refused", says=NO_CUDA, node=node)
-    (found,) = refusals(campaign.layout)
+    (found,) = worker_rejections(campaign.layout)
     assert found.n == MOST_REFUSALS
     assert "--exclude" not in found.action
     assert "ask for GPUs (--gpus), install a CUDA build of torch" in found.action
@@ -189,15 +189,15 @@ def test_a_reason_that_all_nodes_have_is_mended_and_not_every_node_excluded(
     said = status(campaign, Scripted({}), capsys)
     assert "their workers gave up: `ablate failures` says what to mend before `ablate retry --lost` queues it" in said
     write_record(campaign.layout, 1, node="n7", ok=1, left="done")
-    assert refusals(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")
+    assert worker_rejections(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")
 
 
 def test_another_environment_on_every_node_is_not_left_out_either(campaign: Campaign) -> None:
     submit(campaign, SSA)
     write_record(campaign.layout, 0, left="refused", says="torch is 2 here and 3 where it was submitted", node="n1")
-    (found,) = refusals(campaign.layout)
+    (found,) = worker_rejections(campaign.layout)
     assert "--exclude" not in found.action
     assert "install what was submitted on n1" in found.action
     submit(campaign, SSA, submission=SECOND)
     write_record(campaign.layout, 0, submission=SECOND, node="n5")
-    assert "leave it out with --exclude n1" in refusals(campaign.layout)[0].action
+    assert "leave it out with --exclude n1" in worker_rejections(campaign.layout)[0].action

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import LargeValue, LengthGrid, Quantifiers, Trial
-from runners.tasks import Measured
+from runners.tasks import Measurements
 from runners.tasks.synthetic.quantifiers import Quantifier, running
 from runners.training.loop import train
 
@@ -23,7 +23,7 @@ def hidden(quantifier: Quantifier) -> Quantifiers:
     return Quantifiers(quantifier=quantifier, labels="hidden", sigma=2)
 
 
-def found(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[Any, Measured]:
+def found(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[Any, Measurements]:
     return {(each.name, *each.point.values()): each for each in SMALL.open(task).evaluate(predict)}
 
 

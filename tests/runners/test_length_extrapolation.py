@@ -14,7 +14,7 @@ from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from runners.evaluations.likelihood import costs
 from runners.evaluations.rope_scaling import stretched
-from runners.tasks import Batch, Data, Measured, Predict, Task
+from runners.tasks import Batch, Data, Measurements, Predict, Task
 from runners.tasks.task import Items
 from runners.training.loop import train
 from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2, softmax
@@ -53,8 +53,8 @@ class Repeated(Task):
         raise AssertionError
 
 
-def found(spec: LengthExtrapolation, predict: Predict, task: Task = WORDS) -> dict[Any, Measured]:
-    rows = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+def found(spec: LengthExtrapolation, predict: Predict, task: Task = WORDS) -> dict[Any, Measurements]:
+    rows = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measurements)]
     keyed = {(each.name.removeprefix("length_extrapolation_"), *each.point.values()): each for each in rows}
     assert len(keyed) == len(rows)
     return keyed

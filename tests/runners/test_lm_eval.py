@@ -14,9 +14,9 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import Asked, Question, continued, scored
+from runners.evaluations.lm_eval_adapter import HarnessQuestion, HarnessRequest, continued, scored
 from runners.tasks import LinearFunctions, Text
-from runners.tasks.task import Items, Measured
+from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
 from runners.trial import Trial
 from variants import gpt2, llama2, softmax
@@ -116,9 +116,9 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(place / "manager.py"))
 
 
-def judged(spec: LmEval, predict: Callable[..., Tensor]) -> tuple[dict[str, Measured], dict[str, Items]]:
+def judged(spec: LmEval, predict: Callable[..., Tensor]) -> tuple[dict[str, Measurements], dict[str, Items]]:
     rows = list(spec.open(TASK).evaluate(predict))
-    found = {each.name: each for each in rows if isinstance(each, Measured)}
+    found = {each.name: each for each in rows if isinstance(each, Measurements)}
     return found, {each.name: each for each in rows if isinstance(each, Items)}
 
 
@@ -185,7 +185,7 @@ def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: 
     text = "abc cab bca, abcabc"
     request = type("Request", (), {"args": (text,), "task_name": "t", "doc_id": 0})()
     for longest in (1, 2, 5, 64):
-        windows = Asked(ByteEncoder(), longest).windows(request)
+        windows = HarnessRequest(ByteEncoder(), longest).windows(request)
         assert sum(each.scored for each in windows) == len(text)
         assert max(len(each.tokens) for each in windows) <= longest + 1
         total = sum(each.log_likelihood for each in scored(bigrams(table), windows, 256))
@@ -219,7 +219,7 @@ def test_a_sequence_is_scored_as_if_it_were_alone() -> None:
     def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return weights[inputs].sum(1, keepdim=True) + weights[inputs].cumsum(1)
 
-    questions = [Question(list(range(1, 2 + size)), min(size, 2)) for size in (3, 1, 7, 3, 2, 7)]
+    questions = [HarnessQuestion(list(range(1, 2 + size)), min(size, 2)) for size in (3, 1, 7, 3, 2, 7)]
     together = scored(predict, questions, 256)
     assert together == [scored(predict, [each], 256)[0] for each in questions]
     assert len(set(together)) == 4
@@ -229,7 +229,7 @@ def test_generation_is_greedy_and_ends_where_it_is_told() -> None:
     table = torch.zeros(256, 256)
     for here, following in zip("abcdef", "bcdefg", strict=True):
         table[ord(here), ord(following)] = 1.0
-    asked = Asked(ByteEncoder(), 16)
+    asked = HarnessRequest(ByteEncoder(), 16)
     prompts = [list(b"a"), list(b"xxc"), list(b"f")]
     assert continued(bigrams(table), prompts, 2, asked, ()) == ["bc", "de", "g"]  # NUL, the likeliest after g, ends it
     assert continued(bigrams(table), prompts[:2], 9, asked, ("e",)) == ["bcd", "d"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.evaluations import LmEval
 from runners.tasks import Text
-from runners.tasks.task import Items, Measured
+from runners.tasks.task import Items, Measurements
 
 DOCUMENTS: list[dict[str, Any]] = [
     {"question": "a", "choices": ["b", "cc"], "answer": 0, "said": "b", "several": [0, 1]},
@@ -49,7 +49,7 @@ def values(spec: LmEval) -> dict[str, dict[str, float]]:
     rows = list(spec.open(TASK).evaluate(predict))
     assert {each.name for each in rows if isinstance(each, Items)} <= {each.name for each in rows}
     items = {each.name: dict(zip(each.items, each.values, strict=True)) for each in rows if isinstance(each, Items)}
-    assert all(each.name in items for each in rows if isinstance(each, Measured))
+    assert all(each.name in items for each in rows if isinstance(each, Measurements))
     return items
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import Asked, generation
+from runners.evaluations.lm_eval_adapter import HarnessRequest, generation
 from runners.tasks import Text
-from runners.tasks.task import Items, Measured
+from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
 from runners.training.loop import train
 from runners.trial import Trial
@@ -70,7 +70,7 @@ def test_a_group_is_where_its_tasks_are(tmp_path: Path) -> None:
         other = f"task: other{MINE}num_fewshot: {count}\n"
         place = folder(tmp_path / str(count), other=other, group=GROUP)
         rows = list(LmEval(tasks=("both",), include=str(place)).open(TASK).evaluate(uniform))
-        points = {each.name: each.point for each in rows if isinstance(each, Measured)}
+        points = {each.name: each.point for each in rows if isinstance(each, Measurements)}
         assert points["lm_eval.both.acc"] == expected
         assert points["lm_eval.other.acc"] == {"fewshot": count, "context": 32}
         assert {each.name for each in rows if isinstance(each, Items)} < set(points)
@@ -182,7 +182,7 @@ def test_what_is_not_written(asked: dict[str, Any], words: str) -> None:
 
 def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:
     """The last tokens of a prompt are kept; windows share no token but the one before what they score."""
-    asked = Asked(ByteEncoder(), 5)
+    asked = HarnessRequest(ByteEncoder(), 5)
     assert asked.prompt(request("abcdefgh"), 2) == list(b"fgh")
     assert asked.truncated == {"t": {7}}
     assert [bytes(each.tokens) for each in asked.windows(request("abcdefghij"))] == [b"\0abcde", b"efghij"]

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
-from runners.evaluations.long_context import Prompt
-from runners.tasks import Items, Measured, Predict
+from runners.evaluations.long_context import LongPrompt
+from runners.tasks import Items, Measurements, Predict
 from runners.training.loop import train
 from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
 
@@ -50,8 +50,8 @@ def saying(*answers: str) -> Predict:
     return predict
 
 
-def rows(spec: LongContext, predict: Predict, task: Text) -> dict[str, Measured]:
-    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+def rows(spec: LongContext, predict: Predict, task: Text) -> dict[str, Measurements]:
+    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measurements)]
     assert [each.point for each in found] == [{"factor": spec.point["factor"]}] * len(found)
     return {each.name: each for each in found}
 
@@ -108,7 +108,7 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     prompts = [b"\0abc", b"\0a longer one than that", b"\0b"]
     judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
     with torch.inference_mode():
-        shown = [Prompt(list(each), truncated=False) for each in prompts]
+        shown = [LongPrompt(list(each), truncated=False) for each in prompts]
         found = judge._written(model, shown, one_line=False)
         for prompt, written in zip(prompts, found, strict=True):
             ids = list(prompt)

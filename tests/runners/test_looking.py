@@ -11,9 +11,9 @@ import torch
 from grid.errors import SpecError
 from runners.attempts.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
-from runners.probes import Artefact, Found, GradientNorms, LearnedNumbers, Probe, Probed, Probing, Seen
-from runners.probes.run_probes import looked_at
-from runners.tasks import Items, LinearFunctions, Measured, Predict, Task, Text
+from runners.probes import Found, GradientNorms, LearnedNumbers, Probe, ProbeArray, Probed, ProbeInput, Probing
+from runners.probes.run_probes import probe_model
+from runners.tasks import Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.task import Batch, Data
 from runners.training.loop import train
@@ -22,7 +22,7 @@ from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from tests.runners.test_carried_rows import begin, done
 from variants import Backbone, Operator, ssa
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 
 class RowSums(Probe):
@@ -35,15 +35,15 @@ class RowSums(Probe):
         if model.layers != len(operators) or task.length < self.least:
             raise ValueError("row sums need sequences of three positions")
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:
         weights = layer.worked.attended.weights
         for head, value in enumerate(weights.sum(-1).mean((0, 2)).tolist()):
             yield Probed("row_sum", value, layer.layer, head)
         yield Probed("batch", len(seen.batch.inputs), layer.layer, point={"length": seen.batch.inputs.shape[1]})
         if layer.layer == 1:
-            yield Artefact("maps", {"weights": weights.to("cpu", torch.float16).numpy()})
+            yield ProbeArray("maps", {"weights": weights.to("cpu", torch.float16).numpy()})
 
-    def of_model(self, seen: Seen) -> Found:
+    def of_model(self, seen: ProbeInput) -> Found:
         yield Probed("norms", float(len(seen.norms)))
         yield Probed("training", float(seen.model.training))
 
@@ -77,11 +77,11 @@ class Ones(Judge):
     def record(self) -> Mapping[str, Any]:
         return {"points": self.points}
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured | Items]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         outputs = predict(torch.ones(2, self.points, 1), None)
         assert not outputs.requires_grad
         each = [float(value) for value in outputs[:, -1]]
-        yield Measured("ones", sum(each) / 2, {}, 2, None)
+        yield Measurements("ones", sum(each) / 2, {}, 2, None)
         yield Items("ones", {}, ["left", "right"], each)
 
 
@@ -128,11 +128,11 @@ class Twice(Probe):
     kind: Literal["twice"] = "twice"
     what: Literal["row", "file", "foreign row"] = "row"
 
-    def of_layer(self, layer: Watched, seen: Seen) -> Found:  # noqa: ARG002
+    def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         if self.what == "file":
-            yield Artefact("maps", {"weights": layer.worked.attended.weights.numpy()})
+            yield ProbeArray("maps", {"weights": layer.worked.attended.weights.numpy()})
 
-    def of_model(self, seen: Seen) -> Found:  # noqa: ARG002
+    def of_model(self, seen: ProbeInput) -> Found:  # noqa: ARG002
         if self.what == "foreign row":
             yield Probed("number.score.n", 1.0, 1, 0)
         if self.what == "row":
@@ -212,7 +212,7 @@ class ShortData(Data):
     def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return (outputs[:, ::2, 0] - targets).square().mean()
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:  # noqa: ARG002
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
         yield from ()
 
 
@@ -231,7 +231,7 @@ def test_examples_are_as_many_as_are_asked_for_however_few_a_batch_has(rows: str
 @pytest.mark.parametrize("rows", ["one", "each", "none"])
 def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
     data = Short.model_validate({"rows": rows}).open()
-    whole, cut = data.examples(3), looked_at(data, Probing(sequences=3, length=4))
+    whole, cut = data.examples(3), probe_model(data, Probing(sequences=3, length=4))
     assert torch.equal(cut.inputs, whole.inputs[:, :4])
     if whole.visible is None:
         assert cut.visible is None

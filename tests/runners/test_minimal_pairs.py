@@ -14,7 +14,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import LinearFunctions, MaskedText, MinimalPairs, Probing, Task, Text, Trial
 from runners.evaluations.evaluation import Judge
-from runners.tasks import Items, Measured
+from runners.tasks import Items, Measurements
 from runners.tasks.text.encoder import END, SUBSTITUTE
 from runners.training.loop import train
 from runners.trial import build_model
@@ -139,7 +139,7 @@ def prefers(liked: str, disliked: str, strength: float = 5.0) -> Callable[..., T
 
 
 def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
-    return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measured)}
+    return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measurements)}
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
@@ -171,7 +171,7 @@ def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, pr
         copies = list(spec(swapped, first="grammatical").open(judged).evaluate(model))
         reversed_ = values(spec(swapped).open(judged), model)
     assert zorro == copies
-    rows = {each.name: each.value for each in zorro if isinstance(each, Measured)}
+    rows = {each.name: each.value for each in zorro if isinstance(each, Measurements)}
     for name in ("agreement_across_pp", "word_order"):
         assert rows[f"minimal_pairs.{name}"] + reversed_[f"minimal_pairs.{name}"] == pytest.approx(1)
 
@@ -181,7 +181,7 @@ def test_it_records_what_it_declares_and_the_mean_of_every_paradigm_is_that_of_i
 ) -> None:
     evaluation = spec(pairs)
     found = list(evaluation.open(task(prose, "masked")).evaluate(prefers("e", "h")))
-    rows = {each.name: each for each in found if isinstance(each, Measured)}
+    rows = {each.name: each for each in found if isinstance(each, Measurements)}
     assert set(rows) == set(evaluation.measures())
     single = {each.name: each for each in found if isinstance(each, Items)}
     assert set(single) == {"minimal_pairs.agreement_across_pp", "minimal_pairs.word_order"}

@@ -14,7 +14,7 @@ from grid.errors import SpecError
 from runners import MultipleChoice, Needle, Text, Trial
 from runners.evaluations.likelihood import costs_of
 from runners.evaluations.multiple_choice import RULES
-from runners.tasks import Items, Measured, Predict
+from runners.tasks import Items, Measurements, Predict
 from runners.training.loop import train
 from variants import Transformer, gpt2, llama2, softmax
 
@@ -43,8 +43,8 @@ def item(question: str, *choices: str, answer: int = 0, **more: object) -> dict[
     return {"question": question, "choices": list(choices), "answer": answer, **more}
 
 
-def rows(spec: MultipleChoice, predict: Predict, task: Text) -> dict[str, Measured]:
-    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measured)]
+def rows(spec: MultipleChoice, predict: Predict, task: Text) -> dict[str, Measurements]:
+    found = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measurements)]
     keyed = {each.name.replace("multiple_choice_", ""): each for each in found}
     assert len(keyed) == len(found)
     return keyed
@@ -151,7 +151,7 @@ def test_rows_are_means_over_items_and_over_sets(tmp_path: Path, task: Text) -> 
 
 def test_it_records_what_it_declares_and_nothing_else(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "set.jsonl", item("b", "a", "zz"), item("b", "a", "zz", group="x"))
-    found = [each.name for each in spec.open(task).evaluate(unigram) if isinstance(each, Measured)]
+    found = [each.name for each in spec.open(task).evaluate(unigram) if isinstance(each, Measurements)]
     assert sorted(found) == sorted(spec.measures())
 
 

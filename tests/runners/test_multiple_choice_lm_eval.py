@@ -10,8 +10,8 @@ import torch
 
 from runners import MultipleChoice, Text
 from runners.evaluations.likelihood import pair
-from runners.tasks import Items, Measured
-from runners.tasks.text.encoder import ByteEncoder, Encoded, Encoder
+from runners.tasks import Items, Measurements
+from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder
 from variants import Transformer, llama2, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of lm-eval and what it imports
@@ -55,13 +55,13 @@ class Cut(Encoder):
     mask = None
     special = frozenset({0})
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> EncodedText:
         ids = []
         while text:
             found = max((piece for piece in self.pieces if piece and text.startswith(piece)), key=len)
             ids.append(self.pieces.index(found))
             text = text[len(found) :]
-        return Encoded(ids, [])
+        return EncodedText(ids, [])
 
     def written(self, ids: Sequence[int]) -> list[bytes]:
         return [self.pieces[token].encode() for token in ids]
@@ -156,7 +156,7 @@ def test_lm_eval_is_right_about_the_same_questions(tmp_path: Path, model: Any, l
     task, spec = Text(context=8), MultipleChoice(source=str(data))
     with torch.inference_mode():
         found = list(spec.open(task).evaluate(model))
-    means = {each.name: each.value for each in found if isinstance(each, Measured)}
+    means = {each.name: each.value for each in found if isinstance(each, Measurements)}
     single = {each.name: dict(zip(each.items, each.values, strict=True)) for each in found if isinstance(each, Items)}
     for rule in ("acc", "acc_norm", "acc_bytes"):
         assert single[f"multiple_choice_{rule}.set"] == theirs[rule]

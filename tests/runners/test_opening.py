@@ -13,7 +13,7 @@ from runners.cli.app import execute
 from runners.cli.plan import PlanOptions, plan_campaign
 from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
-from runners.planning.preflight import Opening
+from runners.planning.preflight import Preflight
 from runners.provenance.specfile import load_spec_file
 from runners.tasks import Text
 from store.files.layout import Layout
@@ -133,7 +133,7 @@ def test_a_cluster_s_plan_opens_nothing_here(spec: Path, tmp_path: Path) -> None
 def test_what_is_no_fault_of_the_spec_is_left_to_the_trials(
     spec: Path, tmp_path: Path, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening = Opening(Layout(tmp_path / "c"))
+    opening = Preflight(Layout(tmp_path / "c"))
     for planned in load_spec_file(spec)["mixed"].cells():
         opening.look("mixed", planned)
     assert len(list(opening.refusals())) == 2

@@ -10,7 +10,7 @@ from double_precision import in_double
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW, Weights
+from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
 from runners.optimisers.muon import orthogonalised
 from runners.optimisers.optimiser import LR_SHARE
 from runners.optimisers.schedules import Cosine
@@ -92,7 +92,7 @@ def test_steps_of_muon_are_those_of_plain_loops(muon: Muon) -> None:
     some 20 of its own."""
     count = sum(outputs * inputs for outputs, inputs in SHAPES)
     vector = with_gradient(draws(count), draws(count))
-    stepping = muon.build(Weights([], [with_gradient(draws(2), draws(2))], vector, SHAPES))
+    stepping = muon.build(ParameterVectors([], [with_gradient(draws(2), draws(2))], vector, SHAPES))
     sizes = [outputs * inputs for outputs, inputs in SHAPES]
     cut = [each.view(shape).tolist() for each, shape in zip(draws(count).split(sizes), SHAPES, strict=True)]
     states = [(weight, [[0.0] * len(weight[0]) for _ in weight]) for weight in cut]
@@ -138,7 +138,7 @@ def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
     ours, theirs = (with_gradient(torch.zeros(shape), gradient) for _ in range(2))
     flat = with_gradient(torch.zeros(gradient.numel()), gradient.flatten())
     for scale, name in (("rms", "match_rms_adamw"), ("spectral", "original")):
-        Muon(lr=1.0, scale=scale, precision="bfloat16").build(Weights([], [ours], flat, (shape,))).step()
+        Muon(lr=1.0, scale=scale, precision="bfloat16").build(ParameterVectors([], [ours], flat, (shape,))).step()
         torch.optim.Muon([theirs], lr=1.0, weight_decay=0.0, adjust_lr_fn=name).step()
         apart = (flat.detach().view(shape) - theirs.detach()).norm() / theirs.detach().norm()
         assert float(apart) < 15 * 2**-8
@@ -158,7 +158,7 @@ def test_muon_sees_no_size_of_a_gradient_and_moves_nothing_without_one() -> None
     moved = []
     for size in (1.0, 1000.0, 0.0):
         vector = with_gradient(torch.zeros(15, dtype=torch.float64), size * draws(15))
-        Muon().build(Weights([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
+        Muon().build(ParameterVectors([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
         moved.append(vector.detach())
     torch.testing.assert_close(moved[0], moved[1], rtol=1e-10, atol=0)
     assert float(moved[0].abs().max()) > 0
@@ -207,7 +207,11 @@ def test_the_rest_follows_the_same_schedule_at_its_own_rate(tiny: Trial, memory:
 def test_one_spec_is_one_muon() -> None:
     assert Muon(lr=0.02, rest_lr=0.02).key == Muon(lr=0.02).key != Muon(lr=0.02, rest_lr=0.01).key
     assert Muon(momentum=0, nesterov=True).key == Muon(momentum=0, nesterov=False).key
-    groups = Muon(lr=0.02, rest_lr=0.01).build(Weights([], [torch.zeros(1)], torch.zeros(4), ((2, 2),))).param_groups
+    groups = (
+        Muon(lr=0.02, rest_lr=0.01)
+        .build(ParameterVectors([], [torch.zeros(1)], torch.zeros(4), ((2, 2),)))
+        .param_groups
+    )
     assert [group.get(LR_SHARE) for group in groups] == [None, 0.5]
 
 
@@ -265,7 +269,7 @@ def test_two_ranks_step_with_muon_as_two_parts_do(tiny: Trial, memory: Callable)
 def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
     spec = UncorrectedAdamW(lr=0.1, betas=(0.9, 0.99), eps=1e-3, weight_decay=0.2)
     decayed, kept = (with_gradient(draws(3, seed=seed), draws(3)) for seed in (1, 2))
-    stepping = spec.build(Weights([decayed], [kept]))
+    stepping = spec.build(ParameterVectors([decayed], [kept]))
     expected = {0.2: decayed.detach().tolist(), 0.0: kept.detach().tolist()}
     states = {(decay, at): (0.0, 0.0) for decay in expected for at in range(3)}
     for step in range(4):
@@ -289,7 +293,7 @@ def test_the_first_uncorrected_step_is_three_times_adams() -> None:
     moved = []
     for spec in (UncorrectedAdamW(eps=1e-12), AdamW(eps=1e-12)):
         vector = with_gradient(torch.zeros(5), draws(5).float())
-        spec.build(Weights([vector], [])).step()
+        spec.build(ParameterVectors([vector], [])).step()
         moved.append(vector.detach())
     torch.testing.assert_close(moved[0] / moved[1], torch.full((5,), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
 

@@ -11,7 +11,7 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.cli.plan import Plan, PlanOptions, plan_campaign
+from runners.cli.plan import PlanOptions, RunPlan, plan_campaign
 from runners.cli.plan_text import plan_lines
 from runners.planning.estimate import MOST_TIMED, Interval, finished_trials
 from runners.planning.grid_cells import walk
@@ -27,7 +27,7 @@ def files(root: Path) -> Iterator[Path]:
     return (path for path in root.rglob("*") if path.is_file())
 
 
-def counts(plan: Plan) -> tuple[int, ...]:
+def counts(plan: RunPlan) -> tuple[int, ...]:
     return (plan.ok, plan.failed, plan.running, plan.pending, plan.to_do)
 
 

@@ -14,7 +14,7 @@ from runners.probes import (
     AttentionMaps,
     EffectiveRank,
     FirstToken,
-    Seen,
+    ProbeInput,
     SinkShare,
     TokenClasses,
     WeightSums,
@@ -23,7 +23,7 @@ from runners.tasks import Batch
 from store.files.layout import Layout
 from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
 from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
-from variants.model.transformer import Watched
+from variants.model.transformer import LayerTrace
 
 B, H, T = 4, 2, 6
 
@@ -47,7 +47,7 @@ def padded() -> Tensor:
     return mask[:, None]
 
 
-def signed() -> Watched:
+def signed() -> LayerTrace:
     """Signed weights that sum to anything, some rows of zeros; and a ground state and a learned key beside them."""
     mask = padded()
     weights = drawn(B, H, T, T).masked_fill(~mask, 0)
@@ -57,13 +57,13 @@ def signed() -> Watched:
     return at_hand(weights, mask, ground=ground, extra=extra)
 
 
-def queries(layer: Watched, b: int) -> list[int]:
+def queries(layer: LayerTrace, b: int) -> list[int]:
     mask = layer.worked.heads.mask
     assert mask is not None
     return [i for i in range(T) if mask[b, 0, i, i]]
 
 
-def importance(layer: Watched, head: int, position: int, *, raw: bool = False) -> list[float]:
+def importance(layer: LayerTrace, head: int, position: int, *, raw: bool = False) -> list[float]:
     """alpha_k of every sequence in which nothing is hidden."""
     weights, ground, extra = (
         x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
@@ -381,7 +381,7 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     weights[0, 2, 1] = torch.tensor([1.0, -3.0, 0.0, 0.0])
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     mask[2:] = False
-    seen = Seen(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
     found = at_layer(TokenClasses(by="bytes"), at_hand(weights, mask[None, None]), seen)
     assert {head for _, _, head in found} == {0}
     assert found["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
@@ -392,7 +392,7 @@ def test_sink_tokens_of_the_model_are_no_queries_of_classes() -> None:
     """Three positions, the first a sink token that sees a letter; the two queries of the text see digits alone."""
     text = torch.tensor([list(b"a1")])
     weights = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]], dtype=torch.float64)[None, None]
-    seen = Seen(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
     found = at_layer(TokenClasses(by="bytes"), at_hand(weights, torch.ones(1, 1, 3, 3).bool()), seen)
     assert (found["token_class.bytes.letter", 1, 0], found["token_class.bytes.digit", 1, 0]) == (0, 1)
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.probes import (
-    Artefact,
     FirstToken,
     GateSparsity,
     GradientNorms,
@@ -22,9 +21,10 @@ from runners.probes import (
     MassiveActivation,
     PredictedNumbers,
     Probe,
+    ProbeArray,
+    ProbeInput,
     Probing,
     QKLogits,
-    Seen,
     SinkShare,
     TokenClasses,
 )
@@ -262,7 +262,7 @@ def test_numbers_are_known_where_they_start_where_they_average_and_where_they_ar
 
 
 def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
-    seen = Seen(None, None, None, 1, norms)  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, None, 1, norms)  # type: ignore[arg-type]
     return keyed(list(GradientNorms(**fields).of_model(seen)))
 
 
@@ -407,7 +407,7 @@ def test_every_probe_finds_finite_values_in_every_named_operator(operator: Opera
     probes = every_probe(operator, LinearFunctions(points=LENGTH))
     found = in_model(model, sequences(), *probes)
     assert all(math.isfinite(value) for value in keyed(found).values())
-    assert all(np.isfinite(x).all() for each in found if isinstance(each, Artefact) for x in each.arrays.values())
+    assert all(np.isfinite(x).all() for each in found if isinstance(each, ProbeArray) for x in each.arrays.values())
     heads, rows = model.blocks()[0].attention.heads, keyed(found)
     names = ("weight_sum", "first_token_weight", "effective_rank", "entropy", "entropy_last", "qk_logit_sd")
     for name in (*names, "first_key_norm", "other_qk_cosine"):

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from runners.attempts.worker import Came, Outcome
 from runners.execution.interrupts import Interrupts
-from runners.execution.progress import Progress, progress_line, render
-from runners.execution.run_tally import Member, Tally, tally
+from runners.execution.progress import ProgressDisplay, progress_line, render
+from runners.execution.run_tally import GridMember, Tally, tally
 from runners.output import duration
 
 CELLS = [("g", "a"), ("g", "b")]
@@ -18,13 +18,13 @@ CELLS = [("g", "a"), ("g", "b")]
 
 def begun() -> Tally:
     """Two cells of two trials each."""
-    return tally(CELLS * 2, [Member(cell, seed) for seed in (0, 1) for cell in CELLS])
+    return tally(CELLS * 2, [GridMember(cell, seed) for seed in (0, 1) for cell in CELLS])
 
 
-def shown(terminal: bool, act: Callable[[Progress], None], state: Tally) -> str:
+def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
-    with Progress(state, console=console) as progress:
+    with ProgressDisplay(state, console=console) as progress:
         act(progress)
     return out.getvalue()
 
@@ -85,7 +85,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
     now = [0.0]
     monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now[0])
 
-    def act(progress: Progress) -> None:
+    def act(progress: ProgressDisplay) -> None:
         for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0, 71.0):
             now[0] = at
             progress.tick()

@@ -19,12 +19,12 @@ from toy_campaign import run_quietly, toy_grid
 from grid.errors import NotFoundError, StoreError
 from runners.cli.app import execute
 from runners.execution.repro import recorded, reproduce
-from runners.execution.repro_values import Where, differences
+from runners.execution.repro_values import ValueAddress, differences
 from runners.rerun import rerun
 from runners.trial import Execution
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
-from store.files.trial_status import Progress
+from store.files.trial_status import TrialProgress
 from store.store import Store
 
 SPEC = """
@@ -271,10 +271,10 @@ def test_a_trial_runs_again_in_as_many_micro_batches_as_its_size_of_one_made(pla
 
 
 def test_every_bit_counts_and_nan_is_nan() -> None:
-    loss = [Where("metric", step, "loss") for step in range(6)]
+    loss = [ValueAddress("metric", step, "loss") for step in range(6)]
     before = dict(zip(loss, (math.nan, 0.0, 1.0, 2.0, 3.0, math.inf), strict=True))
     now = dict(zip(loss[:-1], (math.nan, -0.0, math.nextafter(1.0, 2), 2.5, math.nan), strict=True))
-    found = differences(before, {**now, Where("probe", 0, "extra", 1, 2): 1.0})
+    found = differences(before, {**now, ValueAddress("probe", 0, "extra", 1, 2): 1.0})
     assert [(each.where.kind, each.where.step) for each in found] == [
         ("probe", 0),
         ("metric", 4),
@@ -292,7 +292,7 @@ class Kept:
 
     def __init__(self, fails_at: int | None = None) -> None:
         self.lines: list[str] = []
-        self.seen: list[Progress | None] = []
+        self.seen: list[TrialProgress | None] = []
         self.status: str | None = None
         self.fails_at = fails_at
 
@@ -304,7 +304,7 @@ class Kept:
         self.lines.append(f"{line['label']} {line['seed']}")
         yield self
 
-    def looked(self, found: Progress | None) -> None:
+    def looked(self, found: TrialProgress | None) -> None:
         if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         self.seen.append(found)
@@ -333,7 +333,7 @@ def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
     monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
 
     class Seeing(Kept):
-        def looked(self, found: Progress | None) -> None:
+        def looked(self, found: TrialProgress | None) -> None:
             super().looked(found)
             if found is not None:
                 (tmp_path / "seen").touch()
@@ -342,7 +342,7 @@ def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
     with Store.open(tmp_path / "c") as store:
         with pytest.raises(StoreError, match="no record of how the trial ended"):
             reproduce(store, key, tmp_path / "again", None, kept)
-        assert kept.seen[-1] == Progress(3, 9, 0.5)
+        assert kept.seen[-1] == TrialProgress(3, 9, 0.5)
         assert kept.status is None
         (tmp_path / "seen").unlink()
         with pytest.raises(KeyboardInterrupt):  # and nobody is left who beats

@@ -17,7 +17,7 @@ from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
 from runners.monitoring.retry import before, choose
-from runners.monitoring.trial_states import whereabouts
+from runners.monitoring.trial_states import locate_trials
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.store import Store
@@ -176,7 +176,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
     with Store.open(campaign.root) as store:
-        where = whereabouts(store, Scripted({"7_0": WAITS}))
+        where = locate_trials(store, Scripted({"7_0": WAITS}))
     lost, failed, pending, queued = (campaign.line(*trial)["trial"] for trial in SSA)
     done = campaign.line("softmax", 0)["trial"]
     assert choose(where, None, ["lost"]).keys == {lost}

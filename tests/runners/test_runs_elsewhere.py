@@ -11,7 +11,7 @@ from synthetic import Campaign, write_campaign, write_start
 
 from runners.attempts.submission_record import write_submission_record
 from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_states import Whereabouts, whereabouts
+from runners.monitoring.trial_states import TrialLocations, locate_trials
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]
@@ -23,9 +23,9 @@ def campaign(tmp_path: Path) -> Campaign:
     return write_campaign(tmp_path, operators=("SSA",), seeds=range(3), pending=set(SSA))
 
 
-def look(campaign: Campaign) -> Whereabouts:
+def look(campaign: Campaign) -> TrialLocations:
     with Store.open(campaign.root) as store:
-        return whereabouts(store, Scripted())
+        return locate_trials(store, Scripted())
 
 
 def states(campaign: Campaign) -> list[str]:

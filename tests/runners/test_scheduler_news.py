@@ -12,7 +12,7 @@ from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
 from runners.slurm.queue import TaskId
-from runners.slurm.scheduler import _QUEUE, News, Slurm, TaskNews, account_rows, queue_rows
+from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows, queue_rows
 
 Fake = Callable[[str, str], Path]
 
@@ -65,15 +65,15 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
             row(9, 0, "CANCELLED", NodeList="n5"),
         ),
     )
-    found = Slurm().queued([7, 8, 9], [])
+    found = SlurmScheduler().queued([7, 8, 9], [])
     running = found.tasks.pop("7_0")  # type: ignore[attr-defined]
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
     assert found.tasks == {
-        "7_1": TaskNews("pending", "Priority"),
-        "7_2": TaskNews("running", "", "n4"),
-        "8": TaskNews("held", "JobHeldUser"),
-        "9_0": TaskNews("ended", "CANCELLED", "n5"),
+        "7_1": TaskStatus("pending", "Priority"),
+        "7_2": TaskStatus("running", "", "n4"),
+        "8": TaskStatus("held", "JobHeldUser"),
+        "9_0": TaskStatus("ended", "CANCELLED", "n5"),
     }
     assert found.problem is None
     assert len(said.read_text().splitlines()) == 1
@@ -98,7 +98,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
 )
 def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: str, held: bool) -> None:
     fake("squeue", answers(row(7, 0, state, Reason=reason)))
-    found = Slurm().queued([7], []).tasks["7_0"]
+    found = SlurmScheduler().queued([7], []).tasks["7_0"]
     assert (found.state == "held") == held
     if held:
         assert found.words == (reason if reason != "None" else state)
@@ -106,48 +106,48 @@ def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: 
 
 def test_jobs_are_found_by_name(fake: Fake) -> None:
     fake("squeue", answers(row(31, 0, "PENDING", Name="ablate-a"), row(31, 1, "PENDING", Name="ablate-a")))
-    found = Slurm().queued([], ["ablate-a"])
+    found = SlurmScheduler().queued([], ["ablate-a"])
     assert found.named == {"ablate-a": [31]}
     assert set(found.tasks) == {"31_0", "31_1"}
 
 
 def test_how_tasks_ended(fake: Fake) -> None:
     fake("sacct", answers("7_0|NODE_FAIL|1:0|n3", "8|CANCELLED by 0|0:15|n3"))
-    assert Slurm().accounted([7, 8]).tasks == {
-        "7_0": TaskNews("ended", "NODE_FAIL, exit 1:0", "n3"),
-        "8": TaskNews("ended", "CANCELLED, exit 0:15", "n3"),
+    assert SlurmScheduler().accounted([7, 8]).tasks == {
+        "7_0": TaskStatus("ended", "NODE_FAIL, exit 1:0", "n3"),
+        "8": TaskStatus("ended", "CANCELLED, exit 0:15", "n3"),
     }
 
 
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Slurm().queued([7], [])[1:3] == (None, "squeue is not installed on this machine")
+    assert SlurmScheduler().queued([7], [])[1:3] == (None, "squeue is not installed on this machine")
     fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
-    found = Slurm().queued([7], [])
+    found = SlurmScheduler().queued([7], [])
     assert found.asked is None
     assert "Unable to contact slurm controller" in str(found.problem)
-    assert Slurm().accounted([7]).tasks == {}
+    assert SlurmScheduler().accounted([7]).tasks == {}
     monkeypatch.setattr("runners.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
-    assert "did not answer within" in str(Slurm().queued([7], []).problem)
+    assert "did not answer within" in str(SlurmScheduler().queued([7], []).problem)
 
 
 def test_nothing_is_asked_about_nothing(fake: Fake) -> None:
     calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
-    assert Slurm().queued([], [])[::2] == ({}, None)
-    assert Slurm().accounted([])[::2] == ({}, None)
-    assert Slurm().cancel([]) is None
+    assert SlurmScheduler().queued([], [])[::2] == ({}, None)
+    assert SlurmScheduler().accounted([])[::2] == ({}, None)
+    assert SlurmScheduler().cancel([]) is None
     assert [path.read_text() for path in calls] == [""] * 3
 
 
 def test_a_job_that_is_not_there_any_more_is_no_problem(fake: Fake) -> None:
     fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    found = Slurm().queued([7], [])
+    found = SlurmScheduler().queued([7], [])
     assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
 
 
 def test_of_a_question_that_is_not_answered_the_other_half_counts_for_nothing(fake: Fake) -> None:
     fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
-    assert Slurm().queued([7], ["ablate-x"]) == News({}, None, "squeue failed: exit code 1")
+    assert SlurmScheduler().queued([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
 
 
 def test_the_queue_s_rows() -> None:
@@ -159,8 +159,8 @@ def test_the_queue_s_rows() -> None:
         "slurm_load_jobs: something else\n"
     )
     first, second, third = queue_rows(text, 1795282618.0)
-    assert first == (TaskId(7, 2), "ablate-x", TaskNews("pending", "JobArrayTaskLimit"))
-    assert second == (TaskId(7, 0), "ablate-x", TaskNews("running", "", "n1", 365 * 86400.0 - 1))
+    assert first == (TaskId(7, 2), "ablate-x", TaskStatus("pending", "JobArrayTaskLimit"))
+    assert second == (TaskId(7, 0), "ablate-x", TaskStatus("running", "", "n1", 365 * 86400.0 - 1))
     assert (str(third.id), third.news.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
 
 
@@ -174,11 +174,11 @@ def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> No
         "a line of something else\n"
     )
     assert account_rows(text) == {
-        "7_0": TaskNews("ended", "CANCELLED, exit 0:15", "n1"),
-        "7_2": TaskNews("ended", "RUNNING, exit 0:0", "n1"),
-        "7_7": TaskNews("ended", "PENDING, exit 0:0"),
-        "7_8": TaskNews("ended", "PENDING, exit 0:0"),
-        "11": TaskNews("ended", "FAILED, exit 86:0", "n1"),
+        "7_0": TaskStatus("ended", "CANCELLED, exit 0:15", "n1"),
+        "7_2": TaskStatus("ended", "RUNNING, exit 0:0", "n1"),
+        "7_7": TaskStatus("ended", "PENDING, exit 0:0"),
+        "7_8": TaskStatus("ended", "PENDING, exit 0:0"),
+        "11": TaskStatus("ended", "FAILED, exit 86:0", "n1"),
     }
 
 
@@ -186,16 +186,16 @@ def test_what_a_user_s_environment_changes_is_not_heeded(fake: Fake, monkeypatch
     fake("squeue", 'echo "7|1|PENDING|$SQUEUE_USERS|n1|5|1:00|$SLURM_TIME_FORMAT|"')
     monkeypatch.setenv("SQUEUE_USERS", "somebody")
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    found = Slurm().queued([7], [])
+    found = SlurmScheduler().queued([7], [])
     assert (found.tasks["7_1"].words, list(found.named), os.environ["SQUEUE_USERS"]) == ("", ["%s"], "somebody")
 
 
 def test_cancelling_is_one_order_or_a_reason(fake: Fake) -> None:
     said = fake("scancel", "exit 0")
-    assert Slurm().cancel([7, 9]) is None
+    assert SlurmScheduler().cancel([7, 9]) is None
     assert said.read_text() == "7 9\n"
     fake("scancel", "echo 'scancel: error: Unable to contact slurm controller' >&2; exit 1")
-    assert "Unable to contact" in str(Slurm().cancel([7]))
+    assert "Unable to contact" in str(SlurmScheduler().cancel([7]))
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.run import concluded
+from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.failure_text import kind_line
-from runners.monitoring.retry import Chosen
+from runners.monitoring.retry import RetrySelection
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ from runners.monitoring.retry import Chosen
 )
 def test_a_run_says_what_came_of_it(number: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), number)
-    concluded(RunResult(**counts, interrupted=False, submission=None), Path("here"))
+    report_outcome(RunResult(**counts, interrupted=False, submission=None), Path("here"))
     assert capsys.readouterr().err.splitlines()[0] == f"{said}; results in here"
 
 
 def test_retry_says_why_trials_are_left() -> None:
-    found = Chosen(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
+    found = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
     assert found.in_words() == (
         "1 is queued; 2 are being trained; 1 is done (`ablate run SPEC --again` is for those of other code); "
         "2 are unknown: the cluster does not answer"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.node_health import MOST_FAILURES, Doubts, only_node
+from runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
 from runners.slurm.worker_records import WorkerRecord
 from runners.training.failure import Failure, breaks_process
 
@@ -19,7 +19,7 @@ def failed(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
 
 
 def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool = False) -> str | None:
-    doubts = Doubts(MINE, lambda: records, lambda: alone)
+    doubts = NodeHealth(MINE, lambda: records, lambda: alone)
     said = [doubts.came_back(outcome) for outcome in outcomes]
     return next((each for each in said if each is not None), None)
 

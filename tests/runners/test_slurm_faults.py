@@ -16,17 +16,17 @@ from warm import warm_server
 
 from grid import Grid, over
 from grid.errors import EnvironmentProblem
-from runners.attempts.disk_space import no_room
-from runners.attempts.worker import Entry
+from runners.attempts.disk_space import disk_problem
+from runners.attempts.worker import WorkerEntry
 from runners.execution import Inline, Local
-from runners.slurm.worker.signals import Heard
+from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.supervisor import FULL
 from store.files.atomic import environment_problem
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, trial_state
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> WorkerEntry:
     return replace(ENTRY, train=f"toy_faults:{name}")
 
 
@@ -157,7 +157,7 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
 def test_there_is_time_left_to_tell_the_end(
     monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float
 ) -> None:
-    heard = Heard()
+    heard = SignalState()
     assert not heard.overdue(signal_s)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     heard.note(getattr(signal, name), None)
@@ -196,16 +196,16 @@ def test_a_disk_is_full_where_it_has_no_room_or_an_error_there_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full, quota = (environment_problem("write", tmp_path / "x", OSError(n, os.strerror(n))) for n in (28, 122))
-    assert no_room(tmp_path) is None
-    assert "free; " not in str(no_room(tmp_path, quota))
-    assert "your quota is used up" in str(no_room(tmp_path, quota))
-    assert no_room(tmp_path, full) is not None
-    assert no_room(tmp_path / "other", full) is None  # the full disk is another one
+    assert disk_problem(tmp_path) is None
+    assert "free; " not in str(disk_problem(tmp_path, quota))
+    assert "your quota is used up" in str(disk_problem(tmp_path, quota))
+    assert disk_problem(tmp_path, full) is not None
+    assert disk_problem(tmp_path / "other", full) is None  # the full disk is another one
     plain = os.statvfs(tmp_path)
     for changed in ({"f_bavail": 3}, {"f_favail": 0}):
         fields = {name: getattr(plain, name) for name in ("f_bavail", "f_frsize", "f_favail", "f_files")} | changed
         monkeypatch.setattr(os, "statvfs", lambda _, fields=fields: SimpleNamespace(**fields))
-        assert "the campaign's disk is full" in str(no_room(tmp_path))
+        assert "the campaign's disk is full" in str(disk_problem(tmp_path))
 
 
 def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from toy_training import ENTRY
 
 from grid import Grid
 from runners.cli.app import execute
-from runners.cli.options import Cluster
-from runners.cli.run import concluded
+from runners.cli.options import SlurmFlags
+from runners.cli.run import report_outcome
 from runners.cli.run_on_slurm import show_or_queue
-from runners.execution.progress import Progress
+from runners.execution.progress import ProgressDisplay
 from runners.slurm.follow import Following
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ class Submitted:
     def __init__(self, root: Path, grid: Grid, **options: bool) -> None:
         chosen = SubmitOptions(entry=ENTRY, **options)
         self.drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
-        self.queued: Queued = submit(self.drafter, lambda _: None)
+        self.queued: SubmittedJobs = submit(self.drafter, lambda _: None)
         assert self.queued.record is not None
         names = [self.queued.record.submission]
         self.following = Following(self.drafter.survey, self.queued.draft.wanted, names, Scheduler())
@@ -39,7 +39,7 @@ class Submitted:
     def follow(self, ask_every_s: float = 60.0) -> int:
         """The exit code."""
         self.following.until_over(look_every_s=0.05, ask_every_s=ask_every_s)
-        return concluded(self.following.result(self.drafter.survey, None), self.drafter.layout.root)
+        return report_outcome(self.following.result(self.drafter.survey, None), self.drafter.layout.root)
 
 
 def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -127,7 +127,7 @@ def test_what_was_called_off_is_said_and_no_failure(
 
         with monkeypatch.context() as patch:
             patch.setattr(Following, "until_over", ended)
-            assert show_or_queue(drafter, root, Cluster(wait=True)) == (4 if number else 0)
+            assert show_or_queue(drafter, root, SlurmFlags(wait=True)) == (4 if number else 0)
         said = capsys.readouterr().err
         assert "called off: 6 trials of submission 2" in said
         assert "`ablate run` goes on with them" in said
@@ -143,7 +143,7 @@ def test_it_says_what_workers_wait_for(tmp_path: Path, slurm: PretendSlurm, caps
     asked = iter([True, False])
 
     class Once(Following):  # type: ignore[misc]  # final for others
-        def _has_workers(self, shown: Progress) -> bool:
+        def _has_workers(self, shown: ProgressDisplay) -> bool:
             assert super()._has_workers(shown)
             return next(asked)
 

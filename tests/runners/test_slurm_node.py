@@ -20,7 +20,7 @@ from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from runners.slurm.cancellations import cancelled_path
-from runners.slurm.worker.completed_rows import Seen
+from runners.slurm.worker.completed_rows import CompletedRows
 from runners.slurm.worker.supervisor import LATE, _Supervisor
 from runners.slurm.worker_records import read_workers, write_worker
 from store.files.atomic import write_json
@@ -422,7 +422,7 @@ def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
     assert set(devices) == {"4", "7"}
     (record,) = sent.records()
     assert (record.gpus, record.slots) == (2, 2)
-    seen = Seen(sent.layout, sent.submission, "0-1", (0, len(states(sent))))
+    seen = CompletedRows(sent.layout, sent.submission, "0-1", (0, len(states(sent))))
     assert seen.read(float("inf"))
     assert seen.complete  # which it tells the others
 

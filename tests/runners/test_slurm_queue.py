@@ -12,7 +12,7 @@ from runners.slurm.submit.cluster_limits import (
     Limits,
     Partition,
     Quality,
-    Queued,
+    QueuedTasks,
     arrays,
     associations,
     counted,
@@ -146,7 +146,7 @@ def limits(**changes: object) -> Limits:
         "max_array_tasks": None,
         "max_jobs": 10_000,
         "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
-        "queued": Queued(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
+        "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
     }
     return Limits(**{**found, **changes})  # type: ignore[arg-type]
 
@@ -228,7 +228,7 @@ def test_what_accounting_prints() -> None:
     )
     assert qos_levels("normal|\nfew|3\n")["few"] == Quality("few", 3)
     found = counted("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
-    assert found == Queued(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
+    assert found == QueuedTasks(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
 
 
 def test_settings_are_lines_with_an_equals_sign() -> None:

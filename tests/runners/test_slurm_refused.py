@@ -11,7 +11,7 @@ from toy_training import ENTRY
 
 from grid.errors import SpecError
 from runners.cli.app import execute
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import draft as drafting
 from runners.slurm.submit import resource_classes

@@ -22,19 +22,26 @@ from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
-from runners.slurm.worker.completed_rows import Seen as Known
-from runners.slurm.worker.row_state import Look, Outlook
-from runners.slurm.worker.rows import NodeRows, Share
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowLook, RowStates
+from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.task_environment import Deadline, here, seconds_left
-from runners.slurm.worker.time_budget import Pace
-from runners.slurm.worker_records import Purse, WorkerRecord, read_workers, used_hours, worker_path, write_worker
+from runners.slurm.worker.time_budget import TimeBudget
+from runners.slurm.worker_records import (
+    BudgetTracker,
+    WorkerRecord,
+    read_workers,
+    used_hours,
+    worker_path,
+    write_worker,
+)
 from store.files.atomic import write_json
 from store.files.layout import Layout
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 9))
 def test_the_shares_of_all_workers_are_the_class(first: int, count: int, workers: int) -> None:
-    shares = [Share((first, first + count), worker, workers) for worker in range(workers)]
+    shares = [RowShare((first, first + count), worker, workers) for worker in range(workers)]
     assert sorted(row for share in shares for row in share.own) == list(range(first, first + count))
     for share in shares:
         assert sorted(share.own + share.others) == list(range(first, first + count))
@@ -45,9 +52,9 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
     looks = {
         row: found
         for row in range(count)
-        if (found := data.draw(st.sampled_from([None, FREE, DONE, ALIVE, Look("free", lost_here=True)])))
+        if (found := data.draw(st.sampled_from([None, FREE, DONE, ALIVE, RowLook("free", lost_here=True)])))
     }
-    share = Share((0, count), data.draw(st.integers(0, workers - 1)), workers)
+    share = RowShare((0, count), data.draw(st.integers(0, workers - 1)), workers)
     rows = rows_of(Seen(looks), share)
     found = drained(rows)
     assert sorted(found) == [row for row in range(count) if looks.get(row, FREE).at == "free"]
@@ -56,8 +63,8 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
 
 
 def test_own_rows_come_first_then_what_nobody_began_then_what_was_given_up_then_what_was_lost_here() -> None:
-    looks = {1: FREE, 4: Look("free", lost_here=True), 5: FREE, 0: DONE}
-    rows = rows_of(Seen(looks), Share((0, 8), 0, 2))
+    looks = {1: FREE, 4: RowLook("free", lost_here=True), 5: FREE, 0: DONE}
+    rows = rows_of(Seen(looks), RowShare((0, 8), 0, 2))
     found = drained(rows)
     assert found[:2] == [2, 6]
     assert set(found[2:4]) == {3, 7}
@@ -66,7 +73,7 @@ def test_own_rows_come_first_then_what_nobody_began_then_what_was_given_up_then_
 
 
 def test_a_row_that_was_given_back_goes_first() -> None:
-    rows = rows_of(Seen(), Share((0, 6), 0, 1))
+    rows = rows_of(Seen(), RowShare((0, 6), 0, 1))
     assert [rows.take(), rows.take()] == [0, 1]
     rows.give_back(1)
     rows.give_back(0)
@@ -78,7 +85,7 @@ def test_a_row_that_was_given_back_goes_first() -> None:
 def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> None:
     clock = Clock()
     seen = Seen({0: HELD})
-    rows = rows_of(seen, Share((0, 1), 0, 1), clock)
+    rows = rows_of(seen, RowShare((0, 1), 0, 1), clock)
     for _ in range(600):
         assert rows.take() is None
         clock.now += 0.2
@@ -91,7 +98,7 @@ def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> Non
 def test_a_task_leaves_once_the_owners_of_all_that_is_left_are_surely_alive() -> None:
     clock = Clock()
     seen = Seen({0: HELD, 1: ALIVE})
-    rows = rows_of(seen, Share((0, 3), 0, 1), clock)
+    rows = rows_of(seen, RowShare((0, 3), 0, 1), clock)
     assert rows.take() == 2
     assert rows.left() == 2
     rows.came_back(Outcome(2, "failed", 1))
@@ -105,7 +112,7 @@ def test_a_task_leaves_once_the_owners_of_all_that_is_left_are_surely_alive() ->
 
 def test_a_row_that_a_worker_found_held_is_looked_at_again() -> None:
     clock = Clock()
-    rows = rows_of(Seen(), Share((0, 1), 0, 1), clock)
+    rows = rows_of(Seen(), RowShare((0, 1), 0, 1), clock)
     assert rows.take() == 0
     rows.came_back(Outcome(0, "held"))
     assert rows.take() is None
@@ -116,7 +123,7 @@ def test_a_row_that_a_worker_found_held_is_looked_at_again() -> None:
 
 def test_rows_called_off_are_neither_taken_nor_taken_back() -> None:
     seen = Seen()
-    rows = rows_of(seen, Share((0, 4), 0, 2))
+    rows = rows_of(seen, RowShare((0, 4), 0, 2))
     assert rows.take() == 0
     rows.drop([seen.key(0), seen.key(2), seen.key(3)])
     rows.came_back(Outcome(0, "stopped", 1))
@@ -127,8 +134,8 @@ def test_rows_called_off_are_neither_taken_nor_taken_back() -> None:
 
 def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
     willing = [True]
-    rows = rows_of(Seen(), Share((0, 2), 0, 1), willing=lambda: willing[0])
-    assert drained(rows_of(Seen(), Share((0, 2), 0, 1), willing=lambda: False)) == []
+    rows = rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: willing[0])
+    assert drained(rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: False)) == []
     assert [rows.take(), rows.take()] == [0, 1]
     rows.came_back(Outcome(0, "ok", 1))
     willing[0] = False
@@ -139,7 +146,7 @@ def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
 def test_ten_thousand_finished_rows_are_looked_at_once_each() -> None:
     count = 10_000
     seen = Seen(dict.fromkeys(range(count), DONE))
-    rows = rows_of(seen, Share((0, count), 3, 32))
+    rows = rows_of(seen, RowShare((0, count), 3, 32))
     assert rows.take() is None
     assert rows.take() is None
     assert sorted(seen.asked) == list(range(count))
@@ -153,8 +160,8 @@ def campaign(tmp_path: Path) -> Layout:
     return layout
 
 
-def outlook(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> Outlook:
-    return Outlook(Job(layout.root, SUBMISSION, **job), node, leases)
+def outlook(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> RowStates:
+    return RowStates(Job(layout.root, SUBMISSION, **job), node, leases)
 
 
 def about(node: str, submission: str = SUBMISSION) -> dict[str, Any]:
@@ -178,7 +185,7 @@ def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pyt
         clock.now += 10
         assert far.look(0) == ALIVE
     clock.now += 10
-    assert far.look(0) == Look("free", lost_here=True)
+    assert far.look(0) == RowLook("free", lost_here=True)
     assert outlook(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
 
 
@@ -219,7 +226,7 @@ def _read(path: Path) -> dict[str, Any]:
 @given(st.lists(st.floats(0.1, 1e4), max_size=40), st.floats(1, 1e5), st.floats(60, 1e5))
 def test_a_trial_is_begun_only_if_most_would_be_over_in_time(took: list[float], left_s: float, limit_s: float) -> None:
     clock = Clock()
-    pace = Pace(Deadline(left_s, clock), limit_s, signal_s=30)
+    pace = TimeBudget(Deadline(left_s, clock), limit_s, signal_s=30)
     for seconds in took:
         pace.took(seconds)
     assert pace.needed_s <= limit_s / 4
@@ -274,7 +281,7 @@ def test_worker_records_are_read_as_they_were_written_and_damage_is_left_out(tmp
 
 def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Path) -> None:
     layout, clock = Layout(tmp_path), Clock()
-    purse = Purse(layout, SUBMISSION, 3.0, "gpuh", clock)
+    purse = BudgetTracker(layout, SUBMISSION, 3.0, "gpuh", clock)
     write_worker(layout, RECORD)
     assert not purse.empty()
     done = replace(RECORD, worker=4, left="done", seconds=600.0)
@@ -300,7 +307,7 @@ def test_a_budget_is_looked_at_every_minute_however_many_lives_there_were(tmp_pa
             write_worker(
                 layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0, node=f"n{life}")
             )
-    purse = Purse(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
+    purse = BudgetTracker(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
     assert not purse.empty()
     for worker in range(20):
         write_worker(layout, replace(RECORD, worker=worker, restarts=19, seconds=36.0 + 60))
@@ -313,7 +320,7 @@ def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path
     workers = 1000  # are read every 200 s
     for worker in range(workers):
         write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0, gpus=1))
-    purse = Purse(layout, SUBMISSION, 1020.0, "gpuh", clock)
+    purse = BudgetTracker(layout, SUBMISSION, 1020.0, "gpuh", clock)
     assert not purse.empty()
     for worker in range(workers):
         write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0 + 73.0, gpus=1))
@@ -342,13 +349,13 @@ def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None
 
 def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:
     known = Known(Layout("/nowhere"), SUBMISSION, "0-0", (0, 1))
-    rows = NodeRows(Seen(), Share((0, 1), 0, 1), lambda: True, known)  # type: ignore[arg-type]
+    rows = NodeRows(Seen(), RowShare((0, 1), 0, 1), lambda: True, known)  # type: ignore[arg-type]
     assert rows._clock is time.monotonic
 
 
 def test_a_task_stays_while_its_own_workers_are_at_work_though_the_rest_is_surely_with_others() -> None:
     clock = Clock()
-    rows = rows_of(Seen({1: ALIVE}), Share((0, 2), 0, 1), clock)
+    rows = rows_of(Seen({1: ALIVE}), RowShare((0, 2), 0, 1), clock)
     assert rows.take() == 0
     assert rows.take() is None
     assert (rows.left(), rows.unfinished) == (1, True)  # who waits here takes 1, should its owner die
@@ -359,7 +366,7 @@ def test_a_task_stays_while_its_own_workers_are_at_work_though_the_rest_is_surel
 def test_a_row_that_stopped_and_is_with_somebody_else_now_is_not_unfinished() -> None:
     clock = Clock()
     looks = Seen()
-    rows = rows_of(looks, Share((0, 1), 0, 1), clock)
+    rows = rows_of(looks, RowShare((0, 1), 0, 1), clock)
     assert rows.take() == 0
     rows.came_back(Outcome(0, "stopped", 1))
     assert rows.unfinished
@@ -376,7 +383,7 @@ def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_
     layout = Layout(tmp_path)
     layout.submission(SUBMISSION).mkdir(parents=True)
     layout.submission_record(SUBMISSION).write_text("{}")
-    share = Share((0, 12), 1, 3)
+    share = RowShare((0, 12), 1, 3)
     for worker, knows in enumerate([[0, 4], [1], [5, 10]]):
         one = Known(layout, SUBMISSION, f"0-{worker}", share.rows)
         for row in knows:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.completed_rows import Seen as Known
-from runners.slurm.worker.rows import Share
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.rows import RowShare
 from runners.training.failure import failure_of
 from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
@@ -130,7 +130,7 @@ def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: La
 
 
 def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> None:
-    share = Share((0, 10_000), 3, 1000)
+    share = RowShare((0, 10_000), 3, 1000)
     looks = Seen(dict.fromkeys(range(10_000), DONE))
     first = rows_of(looks, share, known=known(layout, "0-3", share.rows))
     assert drained(first) == []
@@ -143,7 +143,7 @@ def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> No
     told.publish()
     looks.asked.clear()
     looks.listed.clear()
-    fourth = Share((0, 10_000), 4, 1000)
+    fourth = RowShare((0, 10_000), 4, 1000)
     second = rows_of(looks, fourth, known=known(layout, "0-4", share.rows))
     assert drained(second) == []
     assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, fourth.own, [])
@@ -153,7 +153,7 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     memory = failure_of(MemoryError())
     looks = Seen({0: DONE, 1: DONE, 2: FREE, 3: FREE, 4: FREE, 5: FREE})
     found = known(layout, rows=(0, 6))
-    rows = rows_of(looks, Share((0, 6), 0, 1), known=found)
+    rows = rows_of(looks, RowShare((0, 6), 0, 1), known=found)
     taken = []
     while (row := rows.take()) is not None:
         taken.append(row)

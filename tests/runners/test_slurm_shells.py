@@ -17,13 +17,13 @@ from toy_training import ENTRY
 from grid.errors import EnvironmentProblem
 from runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
 from runners.slurm.queue import TaskId, release
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import already_queued, job_arrays
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.job_arrays import Arrays
-from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
-from runners.slurm.submit.submit_lock import turn
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
+from runners.slurm.submit.submit_lock import submit_lock
 from store.files.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)
@@ -35,7 +35,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
     return pretended(tmp_path, monkeypatch, max_array=5)
 
 
-def queue(root: Path) -> Queued:
+def queue(root: Path) -> SubmittedJobs:
     grid = toy_grid(seeds=range(10))
     return submit(Drafter(root, [grid], ASKED, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
 
@@ -135,14 +135,14 @@ def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> No
     waits, found = threading.Event(), []
 
     def second() -> None:
-        with turn(layout, lambda _: waits.set()):
+        with submit_lock(layout, lambda _: waits.set()):
             held = os.open(layout.submissions / ".lock", os.O_RDWR | os.O_CREAT)
             with pytest.raises(BlockingIOError):
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(held)
             found.append("locked")
 
-    with turn(layout, pytest.fail):
+    with submit_lock(layout, pytest.fail):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(60)

@@ -27,11 +27,11 @@ from runners.cli.app import execute
 from runners.cli.run_on_slurm import dry_run_lines, queued_line
 from runners.planning.budget import budget_hours
 from runners.slurm.queue import release
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit.already_queued import half_submitted
 from runners.slurm.submit.job_arrays import in_words
-from runners.slurm.submit.submit import Draft, Drafter, Queued, SubmitOptions
+from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs
 from runners.slurm.submit.submit import submit as queue
 from runners.slurm.worker_records import WorkerRecord, write_worker
 from store.files.layout import Layout
@@ -55,7 +55,7 @@ def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: An
     return Drafter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
 
 
-def submit(root: Path, request: Slurm = CPU, **options: Any) -> Queued:
+def submit(root: Path, request: Slurm = CPU, **options: Any) -> SubmittedJobs:
     return queue(drafter(root, request, **options), lambda _: None)
 
 
@@ -772,7 +772,7 @@ def test_a_file_with_two_requests_is_refused(
 
 
 def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -> None:
-    from runners.slurm.submit.submit_lock import turn
+    from runners.slurm.submit.submit_lock import submit_lock
 
     layout = Layout(tmp_path)
     order: list[str] = []
@@ -780,7 +780,7 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
     inside, go = threading.Event(), threading.Event()
 
     def first() -> None:
-        with turn(layout, said.append):
+        with submit_lock(layout, said.append):
             order.append("first in")
             inside.set()
             assert go.wait(30)
@@ -803,9 +803,9 @@ def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -
 
 
 def _second(layout: Layout, order: list[str], said: list[str]) -> None:
-    from runners.slurm.submit.submit_lock import turn
+    from runners.slurm.submit.submit_lock import submit_lock
 
-    with turn(layout, said.append):
+    with submit_lock(layout, said.append):
         order.append("second in")
 
 

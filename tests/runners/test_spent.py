@@ -8,10 +8,10 @@ import pytest
 from crewed import FIRST, RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 
-from runners.monitoring.trial_states import whereabouts
+from runners.monitoring.trial_states import locate_trials
 from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import TaskNews
-from runners.slurm.submissions import read_crews
+from runners.slurm.scheduler import TaskStatus
+from runners.slurm.submissions import read_submission_status
 from runners.slurm.submit.already_queued import queued_elsewhere
 from store.store import Store
 
@@ -36,7 +36,7 @@ def key(campaign: Campaign, seed: int) -> str:
     return str(campaign.line("SSA", seed)["trial"])
 
 
-def elsewhere(campaign: Campaign, tasks: Mapping[str, TaskNews] | None) -> set[str]:
+def elsewhere(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None) -> set[str]:
     wanted = [
         Surveyed(key(campaign, seed), "g", "c", "SSA", "SSA", "o", seed, seed, "running" if seed == 0 else "pending")
         for seed in range(4)
@@ -54,10 +54,10 @@ def test_the_next_run_queues_what_a_spent_budget_left(campaign: Campaign) -> Non
 def test_status_calls_nothing_queued_that_a_spent_budget_left(campaign: Campaign) -> None:
     def states() -> list[str]:
         with Store.open(campaign.root) as store:
-            found = whereabouts(store, Scripted({"7_0": RUNS}))
+            found = locate_trials(store, Scripted({"7_0": RUNS}))
         return [found.trials[key(campaign, seed)].state for seed in range(4)]
 
     assert states() == ["running", "pending", "pending", "pending"]
     write_record(campaign.layout, 0, seconds=7199.0)
     assert states() == ["running", "queued", "queued", "queued"]
-    assert not read_crews(campaign.layout, Scripted({"7_0": RUNS}))[0][0].spent
+    assert not read_submission_status(campaign.layout, Scripted({"7_0": RUNS}))[0][0].spent

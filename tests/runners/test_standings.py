@@ -8,13 +8,13 @@ from crewed import RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import TaskNews
-from runners.slurm.submissions import Standing, read_crews
+from runners.slurm.scheduler import TaskStatus
+from runners.slurm.submissions import Standing, read_submission_status
 from runners.slurm.submit.already_queued import queued_elsewhere
 from runners.slurm.worker_records import Left
 
 SSA = [("SSA", seed) for seed in range(4)]
-BY_USER = TaskNews("held", "JobHeldUser")
+BY_USER = TaskStatus("held", "JobHeldUser")
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def campaign(tmp_path: Path) -> Campaign:
     ],
 )
 def test_a_worker_that_left_has_ended_once_the_queue_says_so_or_nobody_queues_it_again(
-    campaign: Campaign, left: Left | None, tasks: Mapping[str, TaskNews] | None, standing: Standing
+    campaign: Campaign, left: Left | None, tasks: Mapping[str, TaskStatus] | None, standing: Standing
 ) -> None:
     submit(campaign, SSA)
     write_record(campaign.layout, 0, left=left)
-    assert read_crews(campaign.layout, Scripted(tasks))[0][0].workers[0].standing == standing
+    assert read_submission_status(campaign.layout, Scripted(tasks))[0][0].workers[0].standing == standing
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -17,11 +17,11 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.attempts.submission_record import Array, Submission, write_submission_record
 from runners.monitoring import status_text
 from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
-from runners.monitoring.trial_states import STATES, Whereabouts, whereabouts
+from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
 from runners.monitoring.watch import look as view
 from runners.monitoring.watch_text import changes
 from runners.slurm.cancellations import cancelled_path
-from runners.slurm.scheduler import Scheduler, TaskNews
+from runners.slurm.scheduler import Scheduler, TaskStatus
 from store.files.atomic import read_json, write_json
 from store.files.trial_status import process_started
 from store.store import Store
@@ -47,9 +47,9 @@ def began(campaign: Campaign, seed: int, *, quiet_s: float = 0.0, attempt: int =
     return key
 
 
-def look(campaign: Campaign, scheduler: Scheduler) -> Whereabouts:
+def look(campaign: Campaign, scheduler: Scheduler) -> TrialLocations:
     with Store.open(campaign.root) as store:
-        return whereabouts(store, scheduler)
+        return locate_trials(store, scheduler)
 
 
 def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
@@ -114,7 +114,7 @@ def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_ag
         ({}, ["failed: 3 x error: a", "failed: 1 x error: b"]),
     ):
         with Store.open(campaign.root) as store:
-            found = read_status(store, whereabouts(store, Scripted(tasks)), ["quickstart"], "quickstart")
+            found = read_status(store, locate_trials(store, Scripted(tasks)), ["quickstart"], "quickstart")
         write_status(found)
         lines = [line.split(" (trial")[0] for line in capsys.readouterr().out.splitlines()]
         assert [line for line in lines if line.startswith("failed")] == expected
@@ -168,7 +168,7 @@ def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_w
     write_record(campaign.layout, 1, left="time")
     write_record(campaign.layout, 2)
     write_record(campaign.layout, 3, job="9_0")
-    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({"7_0": WAITS, "7_2": RUNS, "12": RUNS}, {"9_0": died})
     found = look(campaign, scheduler)
     assert scheduler.asked == [("queue", [7, 9, 12], []), ("accounts", [9], [])]
@@ -212,7 +212,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
         f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7` lets them go, "
         "`ablate run` queues their trials anew"
     )
-    (crew,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskNews("held", "JobHeldAdmin")})).crews
+    (crew,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).crews
     told = crew_lines([crew])[1]
     assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
     assert "which takes an administrator where one has held them" in told
@@ -222,7 +222,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
 @pytest.mark.parametrize(("job", "words"), [(7, "lets them go"), (None, "takes them back")])
 def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, job: int | None, words: str) -> None:
     submit(campaign, SSA, classes=[(6, [Array(0, 1, job)])], released=False)
-    held = {"7_0": TaskNews("held", "JobHeldUser")}
+    held = {"7_0": TaskStatus("held", "JobHeldUser")}
     (crew,) = look(campaign, Scripted(held, named={f"ablate-{FIRST}": [7]})).crews
     assert crew.workers[0].standing == "held"
     assert (
@@ -234,7 +234,7 @@ def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, 
 def test_a_job_without_an_array_keeps_its_name_when_it_has_left_the_queue(campaign: Campaign) -> None:
     scripts = {"c0": "#!/bin/bash\n#SBATCH --time=5\n", "c0 from 1": "#!/bin/bash\n#SBATCH --array=0-1%2\n"}
     submit(campaign, SSA, classes=[(6, [Array(0, 1, 7), Array(1, 2, 8)])], scripts=scripts)
-    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({}, {"7": died, "8_0": died, "8_1": died})
     (crew,) = look(campaign, scheduler).crews
     assert [(worker.job, worker.words) for worker in crew.workers] == [
@@ -275,7 +275,7 @@ def test_a_campaign_whose_plan_cannot_be_read_has_no_cells_and_no_fault(campaign
     for submission in campaign.layout.submission_ids():
         campaign.layout.manifest(submission).unlink()
     with Store.open(campaign.root) as store:
-        assert cells(store, "quickstart", whereabouts(store, Scripted())).is_empty()
+        assert cells(store, "quickstart", locate_trials(store, Scripted())).is_empty()
 
 
 def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
@@ -283,7 +283,7 @@ def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
     began(campaign, 0)
     began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
     with Store.open(campaign.root) as store:
-        frame = cells(store, "quickstart", whereabouts(store, Scripted({"7_0": RUNS})))
+        frame = cells(store, "quickstart", locate_trials(store, Scripted({"7_0": RUNS})))
     assert [sum(row) for row in frame.select(*OF_STATE).rows()] == frame["planned"].to_list()
     assert dict(zip(frame["label"], frame.select(*OF_STATE).rows(), strict=True)) == {
         "softmax": (6, 0, 0, 0, 0, 0, 0),
@@ -355,7 +355,7 @@ def test_how_old_the_last_sign_is_of_workers_of_which_nobody_knows(
     submit(campaign, SSA, written=time.time() - 40)
     write_record(campaign.layout, 1, touched=time.time() - 4000)
     with Store.open(campaign.root) as store:
-        write_status(read_status(store, whereabouts(store, Scripted()), ["quickstart"], None))
+        write_status(read_status(store, locate_trials(store, Scripted()), ["quickstart"], None))
     first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
     assert re.search(r"unknown .* submitted 4\d s ago$", first)
     assert re.search(r"unknown .* 1 h 06 min ago$", second)
@@ -424,10 +424,10 @@ def test_workers_that_are_gone_are_listed_only_where_a_trial_was_lost_with_them(
     began(campaign, 0, quiet_s=3000)
     began(campaign, 1, quiet_s=3000, place={"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "n1"})
     submit(campaign, SSA[1:4], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
-    died = TaskNews("ended", "NODE_FAIL, exit 0:0", "n2")
+    died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({"8_0": WAITS}, {f"7_{task}": died for task in range(3)})
     with Store.open(campaign.root) as store:
-        found = read_status(store, whereabouts(store, scheduler), ["quickstart"], None)
+        found = read_status(store, locate_trials(store, scheduler), ["quickstart"], None)
     write_status(found)
     said = capsys.readouterr().out
     assert [line.split()[1] for line in said.splitlines() if line.startswith("c0-")] == ["8_0", "7_0"]
@@ -442,7 +442,7 @@ def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.Captu
     began(campaign, 0)
     began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
     with Store.open(campaign.root) as store:
-        found = read_status(store, whereabouts(store, Scripted({"7_0": RUNS, "7_1": WAITS})), ["quickstart"], None)
+        found = read_status(store, locate_trials(store, Scripted({"7_0": RUNS, "7_1": WAITS})), ["quickstart"], None)
     write_status(found)
     said = capsys.readouterr()
     for words in (
@@ -465,7 +465,7 @@ def test_of_very_many_cells_those_with_something_going_on_are_printed(
 ) -> None:
     monkeypatch.setattr(status_text, "_MOST_CELLS", 1)
     with Store.open(campaign.root) as store:
-        nobody = read_status(store, whereabouts(store, Scripted()), ["quickstart"], None)
+        nobody = read_status(store, locate_trials(store, Scripted()), ["quickstart"], None)
         failed = nobody.grids["quickstart"].with_columns(failed=(pl.col("label") == "softmax").cast(pl.Int64))
     for found, shown, hidden in (
         (nobody, "SSA", "softmax"),  # nobody has begun SSA, and softmax is done

@@ -27,9 +27,9 @@ from runners.attempts.submission_record import (
 )
 from runners.attempts.worker import Job
 from runners.execution.local_runs import runs_here
-from runners.slurm.scheduler import Slurm as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, Queued, SubmitOptions, submit
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started
@@ -105,7 +105,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
     return pretended(tmp_path, monkeypatch)
 
 
-def queue(root: Path) -> tuple[Queued, list[str]]:
+def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:
     """What was queued, and what was told beside that nodes may not see a temporary directory."""
     told: list[str] = []
     drafter = Drafter(root, [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler(), SubmitOptions(entry=ENTRY))

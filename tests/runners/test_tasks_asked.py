@@ -16,7 +16,7 @@ from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.associative_recall import AssociativeRecall
 from runners.tasks.synthetic.induction import Induction
 from runners.tasks.synthetic.needle import Needle
-from runners.tasks.synthetic.query_task import UNASKED, AskedLengths, Asking
+from runners.tasks.synthetic.query_task import UNASKED, AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import Task
 from runners.training.batch_parts import parts
@@ -70,7 +70,7 @@ ORACLES: dict[str, Callable[[Row], dict[int, int]]] = {
 }
 
 
-def knows(task: Asking, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+def knows(task: QueryTask, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
     """Every answer that can be read off the inputs, and nothing else."""
     said = torch.zeros(*inputs.shape, task.vocabulary)
     for number, row in enumerate(inputs.tolist()):
@@ -79,12 +79,12 @@ def knows(task: Asking, inputs: Tensor, visible: Tensor | None = None) -> Tensor
     return said
 
 
-def named(task: Asking) -> str:
+def named(task: QueryTask) -> str:
     return f"{task.label} {len(task.points())}"
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_what_is_asked_can_be_read_off_what_came_before(task: Asking) -> None:
+def test_what_is_asked_can_be_read_off_what_came_before(task: QueryTask) -> None:
     for point in ({}, *task.points()):
         batch = task.draw(Draws(5, "test"), 200, point)
         assert batch.inputs.shape == batch.targets.shape == (200, task.tokens(point))
@@ -100,7 +100,7 @@ def test_what_is_asked_can_be_read_off_what_came_before(task: Asking) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_who_knows_is_always_right_and_measures_are_as_announced(task: Asking) -> None:
+def test_who_knows_is_always_right_and_measures_are_as_announced(task: QueryTask) -> None:
     found = list(task.open().evaluate(lambda inputs: knows(task, inputs)))
     for name in ("accuracy", "sequence_accuracy"):
         values = [m for m in found if m.name == name]
@@ -113,7 +113,7 @@ def test_who_knows_is_always_right_and_measures_are_as_announced(task: Asking) -
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_guessing_is_right_as_often_as_the_rows_beside_say(task: Asking) -> None:
+def test_guessing_is_right_as_often_as_the_rows_beside_say(task: QueryTask) -> None:
     """Who draws an answer from all there may be, and who draws one from those in the sequence."""
     first = 7 if isinstance(task, AssociativeRecall) else 5 if isinstance(task, Needle) else 0
     answers = torch.arange(first, first + task.answers)
@@ -205,7 +205,7 @@ def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(task: Asking) -> None:
+def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(task: QueryTask) -> None:
     data = task.open()
     first = data.batch(4, 9).inputs
     assert torch.equal(first, task.open().batch(4, 9).inputs)
@@ -214,7 +214,7 @@ def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(tas
     seen: list[list[Tensor]] = [[], [], []]
     for round_, each in enumerate((task, task, task.changed(evaluation=GRID.changed(sample=1)))):
 
-        def remember(inputs: Tensor, seen: list[Tensor] = seen[round_], each: Asking = each) -> Tensor:
+        def remember(inputs: Tensor, seen: list[Tensor] = seen[round_], each: QueryTask = each) -> Tensor:
             seen.append(inputs)
             return torch.zeros(*inputs.shape, each.vocabulary)
 
@@ -292,7 +292,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(task: Asking, fields: dict[str, object], said: str) -> None:
+def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         type(task).model_validate({**task.data(), **fields})
 
@@ -322,7 +322,7 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: Asking) -> None:
+def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: QueryTask) -> None:
     few, many = (task.changed(batch=batch).open().examples(9) for batch in (4, 40))
     assert few.inputs.shape == few.targets.shape == (9, 20)
     assert torch.equal(few.inputs, many.inputs)
@@ -331,7 +331,7 @@ def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: Askin
 
 
 @pytest.mark.parametrize("task", TASKS, ids=named)
-def test_nobody_trains_on_the_examples(task: Asking) -> None:
+def test_nobody_trains_on_the_examples(task: QueryTask) -> None:
     data = task.open()
     drawn = data.examples(task.batch).inputs
     assert torch.equal(drawn, data.batch(0, 0).inputs)

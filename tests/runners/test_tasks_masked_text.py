@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from grid.errors import SpecError
 from runners import AdamW, Cosine, MaskedText, Probing, TokenizerFile, Training, Trial
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.text.masking import STEP, Chosen, Masking, Rates, Sentences
+from runners.tasks.text.masking import STEP, MaskedPositions, Masking, Rates, Sentences
 from runners.training.batch_parts import parts
 from runners.training.loop import train
 from runners.trial import build_model
@@ -56,7 +56,7 @@ def own(row: list[int], visible: list[bool]) -> list[int]:
 def hidden_patterns(size: int, rate: float, count: int) -> Counter[tuple[bool, ...]]:
     """How often each pattern comes, of one sentence of `size` tokens."""
     masking = Masking(Rates(rate, 0.0, count), ByteEncoder(), size)
-    chosen = Chosen(torch.zeros(count, dtype=torch.int64), torch.arange(count))
+    chosen = MaskedPositions(torch.zeros(count, dtype=torch.int64), torch.arange(count))
     targets = masking.batch(Sentences([[65] * size]), chosen, 0, "train").targets
     return Counter(tuple(row) for row in (targets[:, 1 : size + 1] != UNASKED).tolist())
 
@@ -79,7 +79,7 @@ def test_patterns_are_independent_draws_of_which_those_that_hide_nothing_are_lef
 def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> None:
     encoder, rates = ByteEncoder(), Rates(0.5, 0.1, 4000)
     sentences = Sentences([list(b"ordinary words"), list(b"and more of them")])
-    chosen = Chosen(torch.arange(8000) % 2, torch.arange(8000) // 2)
+    chosen = MaskedPositions(torch.arange(8000) % 2, torch.arange(8000) // 2)
     batch = Masking(rates, encoder, 16).batch(sentences, chosen, 5, "train")
     hidden = batch.targets != UNASKED
     shown = batch.inputs[hidden]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import AdamW, Cosine, Training
-from runners.tasks import Curriculum, LengthGrid, Measured, Quantifiers
+from runners.tasks import Curriculum, LengthGrid, Measurements, Quantifiers
 from runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
 from runners.training.loop import train
 from runners.trial import Trial
@@ -27,7 +27,7 @@ def said(value: float) -> Callable[[Tensor], Tensor]:
     return lambda inputs: torch.full_like(inputs, value)
 
 
-def by_point(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[tuple[str, float, float], Measured]:
+def by_point(task: Quantifiers, predict: Callable[[Tensor], Tensor]) -> dict[tuple[str, float, float], Measurements]:
     found = task.open().evaluate(predict)
     return {(each.name, each.point["length"], each.point["sigma"]): each for each in found}
 
@@ -206,7 +206,7 @@ def test_balanced_accuracy_is_that_of_a_table_counted_by_hand() -> None:
 
 
 def test_the_standard_error_of_a_balanced_accuracy_is_the_spread_over_samples() -> None:
-    def sample(seed: int) -> Measured:
+    def sample(seed: int) -> Measurements:
         x = evaluation_draws(seed, 500, 6)
         noise = evaluation_draws(seed + 1000, 500, 6)
         labels = running("every", x)

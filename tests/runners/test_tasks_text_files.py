@@ -16,7 +16,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
 from runners.evaluations.minimal_pair_files import read
 from runners.tasks.text.corpus import Corpus, content_hash, repeated, split
-from runners.tasks.text.text_source import Reading
+from runners.tasks.text.text_source import TextTask
 
 BOM = b"\xef\xbb\xbf"
 WORDS = "one two three four five six\n" * 40
@@ -26,7 +26,7 @@ def small(source: Path | str, **fields: object) -> Text:
     return Text.model_validate({"source": str(source), "context": 16, "validation_windows": 3, **fields})
 
 
-def said(task: Reading) -> list[str]:
+def said(task: TextTask) -> list[str]:
     """The documents, sorted."""
     return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
 
@@ -146,7 +146,7 @@ def word_file(path: Path) -> TokenizerFile:
 
 
 @pytest.mark.parametrize("kind", [Text, MaskedText])
-def test_a_tokenizer_that_learns_nothing_needs_no_text(tmp_path: Path, kind: type[Reading]) -> None:
+def test_a_tokenizer_that_learns_nothing_needs_no_text(tmp_path: Path, kind: type[TextTask]) -> None:
     (tmp_path / "a.txt").write_text(WORDS)
     task = kind.model_validate({"source": str(tmp_path / "a.txt"), "context": 16})
     tasks = [task, task.changed(tokenizer=word_file(tmp_path / "t.json"))]

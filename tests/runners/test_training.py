@@ -13,7 +13,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import Cosine
 from runners.probes import LearnedNumbers, Probing
-from runners.tasks import Batch, Data, LinearFunctions, Measured, Predict, Task, Text
+from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
@@ -214,8 +214,8 @@ class ExplosiveData(Data):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square().mean()
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:  # noqa: ARG002
-        yield Measured("nothing", 0.0, {}, 1, None)
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
+        yield Measurements("nothing", 0.0, {}, 1, None)
 
 
 class Unclean(LinearFunctions):

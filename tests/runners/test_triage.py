@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
-from runners.monitoring.failure_groups import TRACE_LINES, Cluster, action, failures
+from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
 from store.store import Store
 
 FINGERPRINTS = {"killed": "dd" * 8, "error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
@@ -34,7 +34,7 @@ def campaign(tmp_path: Path) -> Campaign:
     return made
 
 
-def clusters(campaign: Campaign, grid: str | None = None) -> dict[str, Cluster]:
+def clusters(campaign: Campaign, grid: str | None = None) -> dict[str, FailureGroup]:
     with Store.open(campaign.root) as store:
         return {found.fingerprint: found for found in failures(store, grid)}
 
@@ -94,7 +94,7 @@ def test_nodes_of_a_cluster_are_called_as_its_scheduler_calls_them(tmp_path: Pat
 
 
 def advice(*, good: tuple[str, ...] = ("n0",), scheduled: bool = True, **fields: object) -> str:
-    usual = Cluster(
+    usual = FailureGroup(
         "f1", "error", 12, {"n3": 7, "n4": 5}, ["SSA"], ["SSA"], 0.0, 1.0, "ab" * 16, "m", [], "", scheduled
     )
     return action(usual._replace(**fields), set(good))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
 from runners.monitoring.trial_states import STATES
-from runners.monitoring.watch import Seldom, View, look, views
+from runners.monitoring.watch import RateLimitedScheduler, WatchView, look, views
 from runners.monitoring.watch_text import changes, render, show
 
 SSA = [("SSA", seed) for seed in range(4)]
@@ -79,7 +79,7 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
     now = [1000.0]
     monkeypatch.setattr("runners.monitoring.watch.time.monotonic", lambda: now[0])
     asked = Scripted({"7_0": RUNS})
-    seldom = Seldom(asked)
+    seldom = RateLimitedScheduler(asked)
     for _ in range(90):  # a minute and a half of looks, a second apart
         assert seldom.queued([7], []).tasks == {"7_0": RUNS}
         now[0] += 1
@@ -95,7 +95,7 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
 def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign) -> None:
     """The workers of a submission that is queued while somebody watches are not gone because nobody asked of them."""
     asked = Scripted({"7_0": RUNS, "7_1": RUNS, "8_0": WAITS})
-    seldom = Seldom(asked)
+    seldom = RateLimitedScheduler(asked)
     submit(campaign, SSA[1:])
     assert {worker.standing for worker in look(campaign.root, seldom).crews[0].workers} == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
@@ -183,7 +183,7 @@ def test_json_streams_an_object_per_look(
 def test_ctrl_c_ends_it_well_and_bad_options_do_not_begin(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> Iterator[View]:
+    def interrupted(*_: object) -> Iterator[WatchView]:
         raise KeyboardInterrupt
         yield
 

@@ -16,9 +16,9 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Entry, Job, Outcome, Worker, resolve
+from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry, resolve
 from runners.training.failure import failure_of
-from runners.training.training_context import Diverged, Finished, Surroundings
+from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout
 from store.files.shards import verify_shard
 from store.files.trial_status import trial_state
@@ -37,7 +37,7 @@ class Silent:
     def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
-def worker_for(root: Path, lines: list[dict[str, Any]], entry: Entry = ENTRY, **job: Any) -> Worker:
+def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
     submission = submission_id()
     write_submission(Layout(root), submission, lines)
     return Worker(Job(root, submission, entry, **job), 0, Silent(), own_process=False)
@@ -135,7 +135,7 @@ def test_a_worker_without_a_record_leaves_no_attempt_that_looks_alive(
     assert worker.run(0).status == "ok"
 
 
-def interrupted(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def interrupted(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Training that is interrupted from the keyboard."""
     surroundings.metrics(1, {"loss": 1.0})
     raise KeyboardInterrupt
@@ -319,7 +319,7 @@ def test_an_interrupt_is_one_also_where_another_has_begun_under_the_same_number(
 ) -> None:
     lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
 
-    def train(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+    def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
         shutil.rmtree(Layout(tmp_path).trial(trial.key))
         write_start(Layout(tmp_path), trial.key, 1, host="elsewhere")
         raise error
@@ -342,7 +342,7 @@ def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is
     assert [has_checkpoints(layout, key, attempt) for attempt in (1, 2)] == [False, True]
 
 
-def broken(trial: ToyTrial, surroundings: Surroundings) -> Finished:
+def broken(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Out of memory, and CUDA refuses the process from then on."""
     raise MemoryError from RuntimeError("CUDA error: an illegal memory access was encountered")
 

@@ -13,11 +13,11 @@ from toy_campaign import toy_grid
 from runners.attempts.worker import Outcome
 from runners.slurm.worker.assignment import Arguments, Assignment
 from runners.slurm.worker.task_environment import here
-from runners.slurm.worker.worker_record import Diary
+from runners.slurm.worker.worker_record import WorkerRecordFile
 from runners.slurm.worker_records import (
     MOST_FINGERPRINTS,
+    BudgetTracker,
     Left,
-    Purse,
     WorkerRecord,
     read_records,
     read_workers,
@@ -74,8 +74,8 @@ def test_what_a_life_that_was_killed_has_used_counts_for_the_budget(tmp_path: Pa
     write_worker(layout, replace(LIFE, seconds=1800.0))
     write_worker(layout, replace(LIFE, restarts=1, seconds=0.0))
     assert used_hours(read_workers(layout, SUBMISSION), "gpuh") == 1.0
-    assert Purse(layout, SUBMISSION, 1.0, "gpuh").empty()
-    assert not Purse(layout, SUBMISSION, 1.1, "gpuh").empty()
+    assert BudgetTracker(layout, SUBMISSION, 1.0, "gpuh").empty()
+    assert not BudgetTracker(layout, SUBMISSION, 1.1, "gpuh").empty()
 
 
 def test_a_life_that_outlives_its_node_leaves_the_next_alone(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(tmp_path: Path) 
     assert len(last.failures) == 50
     sent = send(tmp_path / "campaign", toy_grid())
     environ = {"SLURM_ARRAY_JOB_ID": "100", "SLURM_ARRAY_TASK_ID": "0"}
-    diary = Diary(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
+    diary = WorkerRecordFile(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
     for number in [*range(70), 0]:
         diary.count(Outcome(number, "failed", failure=Failure("error", "m", None, f"{number}")))
     assert diary.record.failures == tuple(str(number) for number in range(MOST_FINGERPRINTS))

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from synthetic import write_campaign
 
-from store.database.query_log import asked, with_values
+from store.database.query_log import logged_queries, with_values
 from store.store import Store
 
 
@@ -29,7 +29,7 @@ def test_every_statement_is_noted_once_in_the_thread_that_asks(tmp_path: Path) -
     write_campaign(tmp_path, operators=("softmax",), seeds=range(1))
     with Store.open(tmp_path) as store:
         other = Thread(target=lambda: store.sql("SELECT 3 AS other"))
-        with asked() as found:
+        with logged_queries() as found:
             store.sql("SELECT $a AS a", {"a": "x"})
             store.sql("SELECT $a AS a", {"a": "x"})
             other.start()

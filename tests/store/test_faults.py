@@ -19,7 +19,7 @@ from store.files.atomic import read_json, write_atomic, write_json
 from store.files.shards import ShardInfo
 from store.files.trial_status import trial_state
 from store.ingest.ingest import Ingested, ingest
-from store.ingest.ingest_shards import Intake
+from store.ingest.ingest_shards import ShardIngest
 from store.ingest.rebuild import rebuild
 from store.store import Store
 
@@ -186,15 +186,15 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
     gone = campaign.layout.shards()[0]
     data, times = gone.read_bytes(), (gone.stat().st_atime_ns, gone.stat().st_mtime_ns)
 
-    def verified_then_gone(self: Intake, path: Path, known: set[str]) -> ShardInfo | None:
+    def verified_then_gone(self: ShardIngest, path: Path, known: set[str]) -> ShardInfo | None:
         info = original(self, path, known)
         if path == gone:
             path.unlink()
         return info
 
-    original = Intake._verified
+    original = ShardIngest._verified
     with monkeypatch.context() as patched:
-        patched.setattr(Intake, "_verified", verified_then_gone)
+        patched.setattr(ShardIngest, "_verified", verified_then_gone)
         found = ingest(campaign.root)
     assert (found.shards, found.bad_shards) == (3, 1)
     assert "the engine cannot read it" in opened(campaign.root, refresh=False).bad_shards()["reason"].item()
@@ -219,7 +219,7 @@ def test_a_damaged_database_is_named_and_no_shard_is_blamed_for_it(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(Intake, "_insert_together", fails)
+        patched.setattr(ShardIngest, "_insert_together", fails)
         with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate rebuild`"):
             ingest(campaign.root)
     found = ingest(campaign.root)
@@ -236,7 +236,7 @@ from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 
 _empty()    # made once in a process, so that kills meet what comes after it
-enter = store.ingest.ingest_shards.Intake._enter
+enter = store.ingest.ingest_shards.ShardIngest._enter
 
 def dies_inside(root, batch):
     calls = 0
@@ -247,7 +247,7 @@ def dies_inside(root, batch):
             os.kill(os.getpid(), signal.SIGKILL)    # rows are inserted, the ledger is not
         enter(self, rows)
     store.ingest.ingest_shards.BATCH_ROWS = 1
-    store.ingest.ingest_shards.Intake._enter = dying
+    store.ingest.ingest_shards.ShardIngest._enter = dying
     ingest(Path(root))
 
 def rebuilds_for_ever(root):

@@ -16,7 +16,7 @@ from store.files.atomic import parse_object, read_json, write_json
 from store.files.attempt_records import read_attempt
 from store.files.checksum import is_broken, sealed
 from store.files.layout import Layout
-from store.files.plans import Plan, read_plan
+from store.files.plans import PlanFile, read_plan
 from store.files.posthoc_evaluations import read_evaluation
 from store.files.shards import BadShard, verify_shard, write_shard
 from store.store import Store
@@ -133,7 +133,7 @@ def without_new(found: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name in whole}
 
 
-def names(plan: Plan, directory: Path, layout: Layout) -> bool:
+def names(plan: PlanFile, directory: Path, layout: Layout) -> bool:
     """Whether what is wrong is said of a file of the plan."""
     place = directory.relative_to(layout.root).as_posix()
     return bool(plan.problems) and all(file.startswith(place) for file, _ in plan.problems)

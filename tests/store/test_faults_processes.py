@@ -17,7 +17,8 @@ Process = Callable[..., subprocess.Popen[str]]
 IN_PHASES = """
 import shutil, sys
 from pathlib import Path
-import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild, store.ingest.snapshot
+import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild,
+store.ingest.snapshot
 
 def stops(owner, name):
     plain = getattr(owner, name)
@@ -33,8 +34,8 @@ def stops(owner, name):
     setattr(owner, name, around)
 
 for owner, names in (
-    (store.ingest.ingest_records.Landing, ["run"]),
-    (store.ingest.ingest_shards.Intake, ["run", "_enter"]),
+    (store.ingest.ingest_records.RecordIngest, ["run"]),
+    (store.ingest.ingest_shards.ShardIngest, ["run", "_enter"]),
     (store.ingest.snapshot.shutil, ["copyfile"]),
     (Path, ["rename"]),
 ):

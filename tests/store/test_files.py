@@ -12,10 +12,10 @@ import pytest
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import (
     PAUSES_S,
-    be_patient,
     is_temporary,
     make_directory,
     read_json,
+    set_retry_timeout,
     temporary_name,
     write_atomic,
     write_json,
@@ -116,7 +116,7 @@ def test_a_process_that_is_patient_waits_for_a_file_system_that_is_away(
     told: list[str] = []
     over = [False]
     monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    be_patient(100.0, told.append, lambda: over[0])
+    set_retry_timeout(100.0, told.append, lambda: over[0])
     try:
         monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.ESTALE, 20))
         write_atomic(tmp_path / "f", b"new")
@@ -137,7 +137,7 @@ def test_a_process_that_is_patient_waits_for_a_file_system_that_is_away(
             write_atomic(tmp_path / "f", b"newer")
         assert pauses[waits:] == list(PAUSES_S)
     finally:
-        be_patient(0.0, lambda _: None)
+        set_retry_timeout(0.0, lambda _: None)
     monkeypatch.undo()
     assert (tmp_path / "f").read_bytes() == b"new"
 

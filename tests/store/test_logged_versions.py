@@ -11,8 +11,8 @@ from synthetic import write_campaign
 from grid.errors import SpecError
 from runners.cli.app import execute
 from runners.monitoring.retry import choose
-from runners.monitoring.trial_states import whereabouts
-from runners.slurm.scheduler import Slurm
+from runners.monitoring.trial_states import locate_trials
+from runners.slurm.scheduler import SlurmScheduler
 from store import Campaign
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -73,7 +73,7 @@ def test_logged_runs_are_left_out_where_others_are_trained_again(tmp_path: Path)
     campaign = Campaign(tmp_path)
     write_campaign(campaign.root, operators=("softmax",), seeds=(0,), failed={("softmax", 0): "error"})
     campaign.start("a", label="x", seed=0).fail("bad")
-    where = whereabouts(campaign.store, Slurm())
+    where = locate_trials(campaign.store, SlurmScheduler())
     chosen = choose(where, None, ["failed"])
     assert [where.trials[key].logged for key in chosen.keys] == [False]
     assert chosen.in_words() == "1 run logged by a program of your own, to be started by you"

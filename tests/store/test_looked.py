@@ -54,7 +54,7 @@ def test_only_what_has_changed_is_looked_at(campaign: Campaign) -> None:
     assert look(campaign) == Ingested()
     remove_by_hand(campaign.layout, key)
     assert look(campaign) == Ingested()
-    change_tracker.tell(campaign.layout, key)
+    change_tracker.touch_trial(campaign.layout, key)
     assert look(campaign).attempts == 1
 
 
@@ -95,7 +95,7 @@ def test_what_has_changed_just_now_is_looked_at_again(campaign: Campaign, monkey
     """It was told before it was done, and a listing may be old: the look between must not be the last."""
     monkeypatch.setattr(change_tracker, "SETTLED_S", 90)
     key, _ = finished(campaign)
-    change_tracker.tell(campaign.layout, key)
+    change_tracker.touch_trial(campaign.layout, key)
     assert look(campaign) == Ingested()
     remove_by_hand(campaign.layout, key)
     assert look(campaign).attempts == 1
@@ -112,9 +112,9 @@ def test_beginning_ending_and_judging_tell(campaign: Campaign) -> None:
     assert look(campaign) == Ingested()
     attempts.write_end(layout, {**attempts.end_record(key, attempt + 1, 3, 1.0), "reason": "error", "message": "late"})
     assert look(campaign).attempts == 1
-    before = change_tracker.Looked(layout, thorough=False).same
+    before = change_tracker.DirectoryCache(layout, thorough=False).same
     forget(layout, (key, attempt, "ab" * 16))
-    assert before - change_tracker.Looked(layout, thorough=False).same == {key[:2]}
+    assert before - change_tracker.DirectoryCache(layout, thorough=False).same == {key[:2]}
 
 
 def test_attempts_that_had_not_ended_are_read_every_time(campaign: Campaign) -> None:
@@ -199,14 +199,14 @@ def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, ope
 def test_an_ingest_that_is_killed_before_it_remembers_costs_a_thorough_look(
     campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(self: change_tracker.Looked, troubled: object) -> None:
+    def killed(self: change_tracker.DirectoryCache, troubled: object) -> None:
         raise KeyboardInterrupt
 
     ingest(campaign.root)
     key, attempt = finished(campaign)
     begin(campaign.layout, key, attempt + 1)
     with monkeypatch.context() as patch:
-        patch.setattr(change_tracker.Looked, "remember", killed)
+        patch.setattr(change_tracker.DirectoryCache, "remember", killed)
         with pytest.raises(KeyboardInterrupt):
             look(campaign)
     remove_by_hand(campaign.layout, key)
@@ -220,4 +220,4 @@ def test_a_place_that_cannot_be_told_is_one_sentence(campaign: Campaign, monkeyp
     monkeypatch.setattr(change_tracker.os, "utime", refused)
     key = next(campaign.layout.trial_keys())
     with pytest.raises(EnvironmentProblem, match=r"cannot change .*trials/.*Permission denied"):
-        change_tracker.tell(campaign.layout, key)
+        change_tracker.touch_trial(campaign.layout, key)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from store.files.layout import STORE_SCHEMA
-from store.published.tables import Cell, cells, file_hash, notes, operators, version
+from store.published.tables import PublishedCell, cells, file_hash, notes, operators, version
 from store.store import Store
 from variants.papers.named import catalogue
 
@@ -104,13 +104,13 @@ READ = [
 ]
 
 
-def at(paper: str, table: str, row: str, column: str) -> Cell:
+def at(paper: str, table: str, row: str, column: str) -> PublishedCell:
     found = [c for c in cells() if (c.paper, c.paper_table, c.row_label, c.column_label) == (paper, table, row, column)]
     assert len(found) == 1, (paper, table, row, column, len(found))
     return found[0]
 
 
-def of(paper: str, table: str) -> list[Cell]:
+def of(paper: str, table: str) -> list[PublishedCell]:
     return [c for c in cells() if (c.paper, c.paper_table) == (paper, table)]
 
 

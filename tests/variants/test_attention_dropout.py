@@ -9,7 +9,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
-from variants.attend import mixed
+from variants.attend import attention
 from variants.laws.inputs import random_inputs
 from variants.model.named_backbones import tiny
 from variants.paths import choose as paths
@@ -77,7 +77,7 @@ def test_the_spread_is_that_of_weights_dropped_one_by_one(path: str) -> None:
     """The variance of sum_j m_j w_j v_j / (1 - p) with independent m_j is p / (1 - p) sum_j w_j^2 v_j^2."""
     inputs = random_inputs(softmax(), length=LENGTH)
     heads = Heads(*(x[:1].float() for x in (inputs.q, inputs.k, inputs.v)))
-    weights = mixed(softmax(), heads, {}).weights[0].double()
+    weights = attention(softmax(), heads, {}).weights[0].double()
     expected = P / (1 - P) * weights.square() @ heads.v[0].double().square()
     found = (outputs(softmax(), path, P, DRAWS) - outputs(softmax(), path, 0.0, 1)).square()
     assert standard_errors(found, expected) < 5
@@ -89,7 +89,7 @@ def test_a_weight_is_dropped_or_divided_by_what_is_left(name: str) -> None:
     inputs = random_inputs(operator, length=63)
     heads = Heads(inputs.q, inputs.k, inputs.v)
     torch.manual_seed(5)
-    kept, dropped = (mixed(operator, heads._replace(dropout=p), inputs.numbers) for p in (0.0, P))
+    kept, dropped = (attention(operator, heads._replace(dropout=p), inputs.numbers) for p in (0.0, P))
     for whole, part in ((kept.weights, dropped.weights), (kept.ground, dropped.ground)):
         if whole is None or part is None:
             assert whole is part

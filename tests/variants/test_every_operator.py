@@ -11,7 +11,7 @@ from definitions import forgotten
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants import Ground, Operator, Suppress, Total, Values, Weights, principled
+from variants import AttentionWeights, Ground, Operator, Suppress, Total, Values, principled
 from variants.laws.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
 from variants.laws.examples import around, every_choice, examples, family, named_operators
 from variants.laws.inputs import fit, random_inputs, refined, with_number
@@ -145,10 +145,10 @@ def test_a_mask_that_leaks_is_found(defining: None) -> None:
     class Leaks(Total):
         kind: Literal["leaks_in_a_test"] = "leaks_in_a_test"  # type: ignore[assignment]
 
-        def weights(self, scores: Scores) -> Weights:
+        def weights(self, scores: Scores) -> AttentionWeights:
             assert scores.log is not None
             f = scores.log.exp()  # of hidden keys too
-            return Weights(f * scores.mask / f.sum(-1, keepdim=True), None)
+            return AttentionWeights(f * scores.mask / f.sum(-1, keepdim=True), None)
 
     found = broken(Operator(normaliser=Leaks()))
     assert {"oracle", "few keys", "prefix"} <= found
@@ -159,11 +159,11 @@ def test_a_key_that_is_seen_too_early_is_named(defining: None) -> None:
     class Early(Total):
         kind: Literal["early_in_a_test"] = "early_in_a_test"  # type: ignore[assignment]
 
-        def weights(self, scores: Scores) -> Weights:
+        def weights(self, scores: Scores) -> AttentionWeights:
             keys = super().weights(scores).keys.clone()
             if keys.shape[-1] > 10:
                 keys[:, 1, 4, 10] = 0.5
-            return Weights(keys, None)
+            return AttentionWeights(keys, None)
 
     words = find(Operator(normaliser=Early()), BY_NAME["causality"]).words
     told = r"head 1, query 4 sees key 10, which comes later: with another token there its output moves by \d.*"
@@ -174,7 +174,7 @@ def test_a_gradient_that_is_lost_is_found(defining: None) -> None:
     class Deaf(ValueBias):
         kind: Literal["deaf_in_a_test"] = "deaf_in_a_test"  # type: ignore[assignment]
 
-        def output(self, weights: Weights, v: Tensor, *, value_bias: Tensor) -> Tensor:
+        def output(self, weights: AttentionWeights, v: Tensor, *, value_bias: Tensor) -> Tensor:
             return super().output(weights, v, value_bias=value_bias.detach())
 
     assert broken(Operator(readout=Deaf())) == {"slopes", "training"}
@@ -207,7 +207,7 @@ def test_an_error_in_a_formula_is_a_law_broken(defining: None) -> None:
     class Fails(Total):
         kind: Literal["fails_in_a_test"] = "fails_in_a_test"  # type: ignore[assignment]
 
-        def weights(self, scores: Scores) -> Weights:
+        def weights(self, scores: Scores) -> AttentionWeights:
             raise RuntimeError(f"no such thing as {scores.sign}")
 
     finding = find(Operator(normaliser=Fails()), LAWS[0])

@@ -46,7 +46,7 @@ MAY_BREAK = ("causality", "prefix", "heads")
 """The laws that an operator may break, when it says so in `breaks`."""
 
 
-class Finding(NamedTuple):
+class LawFinding(NamedTuple):
     """One law, tried on one operator."""
 
     law: str
@@ -66,19 +66,19 @@ class Finding(NamedTuple):
         return self.kept == (self.declared is None)
 
 
-def find(operator: Operator, law: Law) -> Finding:
+def find(operator: Operator, law: Law) -> LawFinding:
     """Try one law; an error in a formula is a law broken too."""
     declared = operator.breaks.get(law.name) if law.name in MAY_BREAK else None
     try:
         law.check(operator)
     except NothingStated:
-        return Finding(law.name, kept=True, declared=declared, words="", stated=False)
+        return LawFinding(law.name, kept=True, declared=declared, words="", stated=False)
     except LawBroken as broken:
-        return Finding(law.name, kept=False, declared=declared, words=str(broken))
+        return LawFinding(law.name, kept=False, declared=declared, words=str(broken))
     except Exception as error:  # noqa: BLE001  # a user's formula raises anything
         place = f"{_place(operator, error)}: {type(error).__name__}"
-        return Finding(law.name, kept=False, declared=None, words=f"{place}: {error}", raised=place)
-    return Finding(law.name, kept=True, declared=declared, words="")
+        return LawFinding(law.name, kept=False, declared=None, words=f"{place}: {error}", raised=place)
+    return LawFinding(law.name, kept=True, declared=declared, words="")
 
 
 def _place(operator: Operator, error: Exception) -> str:
@@ -93,7 +93,7 @@ def _place(operator: Operator, error: Exception) -> str:
     return f"{name}, {Path(code.co_filename).name}:{line}"
 
 
-def prove(operator: Operator) -> Iterator[Finding]:
+def prove(operator: Operator) -> Iterator[LawFinding]:
     """Every law, tried on `operator`."""
     return (find(operator, law) for law in LAWS)
 

@@ -16,7 +16,7 @@ _WIDTHS = (8, 16, 24, 32, 48, 64, 96, 128)
 _HEADS = (2, 4, 3, 6, 8, 12, 16)
 
 
-class Fit(NamedTuple):
+class InputFit(NamedTuple):
     """Heads that carry an operator."""
 
     heads: int
@@ -28,7 +28,7 @@ class Fit(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def fit(operator: Operator) -> Fit:
+def fit(operator: Operator) -> InputFit:
     """The smallest heads that carry `operator`. SpecError when none of up to 128 channels do."""
     joined, reason = operator.merge.heads_joined, ""
     for width in _WIDTHS:
@@ -39,7 +39,7 @@ def fit(operator: Operator) -> Fit:
                 except ValueError as error:
                     reason = reason or str(error)
                 else:
-                    return Fit(heads, width * joined, positions.rotates)
+                    return InputFit(heads, width * joined, positions.rotates)
     raise SpecError(f"no heads of up to {_WIDTHS[-1]} channels carry {operator.label!r}: {reason}")
 
 

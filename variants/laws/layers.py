@@ -13,7 +13,7 @@ from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predicte
 from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
-from variants.model.block import Attention, Place
+from variants.model.block import Attention, LayerPosition
 from variants.number import Contrast, Matrix, Number
 from variants.operator import Operator, causal
 from variants.stages.positions.rotary import Rotary
@@ -41,7 +41,7 @@ def _layer(operator: Operator) -> None:
         backbones = (backbone for wider in (1, 2) if (backbone := _rotary(turned, wider)) is not None)
         backbone = next(backbones, None)
         each, backbone = (turned, backbone) if backbone is not None else (each, tiny(each))
-        attention = _drawn(Attention(backbone, each, Place(1, {}, "auto")).double().eval())
+        attention = _drawn(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.kind} positions, numbers per {axis}"  # type: ignore[attr-defined]
         expected = torch.tensor(_in_floats(attention, x), dtype=torch.float64)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from variants.attend import Attended, Heads, definition, prepared
+from variants.attend import AttentionOutput, Heads, definition, prepared
 from variants.model.backbone import Backbone
 from variants.model.feedforward import FeedForward
 from variants.model.parameters import NumberParameters
@@ -14,7 +14,7 @@ from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.choose import PathName, choose
 
 
-class Place(NamedTuple):
+class LayerPosition(NamedTuple):
     """What a layer is built from besides its backbone and operator."""
 
     layer: int
@@ -24,20 +24,20 @@ class Place(NamedTuple):
     path: PathName
 
 
-class Worked(NamedTuple):
+class AttentionTrace(NamedTuple):
     """What the attention of a layer did to a batch."""
 
     heads: Heads
     numbers: NumberValues
-    attended: Attended
+    attended: AttentionOutput
 
 
 class Attention(nn.Module):
     """Projections, positions and one operator. Keys and values of grouped queries are repeated for their heads."""
 
-    def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
+    def __init__(self, backbone: Backbone, operator: Operator, place: LayerPosition) -> None:
         super().__init__()
-        self.watched: list[Worked] | None = None
+        self.watched: list[AttentionTrace] | None = None
         """Where a list is given, what attention does is computed by the definition and kept there."""
         joined, width = operator.merge.heads_joined, backbone.width
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
@@ -73,7 +73,7 @@ class Attention(nn.Module):
         if self.watched is None:
             return self.path.run(self.operator, heads, numbers)
         attended = definition(self.operator, heads, numbers)
-        self.watched.append(Worked(heads, numbers, attended))
+        self.watched.append(AttentionTrace(heads, numbers, attended))
         return attended.output
 
     def averages(self, x: Tensor) -> list[Tensor]:
@@ -102,7 +102,7 @@ def _in_heads(x: Tensor, channels: int) -> Tensor:
 class Block(nn.Module):
     """One layer, its norms before or after each part, its parts in a row or side by side."""
 
-    def __init__(self, backbone: Backbone, operator: Operator, place: Place) -> None:
+    def __init__(self, backbone: Backbone, operator: Operator, place: LayerPosition) -> None:
         super().__init__()
         self.post, self.parallel = backbone.norm_position == "post", backbone.parallel
         self.dropout = backbone.dropout

@@ -17,7 +17,7 @@ Pooled = Callable[[Tensor], Tensor]
 """From the sum over this process's parts to the sum over all parts of the batch."""
 
 
-class Share(NamedTuple):
+class BatchShare(NamedTuple):
     """A part of a batch, on the model's device."""
 
     inputs: Tensor
@@ -41,7 +41,7 @@ class RunningMeans:
         self._layers = max((layer for layer, each in enumerate(numbers, start=1) if each.averaging), default=0)
 
     @torch.no_grad()
-    def move(self, shares: Sequence[Share], pooled: Pooled) -> None:
+    def move(self, shares: Sequence[BatchShare], pooled: Pooled) -> None:
         """Move every running mean by its mean over all parts of the batch."""
         if not self._layers:
             return
@@ -58,7 +58,7 @@ class RunningMeans:
 class _Passing:
     """One part on its way through the layers, with the state of its own random numbers."""
 
-    def __init__(self, model: Transformer, share: Share) -> None:
+    def __init__(self, model: Transformer, share: BatchShare) -> None:
         self._blocks, self._weight = model.blocks(), share.weight
         share.noise()
         self._hidden = model.embedded(share.inputs)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from variants.model.backbone import Backbone
-from variants.model.block import Attention, Block, Place, Worked, normalisation
+from variants.model.block import Attention, AttentionTrace, Block, LayerPosition, normalisation
 from variants.model.parameters import NumberParameters
 from variants.model.seeding import generator
 from variants.model.shapes import shapes_only
@@ -33,13 +33,13 @@ class Tokens(NamedTuple):
     vocabulary: int
 
 
-class Watched(NamedTuple):
+class LayerTrace(NamedTuple):
     """One layer at work on a batch."""
 
     layer: int
     """Counted from 0 at the bottom."""
     operator: Operator
-    worked: Worked
+    worked: AttentionTrace
     entering: Tensor
     """The residual stream [B, sink tokens + T, width] before the layer."""
     leaving: Tensor
@@ -92,7 +92,7 @@ class Transformer(nn.Module):
         self.position = nn.Embedding(positions.table, width) if positions.table else None
         self.embedding_norm = normalisation(backbone) if backbone.embedding_norm else None
         self.layers = nn.ModuleList(
-            Block(backbone, operator, Place(layer, shared, path)) for layer, operator in enumerate(operators)
+            Block(backbone, operator, LayerPosition(layer, shared, path)) for layer, operator in enumerate(operators)
         )
         heads = sorted({attention.heads for attention in self._attentions()})
         learned = {str(count): nn.Embedding(positions.buckets, count) for count in heads if positions.buckets}
@@ -121,13 +121,13 @@ class Transformer(nn.Module):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]
 
-    def watched(self, x: Tensor, visible: Tensor | None = None) -> Iterator[Watched]:
+    def watched(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
         """Every layer at work on `x`, bottom first, one after another; attention is computed by the definition."""
         hidden = self.embedded(x)
         layers = self.applied(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
             worked, leaving, unnormed = _at_work(block, layer, hidden)
-            yield Watched(number, block.attention.operator, worked, hidden, leaving, unnormed)
+            yield LayerTrace(number, block.attention.operator, worked, hidden, leaving, unnormed)
             hidden = leaving
 
     @contextmanager
@@ -267,7 +267,9 @@ class Transformer(nn.Module):
         return 0.02 / math.sqrt(2 * layers) if name.endswith(("attention.out", "feedforward.down")) else 0.02
 
 
-def _at_work(block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor) -> tuple[Worked, Tensor, Tensor | None]:
+def _at_work(
+    block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor
+) -> tuple[AttentionTrace, Tensor, Tensor | None]:
     """What `block` does as `layer`, what leaves it, and what the norm after it was given, where there is one."""
     given: list[Tensor] = []
     hook = block.feedforward_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))

@@ -7,7 +7,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ def checked(make: F) -> F:
             values = _values(make, name)
             if values and given not in values:
                 known = ", ".join(map(repr, values))
-                near = did_you_mean(str(given), [each for each in values if isinstance(each, str)])
+                near = suggest_name(str(given), [each for each in values if isinstance(each, str)])
                 raise SpecError(f"{name} of {make.__name__} is one of {known}; got {given!r}{near}")
         return make(*args, **kwargs)
 

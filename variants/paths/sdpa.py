@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, Keywords, finished
+from variants.attend import Heads, Keywords, postprocess
 from variants.operator import NumberValues, Operator, by_stage
 from variants.stages.families import sliced
 from variants.stages.products.dot import Dot
@@ -83,7 +83,7 @@ class _Folded:
             output = output + ground * value["readout"]["ground_value"]
         if operator.readout.label == "value_bias":
             output = output + value["readout"]["value_bias"]
-        return finished(operator, output, value)
+        return postprocess(operator, output, value)
 
     @property
     def _grounded(self) -> bool:

@@ -1,7 +1,7 @@
 """The families of choices that make an operator: what every member of each must provide.
 
-A member holds no weights: its `Number` fields are turned into parameters by `variants.model.parameters` and handed back as
-keyword tensors that broadcast against [..., B, H, T, T] maps (scalars: [1|B, 1|H, 1|T, 1]) or [B, H, T, D] values
+A member holds no weights: its `Number` fields are turned into parameters by `variants.model.parameters` and handed back
+as keyword tensors that broadcast against [..., B, H, T, T] maps (scalars: [1|B, 1|H, 1|T, 1]) or [B, H, T, D] values
 (vectors). Maps may have a leading axis of signals; functions act on the last dimensions and broadcast over the others.
 Every function has an `oracle`: the same in plain floats for one query, or one query and key, sharing no code with it.
 """
@@ -51,7 +51,7 @@ class Preparation(Stage):
         """The same for one query and one key."""
 
 
-class Pair(NamedTuple):
+class QueryKey(NamedTuple):
     """A learned key [1, H, 1, D] and value [1, H, 1, D_v] that every query sees; None for a value of zero."""
 
     key: Tensor
@@ -69,7 +69,7 @@ class Extra(Stage):
         return True
 
     @abstractmethod
-    def pair(self, *args: Any, **numbers: Any) -> Pair | None:
+    def pair(self, *args: Any, **numbers: Any) -> QueryKey | None:
         """The pair; None where there is none."""
 
     @abstractmethod
@@ -257,7 +257,7 @@ class PlainScore(Score):
         return Scores(mask, plain=self.score(a, **numbers), score=lambda logits: self.score(logits, **numbers))
 
 
-class Weights(NamedTuple):
+class AttentionWeights(NamedTuple):
     """Attention weights [..., T, T], 0 where nothing may be seen, and the weight [..., T, 1] of what is not a key."""
 
     keys: Tensor
@@ -289,7 +289,7 @@ class Normaliser(Stage):
         return 0.0
 
     @abstractmethod
-    def weights(self, scores: Scores, *args: Any, **numbers: Any) -> Weights:
+    def weights(self, scores: Scores, *args: Any, **numbers: Any) -> AttentionWeights:
         """Weights from the scores of a map; a row that sees nothing gets 0, or rests in the ground state."""
 
     @abstractmethod
@@ -323,7 +323,7 @@ class Merge(Stage):
         return 1
 
     @abstractmethod
-    def merged(self, weights: Weights, *args: Any, **numbers: Any) -> Weights:
+    def merged(self, weights: AttentionWeights, *args: Any, **numbers: Any) -> AttentionWeights:
         """One map [B, H, T, T] from maps [S, B, H, T, T]; the ground state's weight likewise."""
 
     @abstractmethod
@@ -341,7 +341,7 @@ class Rescale(Stage):
     """Whether a row and its ground state are multiplied by one number."""
 
     @abstractmethod
-    def rescaled(self, weights: Weights, mask: Tensor, *args: Any, **numbers: Any) -> Weights:
+    def rescaled(self, weights: AttentionWeights, mask: Tensor, *args: Any, **numbers: Any) -> AttentionWeights:
         """Weights [B, H, T, T]; `mask` is boolean, True = may look."""
 
     @abstractmethod
@@ -358,7 +358,7 @@ class Readout(Stage):
     needs_ground: ClassVar[bool] = False
 
     @abstractmethod
-    def output(self, weights: Weights, v: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def output(self, weights: AttentionWeights, v: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """[B, H, T, D] from weights and values [B, H, T, D]."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """The pages of the app, in the order of its navigation."""
 
-from dashboards.app.page import Page
+from dashboards.app.page import AppPage
 from dashboards.app.pages.attention import ATTENTION
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
@@ -15,7 +15,7 @@ from dashboards.app.pages.runs import RUNS
 from dashboards.app.pages.sql import SQL
 from dashboards.app.pages.trade_offs import TRADE_OFFS
 
-PAGES: tuple[Page, ...] = (
+PAGES: tuple[AppPage, ...] = (
     OVERVIEW,
     RUNS,
     CURVES,

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Option, Page, Shown, Slot, View, grid_of, once, options
+from dashboards.app.page import AppPage, Control, ControlOption, PageView, Slot, SlotContent, grid_of, once, options
 from dashboards.data.formatting import count, listed
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
-from store.analysis.artefacts import Artefact, artefacts, with_artefacts
+from store.analysis.artefacts import StoredArray, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
 _SHOWN: Final = 8
@@ -34,18 +34,18 @@ class AttentionAddress(Address):
     """LAYER.HEAD; None is the first of the first layer."""
 
 
-class Looked(NamedTuple):
+class AttentionSelection(NamedTuple):
     """What the page shows."""
 
     trial: str
     cell: str
     seed: int
-    files: Sequence[Artefact]
+    files: Sequence[StoredArray]
     steps: Sequence[int]
     step: int
 
 
-def _runs(view: View) -> pl.DataFrame:
+def _runs(view: PageView) -> pl.DataFrame:
     """Trials that are to have maps, with the names of their cells; those that are done first."""
     about = grid_of(view)
     found = once(view.store, ("maps", about.grid), lambda: with_artefacts(view.store, about.grid, _KIND))
@@ -57,7 +57,7 @@ def _runs(view: View) -> pl.DataFrame:
     return kept.sort((pl.col("status") != "ok"), "place", "seed")
 
 
-def _looked(view: View) -> Looked:
+def _looked(view: PageView) -> AttentionSelection:
     """The run and its files. Raises Unknown where there is no such run, or it has none."""
     about, address, runs = grid_of(view), view.address, _runs(view)
     if runs.is_empty():
@@ -80,11 +80,11 @@ def _looked(view: View) -> Looked:
             step = address.step if address.step is not None else steps[-1]
             if step not in steps:
                 raise Unknown(f"this run has maps at steps {listed([str(each) for each in steps])}; got {step}")
-            return Looked(trial, name, seed, files, steps, step)
+            return AttentionSelection(trial, name, seed, files, steps, step)
     raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
 
 
-def _maps(view: View) -> tuple[Looked, Maps]:
+def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
     looked, sequence = _looked(view), view.address.sequence
     key = ("maps of", looked.trial, looked.step, sequence)
     return looked, once(
@@ -94,12 +94,12 @@ def _maps(view: View) -> tuple[Looked, Maps]:
     )
 
 
-def _task(view: View, trial: str) -> dict[str, Any]:
+def _task(view: PageView, trial: str) -> dict[str, Any]:
     found = view.store.sql("SELECT (spec->'$.task')::VARCHAR AS task FROM trial WHERE trial = $trial", {"trial": trial})
     return dict(json.loads(found["task"][0] or "{}"))
 
 
-def _head(view: View, maps: Maps) -> tuple[int, int]:
+def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     """The layer and head that the address says. Raises Unknown for one that is not there."""
     said = view.address.head or f"{maps.layers[0]}.0"
     layer, _, head = said.partition(".")
@@ -111,11 +111,11 @@ def _head(view: View, maps: Maps) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _which(looked: Looked, view: View) -> str:
+def _which(looked: AttentionSelection, view: PageView) -> str:
     return f"{looked.cell}, seed {looked.seed}, sequence {view.address.sequence}, step {looked.step:,}."
 
 
-def _mosaic(view: View) -> Shown:
+def _mosaic(view: PageView) -> SlotContent:
     looked, maps = _maps(view)
     found = attention.summary(maps)
     signed = bool((maps.weights < 0).any())
@@ -131,10 +131,10 @@ def _mosaic(view: View) -> Shown:
     if lost:
         caption += f" {count(lost, 'weight')} not finite: left empty."
     hint = "A click on a head shows its map."
-    return Shown(attention.draw_mosaic(maps, _head(view, maps)), caption, found, hint=hint)
+    return SlotContent(attention.draw_mosaic(maps, _head(view, maps)), caption, found, hint=hint)
 
 
-def _map(view: View) -> Shown:
+def _map(view: PageView) -> SlotContent:
     looked, maps = _maps(view)
     layer, head = _head(view, maps)
     found = attention.one_map(maps, layer, head)
@@ -151,10 +151,10 @@ def _map(view: View) -> Shown:
         f"Layer {layer}, head {head}. {_which(looked, view)} Colours follow the square root of a weight's size. "
         f"{sums}{beside}{blocks}"
     )
-    return Shown(attention.draw_map(maps, layer, head), caption, found)
+    return SlotContent(attention.draw_map(maps, layer, head), caption, found)
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     runs = _runs(view)
     if runs.is_empty():
         return ()
@@ -162,7 +162,7 @@ def _controls(view: View) -> Sequence[Control]:
     names = list(dict.fromkeys(runs.sort("place")["name"]))
     seeds = [str(seed) for seed in runs.filter(pl.col("name") == looked.cell)["seed"].sort()]
     heads = [
-        Option(f"{layer}.{head}", f"layer {layer}, head {head}")
+        ControlOption(f"{layer}.{head}", f"layer {layer}, head {head}")
         for layer in maps.layers
         for head in range(maps.weights.shape[1])
     ]
@@ -176,7 +176,7 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-ATTENTION = Page(
+ATTENTION = AppPage(
     name="attention",
     title="Attention",
     letter="a",

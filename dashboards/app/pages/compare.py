@@ -6,18 +6,30 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    grid_of,
+    html,
+    once,
+)
 from dashboards.data.formatting import NO_MARGIN, change, count, p_value
-from dashboards.data.grid_context import Subject, averages, in_order, worth_drawing
+from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
 from dashboards.data.seed_averages import average_words, rope_words
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import forest, paired, win_rates
 from dashboards.report.sections.charts import chosen, difference_of, n_words, named
 from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
-from store.analysis.verdicts import Measure, baseline_of, verdicts
-from store.export.cells import Cells, cells
+from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
+from store.export.cells import CellTable, cells
 from store.export.cells_text import caption as cells_caption
 from store.export.cells_text import headings, latex_cells, markdown_cells
 
@@ -40,7 +52,7 @@ class CompareAddress(MeasuredAddress):
     """Most rows of the forest plot."""
 
 
-def judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
+def judged(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """The grid of a view with its measure and verdicts; the baseline is the grid's own or that of the address.
 
     Raises:
@@ -57,11 +69,11 @@ def judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
     return about, measure, in_order(found, [cell.cell for cell in about.cells])
 
 
-def _baseline(view: View) -> str:
+def _baseline(view: PageView) -> str:
     return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
 
 
-def _chosen(view: View) -> str:
+def _chosen(view: PageView) -> str:
     """The key of the cell that is looked at closely. Raises Unknown for the baseline itself."""
     about, _, found = judged(view)
     if view.address.cell is None:
@@ -74,11 +86,11 @@ def _chosen(view: View) -> str:
     return cell
 
 
-def _differences(view: View) -> Shown:
+def _differences(view: PageView) -> SlotContent:
     about, measure, found = judged(view)
     drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
-        return Shown(message="No difference from the baseline can be computed yet.")
+        return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, unit_of(view, measure))
     base = about.look.names[_baseline(view)]
     caption = (
@@ -95,10 +107,10 @@ def _differences(view: View) -> Shown:
     )
     figure = forest.draw_differences(drawn, about.look, measure, {word: marked(word) for word in ICONS})
     hint = "A click on a point shows why it has its verdict."
-    return Shown(figure, caption, named(drawn, about), hint=hint)
+    return SlotContent(figure, caption, named(drawn, about), hint=hint)
 
 
-def verdict_rows(view: View) -> Shown:
+def verdict_rows(view: PageView) -> SlotContent:
     """The table of verdicts, with the reason of each."""
     about, measure, found = judged(view)
     scale = measure.scale
@@ -124,7 +136,9 @@ def verdict_rows(view: View) -> Shown:
         f"{' Differences are ratios of odds.' if scale == 'logit' else ''}"
     )
     heads = {"value": {"headerName": measure.name}}
-    return Shown(caption=said, data=rows, columns=[_column(name, rows) | heads.get(name, {}) for name in rows.columns])
+    return SlotContent(
+        caption=said, data=rows, columns=[_column(name, rows) | heads.get(name, {}) for name in rows.columns]
+    )
 
 
 def _worded(name: str, scale: str) -> pl.Expr:
@@ -146,7 +160,7 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     return {"field": name, **({"width": width, "filter": False} if (width := _WIDTHS.get(name)) else {})}
 
 
-def _why(view: View) -> Shown:
+def _why(view: PageView) -> SlotContent:
     about, measure, found = judged(view)
     cell = _chosen(view)
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
@@ -154,7 +168,7 @@ def _why(view: View) -> Shown:
     caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {marked(row['verdict'])}."
     caption += _picked(view, found)
     data = pl.DataFrame([(topic, said) for topic, _, said in lines], schema=["topic", "what it is"], orient="row")
-    return Shown(caption=caption, data=data, parts=[_topics(data)])
+    return SlotContent(caption=caption, data=data, parts=[_topics(data)])
 
 
 def _topics(data: pl.DataFrame) -> Component:
@@ -165,7 +179,7 @@ def _topics(data: pl.DataFrame) -> Component:
     return html.Table(html.Tbody(rows), className="plain")
 
 
-def _picked(view: View, found: pl.DataFrame) -> str:
+def _picked(view: PageView, found: pl.DataFrame) -> str:
     """How the cell was chosen that is looked at closely, where the address does not say it."""
     if view.address.cell is not None or found.height < 2:
         return ""
@@ -173,12 +187,12 @@ def _picked(view: View, found: pl.DataFrame) -> str:
     return f" Shown: of {found.height} variants the {'one with the smallest p' if tested else 'first: none has a p'}."
 
 
-def _paired(view: View) -> Shown:
+def _paired(view: PageView) -> SlotContent:
     about, measure, judged_rows = judged(view)
     cell, base = _chosen(view), _baseline(view)
     found = paired.paired(view.store, about.grid, measure, cell, base)
     if found.is_empty():
-        return Shown(message="No run of the two cells has finished with a value yet.")
+        return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = found.drop_nulls(["value", "baseline_value"]).height
     unit = unit_of(view, measure)
     row = judged_rows.row(by_predicate=pl.col("cell") == cell, named=True)
@@ -198,15 +212,15 @@ def _paired(view: View) -> Shown:
     ]
     title = f"{measure.name}, {unit}" if unit else measure.name
     figure = paired.draw_paired(found, about.look, (cell, base), measure, title)
-    return Shown(figure, caption + _picked(view, judged_rows), found, legend)
+    return SlotContent(figure, caption + _picked(view, judged_rows), found, legend)
 
 
-def _items(view: View) -> Shown:
+def _items(view: PageView) -> SlotContent:
     about, measure, judged_rows = judged(view)
     cell, base = _chosen(view), _baseline(view)
     found = paired.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
-        return Shown(message=f"No values of single items are recorded for both cells in {measure.name}.")
+        return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     bars = why_text(row)[-1].partition(": ")[2]
     drawn = paired.drawn(found).height
@@ -217,26 +231,26 @@ def _items(view: View) -> Shown:
         f"{bars[:1].upper()}{bars[1:]}.{some}{_picked(view, judged_rows)}"
     )
     figure = paired.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
-    return Shown(figure, caption, found)
+    return SlotContent(figure, caption, found)
 
 
-def _most(view: View, measure: Measure) -> tuple[list[str], str]:
+def _most(view: PageView, measure: GridMeasure) -> tuple[list[str], str]:
     """The cells that a matrix of all pairs has room for, and a sentence that says which where it is not all of them."""
     about = grid_of(view)
     if len(about.cells) <= MOST_CELLS:
         return [cell.cell for cell in about.cells], ""
     known = averages(about.store, about.grid, measure)
-    base, _ = tried(lambda: _baseline(view))
+    base, _ = catch_user_error(lambda: _baseline(view))
     kept = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
     return kept, chosen(about, kept, measure, base)
 
 
-def _wins(view: View) -> Shown:
+def _wins(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
     cells_shown, which = _most(view, measure)
     found = win_rates.win_rates(view.store, about.grid, measure, cells_shown)
     if found["value"].null_count() == found.height:
-        return Shown(message="No two cells have a finished seed in common yet.")
+        return SlotContent(message="No two cells have a finished seed in common yet.")
     shared = found.drop_nulls("value")
     stars = (
         " A star: on some seeds one of the two failed; these are left out, and what is left is no fair sample."
@@ -252,14 +266,14 @@ def _wins(view: View) -> Shown:
     data = found.with_columns(
         pl.col("cell", "against").replace_strict(labels, return_dtype=pl.String), pl.col("value").alias("won")
     ).drop("value")
-    return Shown(win_rates.draw_win_rates(found, about.look), caption, data)
+    return SlotContent(win_rates.draw_win_rates(found, about.look), caption, data)
 
 
-def _cells(view: View) -> Shown:
+def _cells(view: PageView) -> SlotContent:
     """The table for a paper: a row per cell, bold what is not shown to be worse than the best."""
     about, measure = grid_of(view), judged_by(view)
     if len(about.cells) > _MOST_PRINTED:
-        return Shown(
+        return SlotContent(
             message=f"A paper has no room for {len(about.cells):,} cells; verdicts are above, with all of them."
         )
     word = f"{measure.name}:{measure.better}"
@@ -267,10 +281,10 @@ def _cells(view: View) -> Shown:
     data = _flat(found)
     columns = [_column(name, data) | ({"flex": 1, "minWidth": 180} if name == "cell" else {}) for name in data.columns]
     files = {"tex": lambda: latex_cells(found), "md": lambda: markdown_cells(found)}
-    return Shown(caption=cells_caption(found), data=data, columns=columns, files=files)
+    return SlotContent(caption=cells_caption(found), data=data, columns=columns, files=files)
 
 
-def _flat(found: Cells) -> pl.DataFrame:
+def _flat(found: CellTable) -> pl.DataFrame:
     frames = [pl.DataFrame({"cell": found.labels})]
     several = len(found.columns) > 1
     for head, column in zip(headings(found), found.columns, strict=True):
@@ -290,14 +304,14 @@ def _flat(found: Cells) -> pl.DataFrame:
     return pl.concat(frames, how="horizontal")
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     own, theirs = (
         _options(view, given, None if given is None else baseline_of(view.store, about.grid, given))
         for given in (view.address.baseline, view.address.cell)
     )
     base = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
-    rows = [Option("32", "32 rows"), Option("100", "100 rows"), Option(str(_ALL), f"{_ALL} rows")]
+    rows = [ControlOption("32", "32 rows"), ControlOption("100", "100 rows"), ControlOption(str(_ALL), f"{_ALL} rows")]
     found = [
         *measure_controls(view),
         Control("baseline", "Baseline", "choice", own, usual=base, remakes=True),
@@ -306,22 +320,22 @@ def _controls(view: View) -> Sequence[Control]:
     return [*found, Control("rows", "At most", "choice", rows)] if len(about.cells) > MOST_CELLS else found
 
 
-def _usual(view: View) -> str | None:
+def _usual(view: PageView) -> str | None:
     """The label of the cell that is looked at closely unless the address says another; None where there is none."""
-    cell, _ = tried(lambda: _chosen(view))
+    cell, _ = catch_user_error(lambda: _chosen(view))
     return next((each.label for each in grid_of(view).cells if each.cell == cell), None)
 
 
-def _options(view: View, given: str | None, cell: str | None) -> list[Option]:
+def _options(view: PageView, given: str | None, cell: str | None) -> list[ControlOption]:
     """Every cell by its label, but for the one that the address calls in another way."""
     about = grid_of(view)
     return [
-        Option(given if given is not None and each.cell == cell else each.label, about.look.names[each.cell])
+        ControlOption(given if given is not None and each.cell == cell else each.label, about.look.names[each.cell])
         for each in about.cells
     ]
 
 
-COMPARE = Page(
+COMPARE = AppPage(
     name="compare",
     title="Compare",
     letter="c",

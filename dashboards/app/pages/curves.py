@@ -6,7 +6,7 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, options
+from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, options
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
 from dashboards.data import grouping
 from dashboards.data.formatting import count, listed, number
@@ -35,11 +35,11 @@ class CurvesAddress(GroupedAddress):
     """Without the least and greatest values of buckets."""
 
 
-def _curves(view: View) -> Shown:
+def _curves(view: PageView) -> SlotContent:
     address: CurvesAddress = view.address
     about, known = grid_of(view), logged(view.store, grid_of(view).grid)
     if not known:
-        return Shown(message="No run of this grid has logged anything yet.")
+        return SlotContent(message="No run of this grid has logged anything yet.")
     metrics = address.metric or known[:1]
     unknown = [name for name in metrics if name not in known]
     if unknown:
@@ -47,7 +47,7 @@ def _curves(view: View) -> Shown:
     chosen_groups = run_groups(view)
     found = {name: _reduced(view, name, chosen_groups, len(metrics)) for name in metrics}
     if all(each.frame.is_empty() for each, _ in found.values()):
-        return Shown(message=_nothing(view, metrics, chosen_groups))
+        return SlotContent(message=_nothing(view, metrics, chosen_groups))
     series = _series(chosen_groups, [each for each, _ in found.values()])
     panels = [_panel(view, name, each, scale) for name, (each, scale) in found.items()]
     figure = draw_panels(
@@ -63,7 +63,7 @@ def _curves(view: View) -> Shown:
         for name, panel in zip(metrics, panels, strict=True)
     )
     reached = {key: max(_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
-    return Shown(
+    return SlotContent(
         figure,
         _caption(view, found, chosen_groups),
         data,
@@ -72,7 +72,7 @@ def _curves(view: View) -> Shown:
     )
 
 
-def _reduced(view: View, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
+def _reduced(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
     """A metric on the log scale, unless another is wanted or it takes values that have no logarithm."""
     address: CurvesAddress = view.address
     lines = len(of.keep) * panels
@@ -89,7 +89,7 @@ def _reduced(view: View, name: str, of: RunGroups, panels: int) -> tuple[Reduced
     return found, "log"
 
 
-def _panel(view: View, name: str, found: Reduced, scale: Scale) -> Panel:
+def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
     address: CurvesAddress = view.address
     frame, title = found.frame, name
     if address.smooth != "none":
@@ -124,7 +124,7 @@ def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
     return lines
 
 
-def _noun(view: View) -> str:
+def _noun(view: PageView) -> str:
     return "run" if by_of(view) not in ((), (grouping.CELL,)) else "seed"
 
 
@@ -141,7 +141,7 @@ def _legend(of: RunGroups, reached: dict[str, int], noun: str) -> list[Key]:
     ]
 
 
-def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups) -> str:
+def _caption(view: PageView, found: dict[str, tuple[Reduced, Scale]], of: RunGroups) -> str:
     address: CurvesAddress = view.address
     told: dict[str, list[str]] = {}
     for name, (each, scale) in found.items():
@@ -160,7 +160,7 @@ def _caption(view: View, found: dict[str, tuple[Reduced, Scale]], of: RunGroups)
     return words + of.why
 
 
-def _line_words(view: View, each: Reduced, scale: Scale, of: RunGroups) -> str:
+def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> str:
     """What the lines and the bands of one metric are."""
     address: CurvesAddress = view.address
     noun = _noun(view)
@@ -211,7 +211,7 @@ def _warnings(
     return " ".join(said)
 
 
-def _nothing(view: View, metrics: Sequence[str], of: RunGroups) -> str:
+def _nothing(view: PageView, metrics: Sequence[str], of: RunGroups) -> str:
     words = f"None of these runs has logged {listed(list(metrics))}"
     if view.address.x == "tokens":
         words += " and counted its tokens"
@@ -219,14 +219,14 @@ def _nothing(view: View, metrics: Sequence[str], of: RunGroups) -> str:
     return f"{words} yet." + (f" {count(failed, 'failed run')} left out." if failed else "")
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     known = logged(view.store, about.grid)
     ways = [
-        Option(grouping.CELL, "all but the seed"),
+        ControlOption(grouping.CELL, "all but the seed"),
         *options(grouping.axes(about)),
-        Option("seed", "seed"),
-        Option(grouping.TRIAL, "single runs"),
+        ControlOption("seed", "seed"),
+        ControlOption(grouping.TRIAL, "single runs"),
         *options(grouping.fields(view.store, about.grid)),
     ]
     of = run_groups(view)
@@ -235,13 +235,13 @@ def _controls(view: View) -> Sequence[Control]:
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:1])),
         Control("by", "One line per", "choices", ways, "Runs with the same of these are averaged",
                 usual=by_of(view) or (grouping.CELL,), remakes=True, resets=("show", "hide")),
-        Control("show", "Shown", "choices", [Option("*", f"as many as fit ({MOST})"), *options(of.names.values())],
+        Control("show", "Shown", "choices", [ControlOption("*", f"as many as fit ({MOST})"), *options(of.names.values())],
                 "Empty: the baseline and the best"),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
-        Control("x", "Along", "choice", [Option(name, words) for name, words in _ALONG.items()]),
+        Control("x", "Along", "choice", [ControlOption(name, words) for name, words in _ALONG.items()]),
         Control("band", "Band", "choice", [
-            Option("interval", "95 % t interval"), Option("spread", "standard deviation"),
-            Option("range", "least to greatest"), Option("seeds", "single runs"), Option("none", "none")]),
+            ControlOption("interval", "95 % t interval"), ControlOption("spread", "standard deviation"),
+            ControlOption("range", "least to greatest"), ControlOption("seeds", "single runs"), ControlOption("none", "none")]),
         Control("smooth", "Smoothing", "choice", options(("none", "exponential", "window"))),
         Control("amount", "Strength", "number", (), "Exponential: the share that is kept, below 1. Window: points."),
         Control("linear", "Linear axis", "switch"),
@@ -251,7 +251,7 @@ def _controls(view: View) -> Sequence[Control]:
     )  # fmt: skip
 
 
-CURVES = Page(
+CURVES = AppPage(
     name="curves",
     title="Curves",
     letter="u",

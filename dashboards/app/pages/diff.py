@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, Page, Shown, Slot, View, options
+from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, options
 from dashboards.app.pages.run import environment
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shortened
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from store import Store
 
 MOST: Final = 20
@@ -31,13 +31,13 @@ class DiffAddress(Address):
     """Fields that do not count, with all below them."""
 
 
-class _Run(NamedTuple):
+class _DiffRun(NamedTuple):
     key: str
     short: str
     name: str
 
 
-def _runs(view: View) -> list[_Run]:
+def _runs(view: PageView) -> list[_DiffRun]:
     """The runs that the address names, each once. Raises Unknown."""
     store, wanted = view.store, view.address.run
     if len(wanted) > MOST:
@@ -53,7 +53,7 @@ def _runs(view: View) -> list[_Run]:
             {"keys": keys},
         ).iter_rows()
     )
-    return [_Run(key, short, names[key]) for key, short in zip(keys, shortened(store, keys), strict=True)]
+    return [_DiffRun(key, short, names[key]) for key, short in zip(keys, shortened(store, keys), strict=True)]
 
 
 def specs(store: Store, key: str) -> dict[str, Any]:
@@ -112,24 +112,24 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _compared(view: View, of: Callable[[Store, str], dict[str, Any]], what: str) -> Shown:
+def _compared(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
     runs = _runs(view)
     found = table({run.short: of(view.store, run.key) for run in runs}, view.address.ignore, whole=view.address.all)
     ignored = f" {count(len(view.address.ignore), 'field')} and all below ignored." if view.address.ignore else ""
     if found.is_empty():
-        return Shown(message=f"The {what} of these {len(runs)} runs do not differ.{ignored}")
+        return SlotContent(message=f"The {what} of these {len(runs)} runs do not differ.{ignored}")
     differ = found.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
     said = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
     heads = [{"field": run.short, "headerName": f"{run.name} ({run.short})", "headerTooltip": run.key} for run in runs]
     columns = [{"field": "field", "pinned": "left", "width": 320}, *({**head, "minWidth": 180} for head in heads)]
-    return Shown(caption=said + ignored, data=found, columns=[each | _FLEX for each in columns])
+    return SlotContent(caption=said + ignored, data=found, columns=[each | _FLEX for each in columns])
 
 
 _FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}
 
 
-def _controls(view: View) -> Sequence[Control]:
-    runs, _ = tried(lambda: _runs(view))  # the slots say why; what was wrong can be taken out here
+def _controls(view: PageView) -> Sequence[Control]:
+    runs, _ = catch_user_error(lambda: _runs(view))  # the slots say why; what was wrong can be taken out here
     paths = {
         path for of in (specs, environments, results) for path in table(
             {run.short: of(view.store, run.key) for run in runs or ()}, (), whole=False)["field"]
@@ -142,19 +142,19 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-def _specs(view: View) -> Shown:
+def _specs(view: PageView) -> SlotContent:
     return _compared(view, specs, "specs")
 
 
-def _environments(view: View) -> Shown:
+def _environments(view: PageView) -> SlotContent:
     return _compared(view, environments, "environments and code")
 
 
-def _results(view: View) -> Shown:
+def _results(view: PageView) -> SlotContent:
     return _compared(view, results, "results")
 
 
-DIFF = Page(
+DIFF = AppPage(
     name="diff",
     title="Diff",
     letter="",

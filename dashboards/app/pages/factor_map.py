@@ -8,26 +8,26 @@ import polars as pl
 
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
-from dashboards.app.page import Control, Option, Shown, View, grid_of, link, once, options
+from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, once, options
 from dashboards.data.formatting import count, listed
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import pivot
 from dashboards.report.sections.verdict_table import measured
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
-_AVERAGED: Final = Option("", "averaged")
+_AVERAGED: Final = ControlOption("", "averaged")
 NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
 """How a table writes a number."""
 _Table = tuple[pl.DataFrame, dict[str, list[str]]]
 
 
-def _table(view: View, measure: Measure) -> _Table:
+def _table(view: PageView, measure: GridMeasure) -> _Table:
     about = grid_of(view)
     return once(view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure))
 
 
-def _axes(view: View, table: _Table) -> tuple[str, str] | None:
+def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
     """The axes of the map: those of the address, else the first two that vary apart; None where none do."""
     found, levels = table
     x, y = view.address.x, view.address.y
@@ -56,7 +56,7 @@ def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
     return f"A map needs two axes that vary apart; in this grid {why}."
 
 
-def _fixed(view: View, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """What the address fixes, of axes that the map does not show."""
     found = entries(view.address.fix)
     for name, level in found.items():
@@ -67,13 +67,13 @@ def _fixed(view: View, axes: tuple[str, str], levels: Mapping[str, Sequence[str]
     return {name: level for name, level in found.items() if name not in axes}
 
 
-def map_of(view: View) -> Shown:
+def map_of(view: PageView) -> SlotContent:
     """The map, the other axes averaged, fixed or best."""
     measure, best = judged_by(view), view.address.others == "best"
     found, levels = _table(view, measure)
     axes = _axes(view, (found, levels))
     if axes is None:
-        return Shown(message=_no_map(levels))
+        return SlotContent(message=_no_map(levels))
     fixed = _fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
     log = (view.address.colours or _usual_colours(measure)) == "log"
@@ -89,7 +89,7 @@ def map_of(view: View) -> Shown:
     said = [_warned(made.warning), _partial(made, best=best), _uncoloured(made) if log else ""]
     hint = "The pointer tells why; a click on a cell lists its runs."
     data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
-    return Shown(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
+    return SlotContent(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
 
 
 def _over(made: pivot.Pivot, *, best: bool) -> str:
@@ -127,21 +127,21 @@ def _uncoloured(made: pivot.Pivot) -> str:
     return f"{count(lost, 'cell')} {have} not positive, without a colour on a logarithmic scale; take linear colours."
 
 
-def _usual_colours(measure: Measure) -> str:
+def _usual_colours(measure: GridMeasure) -> str:
     return "log" if measure.scale == "log" else "linear"
 
 
-def runs_of(view: View) -> Shown:
+def runs_of(view: PageView) -> SlotContent:
     """The runs behind the cell of the map that the address names."""
     measure = judged_by(view)
     found, levels = _table(view, measure)
     axes = _axes(view, (found, levels))
     if axes is None or view.address.at is None:
-        return Shown(message="A click on a cell of the map lists its runs here.")
+        return SlotContent(message="A click on a cell of the map lists its runs here.")
     found = pivot.held(found, _fixed(view, axes, levels))
     rows = pivot.runs_at(found, levels, axes, view.address.at)
     if rows.is_empty():
-        return Shown(message="The cell of the map that was chosen has no planned runs.")
+        return SlotContent(message="The cell of the map that was chosen has no planned runs.")
     where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
     shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value")
     if measure.name not in shown.columns:
@@ -149,10 +149,10 @@ def runs_of(view: View) -> Shown:
     number = {"type": "rightAligned", "valueFormatter": {"function": NUMBER_WORDS}, "width": 120}
     columns = [link("trial", "run", "run"), *({"field": name} for name in shown.columns[1:-1])]
     columns.append({"field": shown.columns[-1], **number})
-    return Shown(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=columns)
+    return SlotContent(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=columns)
 
 
-def map_controls(view: View) -> list[Control]:
+def map_controls(view: PageView) -> list[Control]:
     """Pickers of the axes of the map, of what becomes of the others, and of its colours."""
     measure = judged_by(view)
     found, levels = _table(view, measure)
@@ -166,11 +166,16 @@ def map_controls(view: View) -> list[Control]:
         for name in wide
         if name not in axes and (name in fixed or not any(pivot.follows(found, name, by) for by in axes))
     ]
-    colours = [Option("log", "logarithmic"), Option("linear", "linear")]
+    colours = [ControlOption("log", "logarithmic"), ControlOption("linear", "linear")]
     return [
         Control("x", "Map across", "choice", options(wide), usual=axes[0], remakes=True, resets=("at",)),
         Control("y", "Map down", "choice", options(wide), usual=axes[1], remakes=True, resets=("at",)),
-        Control("others", "Other axes", "choice", [Option("averaged", "averaged"), Option("best", "best cell")]),
+        Control(
+            "others",
+            "Other axes",
+            "choice",
+            [ControlOption("averaged", "averaged"), ControlOption("best", "best cell")],
+        ),
         *(
             Control(f"fix:{name}", name, "choice", [_AVERAGED, *options(levels[name])], "Fix this axis", usual="")
             for name in free

@@ -7,11 +7,11 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.page import Control, Key, Option, Page, Pick, Shown, Slot, View, grid_of, once
+from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Pick, Slot, SlotContent, grid_of, once
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
 from dashboards.data.formatting import count, listed, number, p_value
 from dashboards.data.seed_averages import average_words
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import half_normal, interactions
 from dashboards.figures.canvas import is_cut
@@ -45,7 +45,7 @@ class FactorsAddress(MeasuredAddress):
     """A cell of the map."""
 
 
-def _analysed(view: View) -> Factorial:
+def _analysed(view: PageView) -> Factorial:
     """The grid's terms; with interactions unless there are too many of them to estimate."""
     about, measure = grid_of(view), judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
@@ -58,18 +58,18 @@ def _analysed(view: View) -> Factorial:
     )
 
 
-def _effects(view: View) -> Shown:
+def _effects(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
     found = effects_figure.effects(view.store, about.grid, measure)
     if found.is_empty():
-        return Shown(message="No axis has two levels with results yet, so there is no effect to show.")
+        return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
     notes = effects_figure.notes(view.store, about.grid, measure)
-    return Shown(
+    return SlotContent(
         effects_figure.draw_effects(found, measure), effects_words(measure, unit_of(view, measure), notes), found
     )
 
 
-def _importance(view: View) -> Shown:
+def _importance(view: PageView) -> SlotContent:
     found = _analysed(view)
     runs = {
         name: int(rows["n"].sum())
@@ -98,7 +98,7 @@ def _importance(view: View) -> Shown:
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
         f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
-    return Shown(caption=caption, data=rows, columns=[_column(name, rows) for name in rows.columns])
+    return SlotContent(caption=caption, data=rows, columns=[_column(name, rows) for name in rows.columns])
 
 
 def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
@@ -119,13 +119,13 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
     }
 
 
-def _matrix(view: View) -> Shown:
+def _matrix(view: PageView) -> SlotContent:
     found, measure = _analysed(view), judged_by(view)
     if len(interactions.mains(found)) < 2:
-        return Shown(message="Fewer than two axes vary, so none can act together.")
+        return SlotContent(message="Fewer than two axes vary, so none can act together.")
     listed_pairs = interactions.pairs(found, measure.alpha)
     if not listed_pairs:
-        return Shown(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{_too_many(view)}")
+        return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{_too_many(view)}")
     frame = interactions.matrix(found)
     passing = [each.name for each in listed_pairs if each.passes]
     said = f"Shown to act together: {listed(passing)}." if passing else "No two axes are shown to act together."
@@ -134,15 +134,15 @@ def _matrix(view: View) -> Shown:
         f"Holm; a pair passes at {measure.alpha:g}."
     )
     hint = "A click on a pair shows its means below."
-    return Shown(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
+    return SlotContent(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
 
 
-def _too_many(view: View) -> str:
+def _too_many(view: PageView) -> str:
     sizes = [len(axis["labels"]) for axis in grid_of(view).header["axes"]]
     return f" Axes of {listed([str(size) for size in sizes])} levels have too many pairs of levels to estimate."
 
 
-def _pair(view: View) -> Shown:
+def _pair(view: PageView) -> SlotContent:
     found, measure = _analysed(view), judged_by(view)
     known = interactions.pairs(found, measure.alpha)
     wanted = view.address.pair
@@ -153,7 +153,7 @@ def _pair(view: View) -> Shown:
         chosen = next((each for each in known if each.passes), None)
     if chosen is None:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known]
-        return Shown(message=f"No pair passes, so none is proposed{': ' + listed(tested) if tested else ''}.")
+        return SlotContent(message=f"No pair passes, so none is proposed{': ' + listed(tested) if tested else ''}.")
     frame = interactions.means(found, chosen.axes)
     levels = list(dict.fromkeys(frame["series"]))[: interactions.MOST_LINES]
     drawn = frame.filter(pl.col("series").is_in(levels))
@@ -171,7 +171,7 @@ def _pair(view: View) -> Shown:
         f"Parallel lines are no interaction.{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
     )
     legend = [Key(styles[level], level, level) for level in levels]
-    return Shown(figure, caption, frame, legend, message)
+    return SlotContent(figure, caption, frame, legend, message)
 
 
 def _ends(counts: pl.Series) -> list[int]:
@@ -184,22 +184,26 @@ def _levels_of(frame: pl.DataFrame) -> int:
     return frame["series"].n_unique()
 
 
-def _styles(view: View, levels: Sequence[str]) -> dict[str, Style]:
+def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
     """Levels that are operators look as they do everywhere."""
     known = {level: view.operators[level] for level in levels if level in view.operators}
     return known if len(known) == len(levels) else level_styles(levels)
 
 
-def _half_normal(view: View) -> Shown:
+def _half_normal(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
     if _analysed(view).seeds > 1:
-        return Shown(message="Several seeds tell the noise, so effects are tested above; this figure is for one seed.")
+        return SlotContent(
+            message="Several seeds tell the noise, so effects are tested above; this figure is for one seed."
+        )
     if (runs := _analysed(view).runs) > _MOST_RUNS:
-        return Shown(message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits.")
+        return SlotContent(
+            message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits."
+        )
     found = unreplicated(view.store, about.grid, measure=measure._asdict())
     frame = half_normal.contrasts(found)
     if frame.is_empty():
-        return Shown(message="No effect can be told from the runs at hand.")
+        return SlotContent(message="No effect can be told from the runs at hand.")
     aliased = found.contrasts["size"].null_count()
     lost = f" {count(aliased, 'contrast')} cannot be told from others." if aliased else ""
     judged = (
@@ -220,24 +224,28 @@ def _half_normal(view: View) -> Shown:
         for kind, (words, style) in half_normal.KINDS.items()
         if kind in frame["beyond"].to_list()
     ]
-    return Shown(half_normal.draw_half_normal(found, measure.scale), caption, frame, legend)
+    return SlotContent(half_normal.draw_half_normal(found, measure.scale), caption, frame, legend)
 
 
 def _sentences(notes: Sequence[str]) -> str:
     return "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     measure = judged_by(view)
-    known, _ = tried(lambda: interactions.pairs(_analysed(view), measure.alpha))  # the figures say why there are none
-    passing = [Option(each.key, each.name) for each in known or () if each.passes or each.key == view.address.pair]
+    known, _ = catch_user_error(
+        lambda: interactions.pairs(_analysed(view), measure.alpha)
+    )  # the figures say why there are none
+    passing = [
+        ControlOption(each.key, each.name) for each in known or () if each.passes or each.key == view.address.pair
+    ]
     found = [*measure_controls(view)]
     found.append(
         Control(
             "pair",
             "Pair of axes",
             "choice",
-            passing or [Option("", "none passes")],
+            passing or [ControlOption("", "none passes")],
             "Those shown to act together",
             passing[0].value if passing else "",
         )
@@ -245,7 +253,7 @@ def _controls(view: View) -> Sequence[Control]:
     return [*found, *map_controls(view)]
 
 
-FACTORS = Page(
+FACTORS = AppPage(
     name="factors",
     title="Factors",
     letter="f",

@@ -9,9 +9,20 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, entries, written
-from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, html, options
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    html,
+    options,
+)
 from dashboards.data.formatting import count, number
-from dashboards.data.grid_context import Look
+from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.weights import (
     LEARNED_KEY,
@@ -49,14 +60,14 @@ class OperatorsAddress(Address):
     """Whether scores have a log axis, on which those that are not positive are missing."""
 
 
-def maths_of(view: View) -> OperatorCatalogue:
+def maths_of(view: PageView) -> OperatorCatalogue:
     """What knows the operators. Raises Unknown where nothing does."""
     if view.maths is None:
         raise Unknown(_NOTHING_KNOWN)
     return view.maths
 
 
-def own_operators(view: View) -> dict[str, Mapping[str, Any]]:
+def own_operators(view: PageView) -> dict[str, Mapping[str, Any]]:
     """The operators of the campaign's grids as data, each once, by a name that tells them apart."""
     rows = view.store.sql(
         "SELECT g.operator, min(g.label) AS label, (t.spec->'operator')::VARCHAR AS spec FROM grid_trial g "
@@ -74,7 +85,7 @@ def own_operators(view: View) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def operator_of(view: View) -> str | Mapping[str, Any]:
+def operator_of(view: PageView) -> str | Mapping[str, Any]:
     """The operator that the address names. Raises Unknown."""
     name: str = view.address.operator
     if not name.startswith(OWN):
@@ -86,12 +97,12 @@ def operator_of(view: View) -> str | Mapping[str, Any]:
     return own[name]
 
 
-def described(view: View) -> OperatorView:
+def described(view: PageView) -> OperatorView:
     """What is known about the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
     return maths_of(view).described(operator_of(view), entries(view.address.arguments))
 
 
-def numbers_of(view: View) -> dict[str, float]:
+def numbers_of(view: PageView) -> dict[str, float]:
     """The values that the address gives to numbers. Raises Unknown."""
     found = {name: _number(text) for name, text in entries(view.address.numbers).items()}
     for name, value in found.items():
@@ -101,7 +112,7 @@ def numbers_of(view: View) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def logits_of(view: View) -> list[float]:
+def logits_of(view: PageView) -> list[float]:
     """The row of logits. Raises Unknown."""
     text = view.address.logits or LOGITS
     found = [_number(part) for part in text.replace(",", " ").split()]
@@ -118,7 +129,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _weights(view: View) -> Shown:
+def _weights(view: PageView) -> SlotContent:
     maths, found, logits = maths_of(view), described(view), logits_of(view)
     rows = maths.weights(operator_of(view), entries(view.address.arguments), numbers_of(view), logits)
     usual = maths.weights(SOFTMAX, {}, {}, logits)[0].keys
@@ -132,7 +143,7 @@ def _weights(view: View) -> Shown:
     legend += [] if is_softmax else [Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX)]
     same = all(tuple(row.keys) == tuple(usual) for row in rows)
     caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
-    return Shown(draw_weights(frame, styles), caption, frame, legend, _message(view, found, same=same))
+    return SlotContent(draw_weights(frame, styles), caption, frame, legend, _message(view, found, same=same))
 
 
 def _sums(rows: Sequence[Profile], apart: str) -> str:
@@ -148,14 +159,14 @@ def _sums(rows: Sequence[Profile], apart: str) -> str:
     return ". ".join(told) + "."
 
 
-def _message(view: View, found: OperatorView, *, same: bool) -> str:
+def _message(view: PageView, found: OperatorView, *, same: bool) -> str:
     if view.address.operator == SOFTMAX:
         return ""
     alike = "Here its weights are softmax's." if same else ""
     return " ".join(filter(None, (alike, found.unseen)))
 
 
-def _scores(view: View) -> Shown:
+def _scores(view: PageView) -> SlotContent:
     maths, found, logits = maths_of(view), described(view), logits_of(view)
     widest = max(4.0, *(abs(z) for z in logits)) + 1
     points = [widest * (2 * i / (_POINTS - 1) - 1) for i in range(_POINTS)]
@@ -175,13 +186,13 @@ def _scores(view: View) -> Shown:
         f"{', and so is this one' if alike else ''}. What stands before the score (margin, gate, temperature) is not "
         "in it."
     )
-    return Shown(draw_scores(frame, Look(names, styles), log=view.address.log), caption, frame, legend)
+    return SlotContent(draw_scores(frame, CellLook(names, styles), log=view.address.log), caption, frame, legend)
 
 
-def _numbers(view: View) -> Shown:
+def _numbers(view: PageView) -> SlotContent:
     found = described(view).numbers
     if not found:
-        return Shown(message="It has no numbers.")
+        return SlotContent(message="It has no numbers.")
     given = numbers_of(view)
     rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     names = ("number", "starts at", "here", "varies", "range", "is")
@@ -189,14 +200,14 @@ def _numbers(view: View) -> Shown:
     wide = {"is": {"flex": 1, "minWidth": 280, "wrapText": True, "autoHeight": True}}
     columns = [{"field": name, **wide.get(name, {})} for name in names]
     caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
-    return Shown(caption=caption, data=frame, columns=columns)
+    return SlotContent(caption=caption, data=frame, columns=columns)
 
 
 def _here(each: OperatorNumber, given: Mapping[str, float]) -> str:
     return "no slider" if each.span is None else f"{given.get(each.name, each.init):g}"
 
 
-def _words(view: View) -> Shown:
+def _words(view: PageView) -> SlotContent:
     here = view.address
 
     def link(setting: OperatorSetting) -> str:
@@ -208,18 +219,18 @@ def _words(view: View) -> Shown:
         )
         return f"/{quote(view.campaign)}/operators{written(there)}"
 
-    return Shown(parts=_view_parts(described(view), link))
+    return SlotContent(parts=_view_parts(described(view), link))
 
 
 def _listed(found: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in found.items())
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     if view.maths is None:
         return ()
-    known = [Option(each.name, f"{each.label} · {each.paper}") for each in view.maths.named()]
-    own = [Option(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
+    known = [ControlOption(each.name, f"{each.label} · {each.paper}") for each in view.maths.named()]
+    own = [ControlOption(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
     chosen = Control("operator", "Operator", "choice", [*own, *known], remakes=True, resets=("arguments", "numbers"))
     found = described(view)
     given, asked = numbers_of(view), entries(view.address.arguments)
@@ -284,7 +295,7 @@ def _setting(each: OperatorSetting, link: _Link) -> Component:
     return html.Li(html.A(each.words, href=link(each), title="Set the numbers so"))
 
 
-OPERATORS: Final = Page(
+OPERATORS: Final = AppPage(
     name="operators",
     title="Operators",
     letter="e",

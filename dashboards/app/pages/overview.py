@@ -6,39 +6,39 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Key, Page, Shown, Slot, View, grid_of, link, once
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, once
 from dashboards.app.pages.compare import CompareAddress, judged
 from dashboards.data.formatting import change, count, in_odds, p_value
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
 from dashboards.data.seed_averages import rope_words
-from dashboards.data.user_errors import tried
+from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
 from dashboards.report.sections.charts import named
 from dashboards.report.sections.overview import progress_words
 from dashboards.report.sections.verdict_table import marked, measured, pairs_words, summary
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.noise_floor import noise_floor
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
 _MOST_LABELS: Final = 6
 _RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "equivalent": 4, "no verdict": 5}
 """Which verdicts are told first."""
 
 
-def _states(view: View) -> tuple[pl.DataFrame, Counter[str]]:
+def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
     about = grid_of(view)
     cells = [cell.cell for cell in about.cells]
     found = once(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells, about.measure))
     return found, Counter(found["state"].to_list())
 
 
-def _judged(view: View) -> tuple[Subject, Measure, pl.DataFrame]:
+def _judged(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """The grid by its own measure and baseline."""
     return judged(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
-def _progress(view: View) -> Shown:
+def _progress(view: PageView) -> SlotContent:
     about = grid_of(view)
     found, counts = _states(view)
     done = {
@@ -68,14 +68,14 @@ def _progress(view: View) -> Shown:
     data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
     if kind != "groups":
         draw, each = (draw_states, "square") if kind == "rows" else (draw_mosaic, "mark")
-        return Shown(draw(found, about.look), f"{said} A {each} per trial.", data, legend)
+        return SlotContent(draw(found, about.look), f"{said} A {each} per trial.", data, legend)
     grouped = shares(view.store, about.grid, found)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
-    return Shown(draw_shares(grouped), caption, data, legend)
+    return SlotContent(draw_shares(grouped), caption, data, legend)
 
 
-def _verdicts(view: View) -> Shown:
+def _verdicts(view: PageView) -> SlotContent:
     about, measure, found = _judged(view)
     place = pl.col("verdict").replace_strict(_RANK, return_dtype=pl.Int64)
     found = found.sort(place, "p", nulls_last=True, maintain_order=True)
@@ -96,20 +96,20 @@ def _verdicts(view: View) -> Shown:
         link("variant", "compare", "cell"),
         *(_wrapped(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
     ]
-    return Shown(caption=said, data=rows, columns=columns)
+    return SlotContent(caption=said, data=rows, columns=columns)
 
 
 def _wrapped(name: str, share: int = 1) -> dict[str, Any]:
     return {"field": name, "flex": share, "minWidth": 240, "wrapText": True, "autoHeight": True}
 
 
-def _noise(view: View) -> Shown:
+def _noise(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = noise_floor(view.store, about.grid)
     if not found.comparisons:
         whys = [f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items()]
         why = "; ".join(whys) or "there is no variant beside the baseline"
-        return Shown(message=f"Nothing is known of the noise yet: {why}.")
+        return SlotContent(message=f"Nothing is known of the noise yet: {why}.")
     words = [
         (n, *(change(value, found.scale).removeprefix("+") for value in ends), n == found.planned)
         for n, *ends in found.frame.iter_rows()
@@ -134,7 +134,7 @@ def _noise(view: View) -> Shown:
         schema=["paired seeds", "smallest difference that is found", "over comparisons"],
         orient="row",
     )
-    return Shown(caption=caption, data=data, columns=[{"field": name} for name in data.columns])
+    return SlotContent(caption=caption, data=data, columns=[{"field": name} for name in data.columns])
 
 
 def _between(low: str, high: str) -> str:
@@ -142,14 +142,14 @@ def _between(low: str, high: str) -> str:
     return f" ({low} to {high} by comparison)" if low != high else ""
 
 
-def _noisy(about: Subject) -> str:
+def _noisy(about: GridContext) -> str:
     """What differences are of."""
     if about.measure is None:
         return "the measure"
     return f"{'odds of ' if about.measure.scale == 'logit' else ''}{about.measure.name}"
 
 
-def _or_equal(about: Subject) -> str:
+def _or_equal(about: GridContext) -> str:
     """What else a small difference may be shown to be."""
     if about.measure is None or not about.measure.rope:
         return ""
@@ -157,26 +157,26 @@ def _or_equal(about: Subject) -> str:
     return f", unless the seeds show that it lies within the {rope} that count as equal"
 
 
-def _next(view: View) -> Shown:
+def _next(view: PageView) -> SlotContent:
     about = grid_of(view)
     trials, counts = _states(view)
-    found, problem = tried(lambda: _judged(view)[2])
+    found, problem = catch_user_error(lambda: _judged(view)[2])
     outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
     steps = next_steps(about, counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty():
-        return Shown(
+        return SlotContent(
             message=why or "Nothing is left to do: every trial has ended well and every variant has a verdict."
         )
     columns = [_wrapped("what"), _wrapped("why", 2), _wrapped("how", 2)]
-    return Shown(caption="What stands in the way of verdicts first.", message=why, data=steps, columns=columns)
+    return SlotContent(caption="What stands in the way of verdicts first.", message=why, data=steps, columns=columns)
 
 
-def _failures(view: View) -> Shown:
+def _failures(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = pl.concat([view.store.failures(about.grid), _not_finite(view)], how="diagonal")
     if found.is_empty():
-        return Shown(message="No trial has failed.")
+        return SlotContent(message="No trial has failed.")
     more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS
     rows = found.select(
         pl.col("reason").fill_null("unknown"),
@@ -201,10 +201,10 @@ def _failures(view: View) -> Shown:
         _wrapped("message", 2),
         link("example", "run", "run", width=150),
     ]
-    return Shown(caption=caption, data=rows, columns=columns)
+    return SlotContent(caption=caption, data=rows, columns=columns)
 
 
-def _not_finite(view: View) -> pl.DataFrame:
+def _not_finite(view: PageView) -> pl.DataFrame:
     """Trials that ended, with what is no number, as a kind of failure: reason, n, example, labels, message."""
     found, _ = _states(view)
     lost = found.filter(pl.col("state") == "not finite")
@@ -217,20 +217,20 @@ def _not_finite(view: View) -> pl.DataFrame:
     return kinds.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
 
 
-def _left_out(view: View) -> Shown:
+def _left_out(view: PageView) -> SlotContent:
     """Files in quarantine, and what else readers of these results must know."""
     store = view.store
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
     if found.is_empty():
-        return Shown(message="No file is in quarantine.")
+        return SlotContent(message="No file is in quarantine.")
     n = found.height
     said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
-    return Shown(message=said, data=found, columns=[_wrapped("file"), {"field": "what"}, _wrapped("reason", 2)])
+    return SlotContent(message=said, data=found, columns=[_wrapped("file"), {"field": "what"}, _wrapped("reason", 2)])
 
 
-OVERVIEW = Page(
+OVERVIEW = AppPage(
     name="overview",
     title="Overview",
     letter="o",

@@ -7,12 +7,24 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, grid_of, html, once
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    grid_of,
+    html,
+    once,
+)
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import value_axis
-from dashboards.figures.table import Sheet, Text, table_sheet
+from dashboards.figures.table import Sheet, TableText, table_sheet
 from dashboards.papers.agreement import judged
 from dashboards.papers.columns import columns_of
 from dashboards.papers.item import Drawn, Item
@@ -22,7 +34,7 @@ from dashboards.papers.paper_tables import Beside, beside, frame, own_words, pri
 from store.published.claims import claims
 from store.published.comparison import WORDS, compare_published
 from store.published.filter import chosen
-from store.published.tables import Cell, Note, notes, papers
+from store.published.tables import Note, PublishedCell, notes, papers
 
 _MOST_REASONS: Final = 6
 
@@ -37,7 +49,7 @@ class PublishedAddress(Address):
     claims: Literal["compared", "all"] = "compared"
 
 
-def chosen_item(view: View) -> Item:
+def chosen_item(view: PageView) -> Item:
     """What is shown.
 
     Raises:
@@ -61,7 +73,7 @@ def chosen_item(view: View) -> Item:
     raise Unknown(f"paper {paper} has no {name!r}; it has {', '.join(each.name for each in of_paper)}")
 
 
-def _most(view: View) -> list[tuple[str, str]]:
+def _most(view: PageView) -> list[tuple[str, str]]:
     """Tables that have values of the grid beside them, those with most first."""
     found = view.store.sql(
         "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
@@ -71,7 +83,7 @@ def _most(view: View) -> list[tuple[str, str]]:
     return [(str(paper), str(table)) for paper, table in found.iter_rows()]
 
 
-def _shown(view: View) -> Shown:
+def _shown(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
         return _drawn(view, chosen_)
@@ -89,10 +101,10 @@ def _shown(view: View) -> Shown:
     sheet = table_sheet(data, columns_of(_cells_of(chosen_)))
     drawn = chosen_.make(about)
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
-    return Shown(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
+    return SlotContent(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
 
 
-def _drawn(view: View, chosen_: Item) -> Shown:
+def _drawn(view: PageView, chosen_: Item) -> SlotContent:
     """A figure, or the design table, from one's own runs; printed values are hollow marks."""
     drawn: Drawn = chosen_.make(grid_of(view))
     figure, caption, data = drawn.figure, drawn.caption, drawn.data
@@ -104,7 +116,7 @@ def _drawn(view: View, chosen_: Item) -> Shown:
     legend = [Key(each.style, each.name, each.group or key) for key, each in drawn.legend.items()]
     parts = [_table(drawn.sheet, {})] if drawn.sheet is not None else []
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
-    return Shown(figure, caption, data, legend, drawn.message, parts=parts, files=files)
+    return SlotContent(figure, caption, data, legend, drawn.message, parts=parts, files=files)
 
 
 def _marked(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Figure:
@@ -127,13 +139,13 @@ def _marked(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Fi
     return figure
 
 
-def _beside(view: View, chosen_: Item) -> list[Beside]:
+def _beside(view: PageView, chosen_: Item) -> list[Beside]:
     assert chosen_.number is not None
     table = printed_table(chosen_.paper, chosen_.number)
     return once(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
 
 
-def _compared(view: View, chosen_: Item) -> pl.DataFrame:
+def _compared(view: PageView, chosen_: Item) -> pl.DataFrame:
     """What the grid says of the claims of a table; empty where it makes none."""
     about, paper, table = grid_of(view), chosen_.paper, f"T{chosen_.number}"
     return once(
@@ -189,7 +201,7 @@ def _sign(sign: str) -> Component:
     return html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: ")
 
 
-def _entry(each: Text, below: Sequence[str]) -> list[Component]:
+def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
     own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
     value = html.Strong(own) if each.best else html.Span(own)
     doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
@@ -197,12 +209,16 @@ def _entry(each: Text, below: Sequence[str]) -> list[Component]:
     return [*printed, value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
-def _claims(view: View) -> Shown:
+def _claims(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
-        return Shown(message="It prints no table of values, and makes no claim of an operator against a baseline.")
+        return SlotContent(
+            message="It prints no table of values, and makes no claim of an operator against a baseline."
+        )
     if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
-        return Shown(message="This table compares no operator with a baseline, so it makes no claim of that kind.")
+        return SlotContent(
+            message="This table compares no operator with a baseline, so it makes no claim of that kind."
+        )
     found = _compared(view, chosen_)
     counts = dict(found.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
@@ -214,10 +230,10 @@ def _claims(view: View) -> Shown:
     shown = rows.select(_CLAIMED).with_columns(pl.col("published", "own", "low", "high").round_sig_figs(3))
     if shown.is_empty():
         why = found["because"].value_counts(sort=True)["because"][0]
-        return Shown(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
+        return SlotContent(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
     wide = {"because": 320, "claim": 280, "differs": 320, "trust": 320}
     columns = [{"field": name, **({"width": wide[name]} if name in wide else {})} for name in shown.columns]
-    return Shown(caption=caption, data=shown, columns=columns)
+    return SlotContent(caption=caption, data=shown, columns=columns)
 
 
 _CLAIMED: Final = (
@@ -234,7 +250,7 @@ def notes_of(chosen_: Item) -> list[Note]:
     ]
 
 
-def _cells_of(chosen_: Item) -> Sequence[Cell]:
+def _cells_of(chosen_: Item) -> Sequence[PublishedCell]:
     """What a paper prints of an item; of a figure what its marks are."""
     number = chosen_.printed.number if chosen_.printed is not None else chosen_.number
     if number is None or (chosen_.kind == "figure" and chosen_.printed is None):
@@ -242,7 +258,7 @@ def _cells_of(chosen_: Item) -> Sequence[Cell]:
     return printed_table(chosen_.paper, number)
 
 
-def _doubts(view: View) -> Shown:
+def _doubts(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     found = notes_of(chosen_)
     title = html.P(f"{papers()[chosen_.paper]}, {chosen_.name}: {chosen_.shows}.", className="note")
@@ -251,15 +267,15 @@ def _doubts(view: View) -> Shown:
     words = [title, *(html.P(text, className="note") for text in captions)]
     if not found:
         known = "Nothing is known against the printed values. No paper says how many seeds they are of."
-        return Shown(parts=[*words, html.P(known if captions else "It prints no values.")])
+        return SlotContent(parts=[*words, html.P(known if captions else "It prints no values.")])
     told = [html.Li(f"{each.place}: {each.text}" + (_UNUSABLE if each.unusable else "")) for each in found]
-    return Shown(parts=[*words, html.Ul(told)])
+    return SlotContent(parts=[*words, html.Ul(told)])
 
 
 _UNUSABLE: Final = " (nothing is compared with these values)"
 
 
-def _lacks(view: View) -> Shown:
+def _lacks(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     parts: list[Component] = []
     if chosen_.kind == "table" and chosen_.number is not None:
@@ -279,29 +295,29 @@ def _lacks(view: View) -> Shown:
                 "axes are those that the table or figure tells apart."
             )
         )
-    return Shown(parts=parts)
+    return SlotContent(parts=parts)
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     now = chosen_item(view)
     of_paper = [each for each in ITEMS if each.paper == now.paper]
-    named = [Option(each.name, f"{each.name.capitalize()}: {each.title}") for each in of_paper]
+    named = [ControlOption(each.name, f"{each.name.capitalize()}: {each.title}") for each in of_paper]
     return (
         Control(
             "paper",
             "Paper",
             "choice",
-            [Option(key, f"{key} {title}") for key, title in papers().items()],
+            [ControlOption(key, f"{key} {title}") for key, title in papers().items()],
             usual=now.paper,
             remakes=True,
             resets=("item",),
         ),
         Control("item", "Figure or table", "choice", named, usual=now.name, remakes=True),
-        Control("claims", "Claims", "choice", [Option("compared", "compared"), Option("all", "all")]),
+        Control("claims", "Claims", "choice", [ControlOption("compared", "compared"), ControlOption("all", "all")]),
     )
 
 
-PUBLISHED = Page(
+PUBLISHED = AppPage(
     name="published",
     title="Published",
     letter="p",

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Component, Control, Key, Page, Shown, Slot, View, html, options
+from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
 from dashboards.app.pages.runs import ICONS
 from dashboards.data.formatting import count, duration, listed, point
 from dashboards.data.log_tail import log_tail
@@ -40,22 +40,22 @@ class RunAddress(Address):
     linear: bool = False
 
 
-def _key(view: View) -> str:
+def _key(view: PageView) -> str:
     if not view.address.run:
         raise Unknown("no run is named; pick one on the page Runs")
     return key_of(view.store, view.address.run)
 
 
-def _trial(view: View) -> dict[str, Any]:
+def _trial(view: PageView) -> dict[str, Any]:
     """The row of the trial. Raises Unknown."""
     return view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": _key(view)}).row(0, named=True)
 
 
-def _attempts(view: View) -> pl.DataFrame:
+def _attempts(view: PageView) -> pl.DataFrame:
     return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
 
 
-def _what(view: View) -> Shown:
+def _what(view: PageView) -> SlotContent:
     trial = _trial(view)
     key = str(trial["trial"])
     planned = view.store.sql(
@@ -82,10 +82,10 @@ def _what(view: View) -> Shown:
     begins = shortened(view.store, [key])[0]
     command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
     parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
-    return Shown(parts=parts)
+    return SlotContent(parts=parts)
 
 
-def _ways_on(view: View, key: str) -> list[Component]:
+def _ways_on(view: PageView, key: str) -> list[Component]:
     """Links to what this run can be seen beside: the other seeds of its cell, and the baseline's run of its seed."""
     beside = view.store.sql(
         """
@@ -112,12 +112,14 @@ def _axes(planned: pl.DataFrame) -> dict[str, Any]:
     return {} if planned.is_empty() else dict(json.loads(planned["axes"][0]))
 
 
-def _curves(view: View) -> Shown:
+def _curves(view: PageView) -> SlotContent:
     key = _key(view)
     grids = view.store.sql("SELECT min(grid) AS grid FROM grid_trial WHERE trial = $key", {"key": key})["grid"]
     known = _metrics(view)
     if not known or grids[0] is None:
-        return Shown(message="This run has logged nothing yet." if not known else "It is in no grid of this campaign.")
+        return SlotContent(
+            message="This run has logged nothing yet." if not known else "It is in no grid of this campaign."
+        )
     wanted = view.address.metric or known[:_MOST_PANELS]
     unknown = [name for name in wanted if name not in known]
     if unknown:
@@ -142,10 +144,10 @@ def _curves(view: View) -> Shown:
     )
     caption = f"Line: means of at most {most} parts of the steps. {extremes_words(1)}"
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
-    return Shown(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
+    return SlotContent(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
 
 
-def _metrics(view: View) -> list[str]:
+def _metrics(view: PageView) -> list[str]:
     found = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
         "ORDER BY name <> 'loss', name",
@@ -160,15 +162,15 @@ _TOLD: Final = (
 )
 
 
-def _attempts_table(view: View) -> Shown:
+def _attempts_table(view: PageView) -> SlotContent:
     found = _attempts(view)
     if found.is_empty():
-        return Shown(message="It has not begun.")
+        return SlotContent(message="It has not begun.")
     when = [pl.col(name).map_elements(_clock, return_dtype=pl.String) for name in ("started", "ended")]
     state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("killed or lost")))
     rows = found.with_columns(*when, state.alias("status")).select(_TOLD)
     kept = [name for name in _TOLD if rows[name].null_count() < rows.height]
-    return Shown(
+    return SlotContent(
         caption=f"{count(rows.height, 'attempt')}; times are of this machine's clock.", data=rows.select(kept),
         columns=[{"field": name, **_numeric(rows[name])} for name in kept],
     )  # fmt: skip
@@ -178,7 +180,7 @@ def _clock(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
 
 
-def _measured(view: View, table: str, keys: Sequence[str]) -> pl.DataFrame:
+def _measured(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
     """What a table of measurements holds of the run, at the last step that each name was taken at."""
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
@@ -191,26 +193,26 @@ def _measured(view: View, table: str, keys: Sequence[str]) -> pl.DataFrame:
     return found.with_columns(pl.Series("point", where, dtype=pl.String))
 
 
-def _evaluations(view: View) -> Shown:
+def _evaluations(view: PageView) -> SlotContent:
     found = _measured(view, "evaluation", ("point", "items", "se_items", "later"))
     if found.is_empty():
-        return Shown(message="It has not been evaluated.")
+        return SlotContent(message="It has not been evaluated.")
     kept = [name for name in found.columns if found[name].null_count() < found.height]
     columns = [{"field": name, **_numeric(found[name])} for name in kept]
     said = "The last value at each point, with how many items it is the mean of and the standard error over them."
-    return Shown(caption=said, data=found.select(kept), columns=columns)
+    return SlotContent(caption=said, data=found.select(kept), columns=columns)
 
 
-def _probes(view: View) -> Shown:
+def _probes(view: PageView) -> SlotContent:
     found = _measured(view, "probe", ("layer", "head", "point"))
     if found.is_empty():
-        return Shown(message="It was not probed.")
+        return SlotContent(message="It was not probed.")
     cut = ""
     if found.height > _MOST_ROWS and not view.whole:
         found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
     columns = [{"field": name, **_numeric(found[name])} for name in found.columns]
     said = f"What was seen inside the model, at the last step that each probe was taken at.{cut}"
-    return Shown(caption=said, data=found, columns=columns)
+    return SlotContent(caption=said, data=found, columns=columns)
 
 
 def _numeric(values: pl.Series) -> dict[str, Any]:
@@ -238,16 +240,16 @@ _LISTED: Final[list[dict[str, Any]]] = [
 ]
 
 
-def _spec(view: View) -> Shown:
+def _spec(view: PageView) -> SlotContent:
     text = _trial(view)["spec"]
     if text is None:
-        return Shown(message="No plan that can be read has its spec.")
+        return SlotContent(message="No plan that can be read has its spec.")
     spec = json.loads(text)
     whole = html.Details([html.Summary("As JSON"), html.Pre(json.dumps(spec, indent=2, ensure_ascii=False))])
-    return Shown(data=listing(spec), columns=_LISTED, parts=[whole])
+    return SlotContent(data=listing(spec), columns=_LISTED, parts=[whole])
 
 
-def _chosen_attempt(view: View) -> dict[str, Any] | None:
+def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
     """The attempt that the address names, or the last; None where none has begun. Raises Unknown."""
     found = _attempts(view)
     if found.is_empty():
@@ -266,22 +268,22 @@ def environment(attempt: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (plain | nested).items() if value is not None}
 
 
-def _environment(view: View) -> Shown:
+def _environment(view: PageView) -> SlotContent:
     attempt = _chosen_attempt(view)
     if attempt is None:
-        return Shown(message="It has not begun.")
-    return Shown(caption=f"Of attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
+        return SlotContent(message="It has not begun.")
+    return SlotContent(caption=f"Of attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
 
 
-def _log(view: View) -> Shown:
+def _log(view: PageView) -> SlotContent:
     attempt = _chosen_attempt(view)
     if attempt is None:
-        return Shown(message="It has not begun.")
+        return SlotContent(message="It has not begun.")
     tail = log_tail(view.store.layout, _key(view), int(attempt["attempt"]))
-    return Shown(caption=tail.told, parts=[html.Pre(tail.text)]) if tail.text else Shown(message=tail.told)
+    return SlotContent(caption=tail.told, parts=[html.Pre(tail.text)]) if tail.text else SlotContent(message=tail.told)
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     attempts = [str(number) for number in _attempts(view)["attempt"]]
     known = _metrics(view)
     return (
@@ -292,7 +294,7 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-RUN = Page(
+RUN = AppPage(
     name="run",
     title="Run",
     letter="",

@@ -7,9 +7,9 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.measures import measurements, text_of
-from dashboards.app.page import Control, Option, Page, Pick, Shown, Slot, View, grid_of, link
+from dashboards.app.page import AppPage, Control, ControlOption, PageView, Pick, Slot, SlotContent, grid_of, link
 from dashboards.data.formatting import BETWEEN, count, listed
-from dashboards.data.grid_context import Subject, in_order
+from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.run_keys import shortened
 from dashboards.data.user_errors import Unknown
 from store.database import quoting
@@ -31,7 +31,7 @@ class RunsAddress(Address):
     """Empty: the axes, the grid's measure, steps, seconds, attempts, reasons."""
 
 
-def _axis_columns(about: Subject) -> dict[str, str]:
+def _axis_columns(about: GridContext) -> dict[str, str]:
     """SQL of the axes by the names of their columns; an axis that is called like another column is marked as one."""
     types = about.store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": about.grid})
     taken = {*ALWAYS, *_COUNTED, "trial", "cell"}
@@ -42,7 +42,7 @@ def _axis_columns(about: Subject) -> dict[str, str]:
     return found
 
 
-def trials(about: Subject) -> pl.DataFrame:
+def trials(about: GridContext) -> pl.DataFrame:
     """Every trial of the grid: run (of its key, as much as tells it apart), label, seed, status, a column per axis, how
     far it came, trial, cell; the baseline first, then as the grid lists its levels.
     """
@@ -64,7 +64,7 @@ def _column_of(text: str, found: pl.DataFrame) -> str:
     return f"{text} (value)" if text in found.columns else text
 
 
-def pickable(about: Subject, found: pl.DataFrame) -> list[str]:
+def pickable(about: GridContext, found: pl.DataFrame) -> list[str]:
     """The columns that may be picked: axes that vary, measurements, what else varies, then what does not."""
     fixed = [name for name in found.columns if name not in (*ALWAYS, "trial", "cell")]
     vary = [name for name in fixed if found[name].drop_nulls().n_unique() > 1]
@@ -73,7 +73,7 @@ def pickable(about: Subject, found: pl.DataFrame) -> list[str]:
     return list(dict.fromkeys([*axes, *measured, *vary, *fixed]))
 
 
-def _usual(about: Subject, found: pl.DataFrame) -> list[str]:
+def _usual(about: GridContext, found: pl.DataFrame) -> list[str]:
     """The columns that are shown unless others are picked."""
     axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
     measure = about.measure
@@ -82,7 +82,7 @@ def _usual(about: Subject, found: pl.DataFrame) -> list[str]:
     return [*axes, *of_grid, *rest]
 
 
-def _with_values(about: Subject, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def _with_values(about: GridContext, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """The frame with a column for every measurement in `names` that it does not have."""
     told = dict(measurements(about.store, about.grid))
     if about.measure is not None:
@@ -94,7 +94,7 @@ def _with_values(about: Subject, found: pl.DataFrame, names: Sequence[str]) -> p
     return found
 
 
-def _values(about: Subject, name: str, at: Mapping[str, float]) -> pl.DataFrame:
+def _values(about: GridContext, name: str, at: Mapping[str, float]) -> pl.DataFrame:
     """The final value of every finished trial at a point: trial, value."""
     condition, parameters = agrees(at)
     return about.store.sql(
@@ -105,7 +105,7 @@ def _values(about: Subject, name: str, at: Mapping[str, float]) -> pl.DataFrame:
     )
 
 
-def _runs(view: View) -> Shown:
+def _runs(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = trials(about)
     wanted, usual = view.address.columns, _usual(about, found)
@@ -117,12 +117,12 @@ def _runs(view: View) -> Shown:
         raise Unknown(f"runs of {about.grid!r} have no {unknown[0]!r}; they have {', '.join(there[:_SHOWN])}{more}")
     columns = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     shown = _with_values(about, found, columns).select(*columns, "trial")
-    return Shown(
+    return SlotContent(
         caption=_caption(about, found, shown), data=shown, columns=[_column(name, shown) for name in columns]
     )  # fmt: skip
 
 
-def _caption(about: Subject, found: pl.DataFrame, shown: pl.DataFrame) -> str:
+def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> str:
     states = dict(found.group_by("status").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
     judged = f" {about.measure.name}, {about.measure.better} is better." if about.measure is not None else ""
@@ -156,7 +156,7 @@ def _title(name: str) -> str:
     return _TITLES.get(name, name) if not at else f"{measured}{BETWEEN}{at.replace('=', ' ').replace(',', ', ')}"
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     found = trials(about)
     usual = tuple(_usual(about, found))
@@ -167,7 +167,7 @@ def _controls(view: View) -> Sequence[Control]:
             "columns",
             "Columns",
             "choices",
-            [Option(name, _title(name)) for name in names],
+            [ControlOption(name, _title(name)) for name in names],
             hint,
             usual=usual,
             remakes=True,
@@ -175,7 +175,7 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-RUNS = Page(
+RUNS = AppPage(
     name="runs",
     title="Runs",
     letter="r",

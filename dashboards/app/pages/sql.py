@@ -7,16 +7,27 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, written
-from dashboards.app.page import Component, Control, Key, Option, Page, Shown, Slot, View, html, options
-from dashboards.app.query_runner import LIVE_S, Answer, Questions
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    html,
+    options,
+)
+from dashboards.app.query_runner import LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
-from dashboards.data.grid_context import subject
-from dashboards.data.user_errors import Unknown, tried
+from dashboards.data.grid_context import grid_context
+from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures.chart import (
     MOST_GROUPS,
     MOST_POINTS,
-    Columns,
+    ChartColumns,
     Kind,
     charted,
     draw_chart,
@@ -25,7 +36,7 @@ from dashboards.figures.chart import (
 )
 from dashboards.theme.styles import REST, Style
 from store import Store
-from store.database.query_log import asked
+from store.database.query_log import logged_queries
 from store.database.schema_docs import Relation, meaning, relations
 from store.database.sql_page import example
 from store.files.saved_texts import QUERIES
@@ -43,7 +54,7 @@ _EMPTY: Final = (
 _KINDS: Final = {"": "none", "points": "points", "lines": "lines", "bars": "bars", "heat": "heat map"}
 _LOG: Final = {"": "linear", "x": "log x", "y": "log y", "xy": "log x and y"}
 
-QUESTIONS: Final = Questions()
+QUESTIONS: Final = QueryRunner()
 
 
 class SqlAddress(Address):
@@ -58,7 +69,7 @@ class SqlAddress(Address):
     log: Literal["", "x", "y", "xy"] = ""
 
 
-def query_of(view: View) -> str:
+def query_of(view: PageView) -> str:
     """The text of the query; empty where there is none.
 
     Raises:
@@ -75,25 +86,25 @@ def query_of(view: View) -> str:
     return text
 
 
-def answer_of(view: View) -> Answer | None:
+def answer_of(view: PageView) -> QueryAnswer | None:
     """The result of the query; None where there is no query. Raises as `query_of` and `Questions.answer`."""
     text = query_of(view)
     return QUESTIONS.answer(view.store, text, MOST_POINTS + 1, again=view.again) if text else None
 
 
-def _result(view: View) -> Shown:
+def _result(view: PageView) -> SlotContent:
     if view.whole:
-        return Shown(data=_whole(view))
+        return SlotContent(data=_whole(view))
     answer = answer_of(view)
     if answer is None:
-        return Shown(message=_EMPTY)
+        return SlotContent(message=_EMPTY)
     frame = answer.frame.head(SHOWN_ROWS)
     shown = result_table.shown(frame)
     message = "The query has no rows." if frame.is_empty() else ""
-    return Shown(message=message, caption=_told(answer), data=shown, columns=result_table.definitions(shown))
+    return SlotContent(message=message, caption=_told(answer), data=shown, columns=result_table.definitions(shown))
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: QueryAnswer) -> str:
     """How many rows there are, and whether they follow new results."""
     height = answer.frame.height
     words = [f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"]
@@ -107,7 +118,7 @@ def _told(answer: Answer) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _whole(view: View) -> pl.DataFrame:
+def _whole(view: PageView) -> pl.DataFrame:
     """All rows, for a file. Raises Unknown where they are too many."""
     text = query_of(view)
     if not text:
@@ -121,34 +132,36 @@ def _whole(view: View) -> pl.DataFrame:
     return frame
 
 
-def _chart(view: View) -> Shown:
+def _chart(view: PageView) -> SlotContent:
     chosen = view.address
-    answer, problem = tried(lambda: answer_of(view))
+    answer, problem = catch_user_error(lambda: answer_of(view))
     if problem is not None or answer is None:
-        return Shown(message="There is no result to draw." if problem else "Any result can be drawn here.")
+        return SlotContent(message="There is no result to draw." if problem else "Any result can be drawn here.")
     if not chosen.chart:
-        return Shown(message="Choose points, lines, bars or a heat map as chart, and which columns are drawn.")
+        return SlotContent(message="Choose points, lines, bars or a heat map as chart, and which columns are drawn.")
     if answer.frame.is_empty():
-        return Shown(message="The query has no rows to draw.")
+        return SlotContent(message="The query has no rows to draw.")
     kind: Kind = chosen.chart
     columns = columns_of(view, answer.frame)
     drawn = charted(answer.frame, kind, columns)
     if drawn.is_empty():
-        return Shown(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
+        return SlotContent(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
     styles = {} if kind == "heat" else group_styles(drawn, _known(view, drawn["group"].drop_nulls().unique()))
     figure = draw_chart(drawn, kind, columns, styles, log=chosen.log)
     named = [name for name, style in styles.items() if style is not REST]
     legend = [Key(styles[name], name, name) for name in named]
-    return Shown(figure, _drawn_words(answer.frame, drawn, kind, columns, len(styles) - len(named)), drawn, legend)
+    return SlotContent(
+        figure, _drawn_words(answer.frame, drawn, kind, columns, len(styles) - len(named)), drawn, legend
+    )
 
 
-def _known(view: View, groups: pl.Series) -> Mapping[str, Style]:
+def _known(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
     """The looks that other pages have for `groups`: as operators, or as cells of a grid that draws them all."""
     if set(groups) <= view.operators.keys():
         return view.operators
-    with asked():  # what is asked here is not the SQL of the chart
+    with logged_queries():  # what is asked here is not the SQL of the chart
         found = view.store.sql(_GRIDS, {"labels": groups.to_list(), "n": len(groups)})["grid"]
-        about = None if found.is_empty() else subject(view.store, found[0], view.operators)
+        about = None if found.is_empty() else grid_context(view.store, found[0], view.operators)
     if about is None:
         return {}
     styles = {cell.label: about.look.styles[cell.cell] for cell in about.cells}
@@ -161,19 +174,19 @@ _GRIDS: Final = """
 """
 
 
-def columns_of(view: View, frame: pl.DataFrame) -> Columns:
+def columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
     """The columns that are drawn: those chosen, else the first, and the first other one with numbers."""
     chosen, names = view.address, frame.columns
     numbers = numeric(frame)
     x = chosen.x or names[0]
     if chosen.chart == "heat":
         y = chosen.y or next((name for name in names if name != x), x)
-        return Columns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
+        return ChartColumns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
     y = chosen.y or next((name for name in numbers if name != x), next(iter(numbers), names[-1]))
-    return Columns(x, y, chosen.colour)
+    return ChartColumns(x, y, chosen.colour)
 
 
-def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: Columns, rest: int) -> str:
+def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: ChartColumns, rest: int) -> str:
     rows = min(frame.height, MOST_POINTS)
     what = {"points": "Point", "lines": "Points of a line", "bars": "Bar", "heat": "Square"}[kind]
     words = [f"{what}: a row of the result, {count(drawn.height, 'row')} of {rows:,}"]
@@ -189,7 +202,7 @@ def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: 
     return f"{'; '.join(words)}."
 
 
-def _schema(view: View) -> Shown:
+def _schema(view: PageView) -> SlotContent:
     saved = QUERIES.every(view.store.layout)
     here = f"/{quote(view.campaign)}/sql"
     parts = schema(
@@ -198,14 +211,14 @@ def _schema(view: View) -> Shown:
         lambda query: here + written(SqlAddress(query=query)),
         lambda name: here + written(SqlAddress(saved=name)),
     )
-    return Shown(parts=parts)
+    return SlotContent(parts=parts)
 
 
-def _controls(view: View) -> Sequence[Control]:
-    text, _ = tried(lambda: query_of(view))
+def _controls(view: PageView) -> Sequence[Control]:
+    text, _ = catch_user_error(lambda: query_of(view))
     hint = "One statement that reads; Ctrl+Enter runs it"
     query = Control("query", "Query", "code", hint=hint, usual=text or None, remakes=True, resets=("saved",))
-    answer, _ = tried(lambda: answer_of(view))
+    answer, _ = catch_user_error(lambda: answer_of(view))
     if answer is None:
         return (query,)
     names = [*answer.frame.columns]
@@ -220,11 +233,11 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-def _choices(named: Mapping[str, str]) -> list[Option]:
-    return [Option(value, label) for value, label in named.items()]
+def _choices(named: Mapping[str, str]) -> list[ControlOption]:
+    return [ControlOption(value, label) for value, label in named.items()]
 
 
-SQL = Page(
+SQL = AppPage(
     name="sql",
     title="SQL",
     letter="s",

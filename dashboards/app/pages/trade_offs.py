@@ -14,7 +14,7 @@ from dashboards.app.measures import (
     text_of,
     unit_of,
 )
-from dashboards.app.page import Control, Key, Option, Page, Shown, Slot, View, grid_of, link, once
+from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, link, once
 from dashboards.data.formatting import BETWEEN, count, listed, point
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
@@ -62,7 +62,7 @@ class _Against(NamedTuple):
     """How it is compared, unless the address says in which direction."""
 
 
-def _quantities(view: View) -> dict[str, tuple[str, dict[str, float]]]:
+def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
     about = grid_of(view)
     found = measurements(view.store, about.grid)
@@ -76,7 +76,7 @@ def _quantities(view: View) -> dict[str, tuple[str, dict[str, float]]]:
     return found | {text_of(*row): row for row in rows}
 
 
-def _against(view: View) -> _Against:
+def _against(view: PageView) -> _Against:
     about, better = grid_of(view), view.address.against_better
     wanted = view.address.against or _first_cost(view)
     if wanted in COST_WORDS:
@@ -91,12 +91,12 @@ def _against(view: View) -> _Against:
     return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
 
 
-def _first_cost(view: View) -> str:
+def _first_cost(view: PageView) -> str:
     have = once(view.store, ("costs", grid_of(view).grid), lambda: known_costs(view.store, grid_of(view).grid))
     return next(iter(have), "train_s")
 
 
-def _compared(view: View) -> TradeOffs:
+def _compared(view: PageView) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     name, at = against.quantity.name, against.quantity.point
     if name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items()):
@@ -111,7 +111,7 @@ def _compared(view: View) -> TradeOffs:
     return once(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
 
 
-def _logs(view: View) -> tuple[bool, bool]:
+def _logs(view: PageView) -> tuple[bool, bool]:
     """Whether x and y are logarithmic."""
     address = view.address
     x = address.x_scale or ("log" if _against(view).way.scale == "log" else "linear")
@@ -119,7 +119,7 @@ def _logs(view: View) -> tuple[bool, bool]:
     return x == "log", y == "log"
 
 
-def _scatter(view: View) -> Shown:
+def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found = _compared(view)
     log = _logs(view)
@@ -149,7 +149,7 @@ def _scatter(view: View) -> Shown:
         else ""
     )
     data = named(found.frame.drop("label"), about)
-    return Shown(figure, caption, data, legend, message)
+    return SlotContent(figure, caption, data, legend, message)
 
 
 def _averages(found: TradeOffs) -> str:
@@ -171,7 +171,7 @@ def _ring_words(frame: pl.DataFrame) -> str:
     )
 
 
-def _guesses(view: View) -> str:
+def _guesses(view: PageView) -> str:
     """Which directions nothing says."""
     against = _against(view)
     unsaid = not against.way.known and view.address.against_better is None
@@ -197,7 +197,7 @@ def _hidden(n: int) -> str:
     return f" {count(n, 'value')} cannot be shown on a logarithmic axis." if n else ""
 
 
-def _parallel(view: View) -> Shown:
+def _parallel(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found = _compared(view)
     whole, levels = table(view.store, about.grid, measure)
@@ -209,7 +209,7 @@ def _parallel(view: View) -> Shown:
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.drawn(rows, numbers)
     if kept.is_empty():
-        return Shown(message="No cell has both values yet.")
+        return SlotContent(message="No cell has both values yet.")
     scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
     faint = " Faint: cells beyond those that colours tell apart." if len(about.cells) > len(about.drawn) else ""
     figure = parallel.draw_parallel(kept, scales, about.look)
@@ -223,10 +223,10 @@ def _parallel(view: View) -> Shown:
     )
     here = set(kept["cell"])
     legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn if cell in here]
-    return Shown(figure, caption, named(rows, about), legend)
+    return SlotContent(figure, caption, named(rows, about), legend)
 
 
-def _standings(view: View) -> Shown:
+def _standings(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = _compared(view).frame
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
@@ -247,7 +247,7 @@ def _standings(view: View) -> Shown:
         f"{count(cells, 'cell')}). One-sided t tests paired by seed, of three shared seeds or more. A note says why a "
         "claim is cautious or missing."
     )
-    return Shown(caption=caption, data=rows, columns=columns)
+    return SlotContent(caption=caption, data=rows, columns=columns)
 
 
 def _wrapped(name: str) -> dict[str, Any]:
@@ -266,16 +266,19 @@ def _apart(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _controls(view: View) -> Sequence[Control]:
+def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     known = once(view.store, ("quantities", about.grid), lambda: _quantities(view))
-    costs = [Option(name, words) for name, words in COST_WORDS.items()]
-    more = [Option(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
+    costs = [ControlOption(name, words) for name, words in COST_WORDS.items()]
+    more = [ControlOption(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
     against = _against(view)
-    scales = [Option("log", "logarithmic"), Option("linear", "linear")]
+    scales = [ControlOption("log", "logarithmic"), ControlOption("linear", "linear")]
     log = _logs(view)
     usual = ["log" if each else "linear" for each in log]
-    ways = [Option("lower", "lower" if against.way.known else "lower, a guess"), Option("higher", "higher")]
+    ways = [
+        ControlOption("lower", "lower" if against.way.known else "lower, a guess"),
+        ControlOption("higher", "higher"),
+    ]
     return (
         *measure_controls(view),
         Control(
@@ -294,7 +297,7 @@ def _controls(view: View) -> Sequence[Control]:
     )
 
 
-TRADE_OFFS = Page(
+TRADE_OFFS = AppPage(
     name="trade-offs",
     title="Trade-offs",
     letter="t",

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from dashboards.data.formatting import count, duration, listed
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
 from dashboards.html.markup import details, plain_table, tag, text
 from dashboards.report.sections.verdict_table import measured
@@ -19,7 +19,7 @@ _READING = (
 )
 
 
-def definition(about: Subject) -> str:
+def definition(about: GridContext) -> str:
     """What the grid is: measure, seeds, axes, rules, and the base trial as JSON."""
     header = about.header
     rows = [("Seeds", _seeds(header["seeds"]))]

@@ -7,26 +7,26 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import NO_MARGIN, count, in_odds, point
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
 from dashboards.figures import curves as curves_figure
 from dashboards.figures import effects as effects_figure
 from dashboards.figures import forest, numbers, shift
 from dashboards.figures.canvas import is_cut
-from dashboards.html.blocks import Picture, cell_legend, drawn
+from dashboards.html.blocks import FigureBlock, cell_legend, drawn
 from dashboards.html.markup import tag, text
 from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words
-from store.analysis.verdicts import Measure
+from store.analysis.verdicts import GridMeasure
 
 LOSS: Final = "loss"
 
 
-def charts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> str:
+def charts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> str:
     """Every figure for which the grid has data, as HTML; where one cannot be computed, why."""
     return "".join(drawn(title, pictures) for title, pictures in _parts(about, verdicts, key))
 
 
-def _parts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[Picture]]]:
+def _parts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
     cells = about.drawn
     measure = about.measure
     if measure is not None:
@@ -40,7 +40,9 @@ def _parts(about: Subject, verdicts: pl.DataFrame | None, key: str) -> Iterator[
     yield "Learned numbers", _numbers(about, cells, key)
 
 
-def chosen(about: Subject, cells: Sequence[str], measure: Measure | None = None, baseline: str | None = None) -> str:
+def chosen(
+    about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
+) -> str:
     """A sentence that says which cells are shown, where it is not all of them.
 
     They were picked by `measure` beside `baseline`, by default the grid's own.
@@ -64,14 +66,14 @@ def difference_of(scale: Scale) -> str:
     return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
 
 
-def named(frame: pl.DataFrame, about: Subject) -> pl.DataFrame:
+def named(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
     labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
     name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
     return frame.select(name, pl.exclude("cell"))
 
 
-def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) -> Iterator[Picture]:
+def _forest(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, key: str) -> Iterator[FigureBlock]:
     found = forest.differences(verdicts, measure)
     if found["difference"].is_null().all():
         return
@@ -86,14 +88,14 @@ def _forest(about: Subject, measure: Measure, verdicts: pl.DataFrame, key: str) 
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
     )
     figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
-    yield Picture(
+    yield FigureBlock(
         f"{key}-differences", f"Difference from {about.baseline_name}", caption, [(None, figure)], named(found, about)
     )
 
 
 def _shifts(
-    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
-) -> Iterator[Picture]:
+    about: GridContext, measure: GridMeasure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[FigureBlock]:
     for along in sorted(name for name, values in at.items() if len(values) > 2):
         found = shift.error_by_shift(about.store, about.grid, measure, along, cells)
         if found.is_empty() or found["x"].n_unique() < 2:
@@ -108,11 +110,13 @@ def _shifts(
         )
         title = f"{measure.name} by {along}"
         legend = cell_legend(_in(found), about.look)
-        yield Picture(f"{key}-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+        yield FigureBlock(f"{key}-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
         yield from _changes(about, measure, along, cells, key)
 
 
-def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str], key: str) -> Iterator[Picture]:
+def _changes(
+    about: GridContext, measure: GridMeasure, along: str, cells: Sequence[str], key: str
+) -> Iterator[FigureBlock]:
     found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
     if found["value"].is_null().all():
         return
@@ -126,7 +130,7 @@ def _changes(about: Subject, measure: Measure, along: str, cells: Sequence[str],
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     legend = cell_legend(_in(found), about.look)
     title = f"Change from {about.baseline_name} by {along}"
-    yield Picture(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+    yield FigureBlock(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
 
 
 def _change_of(scale: Scale) -> str:
@@ -134,8 +138,8 @@ def _change_of(scale: Scale) -> str:
 
 
 def _maps(
-    about: Subject, measure: Measure, at: dict[str, list[float]], cells: Sequence[str], key: str
-) -> Iterator[Picture]:
+    about: GridContext, measure: GridMeasure, at: dict[str, list[float]], cells: Sequence[str], key: str
+) -> Iterator[FigureBlock]:
     wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
     if len(wide) < 2:
         return
@@ -158,7 +162,7 @@ def _maps(
         f"maps of a kind.{chosen(about, cells)}"
     )
     ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
-    yield Picture(
+    yield FigureBlock(
         f"{key}-map",
         f"Over {axes[0]} and {axes[1]}",
         caption,
@@ -168,24 +172,24 @@ def _maps(
     )
 
 
-def _ramp(about: Subject, measure: Measure, column: str, span: tuple[float, float]) -> str:
+def _ramp(about: GridContext, measure: GridMeasure, column: str, span: tuple[float, float]) -> str:
     ends = shift.scale_ends(span, column, measure)
     words = measure.name if column == "value" else f"against {about.baseline_name}"
     return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
 
 
-def _effects(about: Subject, measure: Measure, key: str) -> Iterator[Picture]:
+def _effects(about: GridContext, measure: GridMeasure, key: str) -> Iterator[FigureBlock]:
     found = effects_figure.effects(about.store, about.grid, measure)
     if found.is_empty():
         return
     notes = effects_figure.notes(about.store, about.grid, measure)
     caption = effects_words(measure, about.unit, notes)
-    yield Picture(
+    yield FigureBlock(
         f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
     )
 
 
-def effects_words(measure: Measure, unit: str, notes: Sequence[str]) -> str:
+def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     """What points and bars of main effects are, and what the analysis notes."""
     said = (
         f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
@@ -196,7 +200,7 @@ def effects_words(measure: Measure, unit: str, notes: Sequence[str]) -> str:
     return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
 
-def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+def _curves(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
     scale = about.measure.scale if about.measure is not None else "log"
     found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
     if found.frame.is_empty():
@@ -211,10 +215,10 @@ def _curves(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]
     )
     figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
     legend = cell_legend(_in(found.frame), about.look)
-    yield Picture(f"{key}-curves", "Training loss", caption, [(None, figure)], named(found.frame, about), legend)
+    yield FigureBlock(f"{key}-curves", "Training loss", caption, [(None, figure)], named(found.frame, about), legend)
 
 
-def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture]:
+def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
     found = numbers.numbers(about.store, about.grid, cells)
     if found.is_empty():
         return
@@ -225,7 +229,7 @@ def _numbers(about: Subject, cells: Sequence[str], key: str) -> Iterator[Picture
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
         f"Bar: {interval_words('linear')}, {n_words(found)}.{chosen(about, cells)}"
     )
-    yield Picture(
+    yield FigureBlock(
         f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
     )
 
@@ -239,7 +243,7 @@ def _in(found: pl.DataFrame) -> list[str]:
     return list(dict.fromkeys(found["cell"]))
 
 
-def _axis(about: Subject, measure: Measure) -> str:
+def _axis(about: GridContext, measure: GridMeasure) -> str:
     return f"{measure.name}, {about.unit}" if about.unit else measure.name
 
 

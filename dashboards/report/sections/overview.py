@@ -6,10 +6,10 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.data.formatting import BETWEEN, count
-from dashboards.data.grid_context import Subject
+from dashboards.data.grid_context import GridContext
 from dashboards.figures.failures import draw_rates, rates
 from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
-from dashboards.html.blocks import Picture, color_legend, drawn
+from dashboards.html.blocks import FigureBlock, color_legend, drawn
 from dashboards.html.markup import details, tag, text
 from dashboards.report.sections.charts import named
 
@@ -27,7 +27,7 @@ def progress_words(done: dict[str, int]) -> str:
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 
 
-def overview(about: Subject, progress: pl.DataFrame) -> str:
+def overview(about: GridContext, progress: pl.DataFrame) -> str:
     """The sentence, the bar, and what the grid is."""
     done = totals(progress)
     shares = "".join(
@@ -47,7 +47,7 @@ def overview(about: Subject, progress: pl.DataFrame) -> str:
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 
 
-def _without_number(about: Subject) -> str:
+def _without_number(about: GridContext) -> str:
     """A sentence about trials that are done, and count as failed all the same."""
     found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
     lost = found.filter(pl.col("state") == "not finite").height
@@ -56,7 +56,7 @@ def _without_number(about: Subject) -> str:
     return f" Of those done {lost:,} ended with {about.measure.name} that is no finite number: counted as failed."
 
 
-def progress_picture(about: Subject, progress: pl.DataFrame, key: str) -> Picture | None:
+def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> FigureBlock | None:
     """Bars by cell, unless everything is done and there is nothing to see."""
     done = totals(progress)
     if done["ok"] == done["planned"]:
@@ -64,14 +64,14 @@ def progress_picture(about: Subject, progress: pl.DataFrame, key: str) -> Pictur
     legend = color_legend({state: WORDS[state] for state in STATUSES if done[state]})
     figure = draw_progress(progress, about.look)
     caption = "Trials of each variant by state, when this report was written."
-    return Picture(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
+    return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
 
 
 _WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
 _MOST_LABELS: Final = 6
 
 
-def failed(about: Subject, key: str) -> str:
+def failed(about: GridContext, key: str) -> str:
     """The section, or nothing where nothing failed."""
     found = about.store.failures(about.grid)
     if found.is_empty():
@@ -83,7 +83,7 @@ def failed(about: Subject, key: str) -> str:
     return tag("div", heading + kinds, class_="block failures") + drawn("Failure rates", _rates(about, key))
 
 
-def _kind(row: Mapping[str, Any], about: Subject) -> str:
+def _kind(row: Mapping[str, Any], about: GridContext) -> str:
     reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
     labels = _names(row["labels"], about)
     more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
@@ -95,12 +95,12 @@ def _kind(row: Mapping[str, Any], about: Subject) -> str:
     return tag("div", first + message + example + trace, class_="state alarm")
 
 
-def _names(labels: Sequence[str], about: Subject) -> list[str]:
+def _names(labels: Sequence[str], about: GridContext) -> list[str]:
     """The names that the rest of the report uses, in its order."""
     return [about.look.names[cell.cell] for cell in about.cells if cell.label in labels]
 
 
-def _rates(about: Subject, key: str) -> Iterator[Picture]:
+def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
     if about.measure is None or about.baseline is None:
         return
     found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
@@ -108,4 +108,4 @@ def _rates(about: Subject, key: str) -> Iterator[Picture]:
         return
     caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
     figure = draw_rates(found, about.look)
-    yield Picture(f"{key}-rates", "Failure rates", caption, [(None, figure)], named(found, about))
+    yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], named(found, about))

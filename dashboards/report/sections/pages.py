@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dashboards.data.grid_context import Subject
-from dashboards.data.user_errors import Unknown, sentence, tried
-from dashboards.html.blocks import Picture, key_legend, picture, state
+from dashboards.data.grid_context import GridContext
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from dashboards.html.blocks import FigureBlock, key_legend, picture, state
 from dashboards.html.markup import details, plain_table, tag, text
 from dashboards.theme.styles import Style
 
 if TYPE_CHECKING:
-    from dashboards.app.page import Slot, View
+    from dashboards.app.page import PageView, Slot
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("paired", "wins"),
@@ -26,21 +26,21 @@ OF_BASELINE: Final = ("paired",)
 """Slots that need one."""
 
 
-def pages(about: Subject, operators: dict[str, Style], key: str) -> str:
+def pages(about: GridContext, operators: dict[str, Style], key: str) -> str:
     """The figures of `SHOWN` that the grid has data for, as HTML, and why it has no others.
 
     Without a measure, or a baseline, what needs one is left out: the report says above that there is none.
     """
-    from dashboards.app.page import View  # dash takes a third of a second to import
+    from dashboards.app.page import PageView  # dash takes a third of a second to import
     from dashboards.app.pages import PAGES
 
     parts, missing = "", list[tuple[str, str]]()
     for page in (each for each in PAGES if each.name in SHOWN and (about.measure or each.name in WITHOUT_MEASURE)):
-        view = View("", about.store, page.address(grid=about.grid), operators, about)
+        view = PageView("", about.store, page.address(grid=about.grid), operators, about)
         slots = {slot.name: slot for slot in page.slots}
         for name in (each for each in SHOWN[page.name] if about.baseline is not None or each not in OF_BASELINE):
             slot = slots[name]
-            made, problem = tried(lambda: _made(slot, view, f"{key}-{page.name}-{slot.name}"))  # noqa: B023
+            made, problem = catch_user_error(lambda: _made(slot, view, f"{key}-{page.name}-{slot.name}"))  # noqa: B023
             if made is None:
                 parts += tag("div", tag("h3", text(slot.title)) + state(str(problem)), class_="block")
                 continue
@@ -59,7 +59,7 @@ class _Made(NamedTuple):
     """Why there is none; empty where there is."""
 
 
-def _made(slot: "Slot", view: "View", place: str) -> _Made:
+def _made(slot: "Slot", view: "PageView", place: str) -> _Made:
     try:
         shown = slot.make(view)
     except Unknown as error:  # there is nothing of the kind in this grid
@@ -68,4 +68,4 @@ def _made(slot: "Slot", view: "View", place: str) -> _Made:
         return _Made("", shown.message)
     legend = key_legend([(entry.key, entry.name, entry.style) for entry in shown.legend])
     caption = " ".join(filter(None, (shown.caption, shown.message)))
-    return _Made(picture(Picture(place, slot.title, caption, [(None, shown.figure)], shown.data, legend)), "")
+    return _Made(picture(FigureBlock(place, slot.title, caption, [(None, shown.figure)], shown.data, legend)), "")

@@ -6,11 +6,11 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.data.formatting import NO_MARGIN, change, count, in_odds, listed, number, p_value, point, runs_words
-from dashboards.data.grid_context import Subject, averages
+from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.html.blocks import cell_name, csv
-from dashboards.html.markup import Column, Entry, copy_button, details, sortable_table, tag, text
-from store.analysis.verdicts import Measure
+from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, sortable_table, tag, text
+from store.analysis.verdicts import GridMeasure
 
 ICONS: Final = {
     "better": ("▲", "better"),
@@ -54,7 +54,7 @@ def _are(n: int, name: str) -> str:
     return f"{n} {'is' if n == 1 else 'are'} {name}"
 
 
-def measured(measure: Measure, unit: str) -> str:
+def measured(measure: GridMeasure, unit: str) -> str:
     """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
     where = f" at {point(dict(measure.point))}" if measure.point else ""
     return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
@@ -74,18 +74,18 @@ def pairs_words(row: Mapping[str, Any]) -> str:
     return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
 
 
-def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
+def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
     """The table, its caption and a button that copies all of its columns."""
     average = average_words(measure.scale)
     columns = [
-        Column("Variant"),
-        Column("Verdict"),
-        Column(measure.name, "number", f"{average} over the runs that are compared"),
-        Column(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
-        Column(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
-        Column("Holm p", "number minor", "adjusted over all comparisons of the table"),
-        Column("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
-        Column("Reason", "why"),
+        HtmlColumn("Variant"),
+        HtmlColumn("Verdict"),
+        HtmlColumn(measure.name, "number", f"{average} over the runs that are compared"),
+        HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
+        HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
+        HtmlColumn("Holm p", "number minor", "adjusted over all comparisons of the table"),
+        HtmlColumn("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
+        HtmlColumn("Reason", "why"),
     ]
     rows = [_row(about, measure, row) for row in verdicts.iter_rows(named=True)]
     pinned = _baseline(about, measure, len(columns))
@@ -95,7 +95,7 @@ def verdict_table(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> s
     return tag("div", heading + table + actions, class_="block verdicts")
 
 
-def _caption(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
+def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     return (
@@ -105,25 +105,25 @@ def _caption(about: Subject, measure: Measure, verdicts: pl.DataFrame) -> str:
     )
 
 
-def _row(about: Subject, measure: Measure, row: Mapping[str, Any]) -> list[Entry]:
+def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[HtmlEntry]:
     icon, kind = ICONS[row["verdict"]]
     verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
     interval = "–"
     if row["low"] is not None:
         interval = f"{change(row['low'], measure.scale)} to {change(row['high'], measure.scale)}"
     return [
-        Entry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
-        Entry(verdict, _RANK[row["verdict"]]),
-        Entry(text(_value(row["value"], measure)), row["value"]),
-        Entry(text(change(row["difference"], measure.scale)), row["difference"]),
-        Entry(text(interval), row["low"]),
-        Entry(text(p_value(row["p_holm"])), row["p_holm"]),
-        Entry(pairs_words(row), row["pairs"]),
-        Entry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
+        HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
+        HtmlEntry(verdict, _RANK[row["verdict"]]),
+        HtmlEntry(text(_value(row["value"], measure)), row["value"]),
+        HtmlEntry(text(change(row["difference"], measure.scale)), row["difference"]),
+        HtmlEntry(text(interval), row["low"]),
+        HtmlEntry(text(p_value(row["p_holm"])), row["p_holm"]),
+        HtmlEntry(pairs_words(row), row["pairs"]),
+        HtmlEntry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
     ]
 
 
-def _value(value: float | None, measure: Measure) -> str:
+def _value(value: float | None, measure: GridMeasure) -> str:
     """Small differences of a measure that is not on the log scale are in its last digits."""
     return number(value, 3 if measure.scale == "log" else 4, padded=True)
 
@@ -139,7 +139,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
     return f"{reason[:1].upper()}{reason[1:]}{end}{g}{beats}"
 
 
-def _baseline(about: Subject, measure: Measure, width: int) -> list[list[Entry]]:
+def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list[HtmlEntry]]:
     label = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
     if about.baseline is None or label is None:
         return []
@@ -147,6 +147,11 @@ def _baseline(about: Subject, measure: Measure, width: int) -> list[list[Entry]]
     value = found["value"][0] if found.height else None
     runs = str(found["n"][0]) if found.height else "0"
     name = cell_name(about.baseline, label, about.look)
-    row = [Entry(name), Entry("baseline"), Entry(text(_value(value, measure))), *[Entry("")] * (width - 3)]
-    row[6] = Entry(f"{runs} of {len(about.header['seeds'])}")
+    row = [
+        HtmlEntry(name),
+        HtmlEntry("baseline"),
+        HtmlEntry(text(_value(value, measure))),
+        *[HtmlEntry("")] * (width - 3),
+    ]
+    row[6] = HtmlEntry(f"{runs} of {len(about.header['seeds'])}")
     return [row]

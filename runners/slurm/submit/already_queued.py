@@ -16,7 +16,7 @@ from runners.output import counted
 from runners.planning.survey import Surveyed
 from runners.slurm.cancellations import read_cancelled
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import Crew, read_crews
+from runners.slurm.submissions import SubmissionStatus, read_submission_status
 from store.files.layout import Layout
 from store.files.trial_status import local_process, trial_state
 
@@ -30,7 +30,7 @@ before each of which the record is written anew."""
 
 @final
 @dataclass
-class Elsewhere:
+class AlreadyQueued:
     """What is queued already."""
 
     submissions: Counter[str] = field(default_factory=Counter)
@@ -40,14 +40,14 @@ class Elsewhere:
     notes: list[str] = field(default_factory=list)
 
 
-def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler) -> Elsewhere:
+def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler) -> AlreadyQueued:
     """Which of `wanted` workers of earlier submissions will take.
 
     Raises:
         EnvironmentProblem: the scheduler does not say.
     """
-    crews, notes = read_crews(layout, scheduler)
-    found = Elsewhere(notes=list(notes))
+    crews, notes = read_submission_status(layout, scheduler)
+    found = AlreadyQueued(notes=list(notes))
     by_key = {trial.key: trial for trial in wanted}
     for crew in crews:
         rows = _live_rows(crew, notes)
@@ -66,7 +66,7 @@ def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Sche
     return found
 
 
-def _live_rows(crew: Crew, notes: Sequence[str]) -> list[int]:
+def _live_rows(crew: SubmissionStatus, notes: Sequence[str]) -> list[int]:
     rows: list[int] = []
     for found in crew.record.classes:
         standing = crew.standing(found.name)
@@ -81,7 +81,7 @@ def _live_rows(crew: Crew, notes: Sequence[str]) -> list[int]:
     return rows
 
 
-def _takes(layout: Layout, crew: Crew, trial: Surveyed) -> bool:
+def _takes(layout: Layout, crew: SubmissionStatus, trial: Surveyed) -> bool:
     """Whether a worker of the crew would train it."""
     if trial.key in crew.cancelled.trials:
         return False
@@ -171,7 +171,7 @@ def _records(layout: Layout) -> Iterator[Submission]:
             yield record
 
 
-def told(found: Elsewhere, of: Collection[Surveyed]) -> str | None:
+def told(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
     """What of the trials that others are queued for is queued already, in words."""
     if not found.trials:
         return None

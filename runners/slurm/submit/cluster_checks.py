@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from grid.errors import SpecError
-from grid.suggestions import did_you_mean
+from grid.suggestions import suggest_name
 from runners.output import duration
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.cluster_limits import Limits, Partition
@@ -63,7 +63,7 @@ def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, t
     names = sorted(known)
     if given not in names:
         listed = ", ".join(names) or "none"
-        raise SpecError(f"there is no {flag} {given!r} for you; {they}: {listed}{did_you_mean(given, names)}")
+        raise SpecError(f"there is no {flag} {given!r} for you; {they}: {listed}{suggest_name(given, names)}")
 
 
 def _require_time(resources: Resources, place: Partition) -> None:
@@ -84,7 +84,7 @@ def _require_gpus(resources: Resources, place: Partition, limits: Limits) -> Non
     if resources.gpu_type is not None and resources.gpu_type not in place.gpus:
         known = sorted(filter(None, place.gpus))
         listed = f"it has {', '.join(known)}" if known else "its GPUs have no type, leave --gpu-type out"
-        near = did_you_mean(resources.gpu_type, known)
+        near = suggest_name(resources.gpu_type, known)
         raise SpecError(f"partition {place.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}")
     most = place.gpus[resources.gpu_type] if resources.gpu_type else max(place.gpus.values())
     if resources.gpus > most:

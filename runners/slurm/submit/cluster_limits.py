@@ -34,7 +34,7 @@ class Partition:
     """The QOS whose limits hold for all jobs in it; empty: none."""
 
 
-class Queued(NamedTuple):
+class QueuedTasks(NamedTuple):
     """Tasks in the queue now, of all users that this one may see."""
 
     all: int
@@ -76,7 +76,7 @@ class Limits:
     max_jobs: int
     """Tasks of all users that the controller keeps in mind."""
     partitions: Mapping[str, Partition]
-    queued: Queued
+    queued: QueuedTasks
     associations: tuple[Association, ...] | None = None
     """None: there is no accounting, or it is not asked for permission."""
     qualities: Mapping[str, Quality] = field(default_factory=dict)
@@ -227,12 +227,12 @@ def partitions(shown: str, nodes: str) -> dict[str, Partition]:
     return {partition.name: partition for partition in found}
 
 
-def counted(text: str, me: str) -> Queued:
+def counted(text: str, me: str) -> QueuedTasks:
     """Tasks in the queue, from squeue's `user|account|QOS|partition`."""
     rows = [tuple(row) for line in text.splitlines() if len(row := line.split("|")) == 4]
     mine = [row for row in rows if row[0] == me]
     by_account, by_qos, by_partition = (dict(Counter(row[column] for row in mine)) for column in (1, 2, 3))
-    return Queued(len(rows), by_account, by_qos, by_partition)
+    return QueuedTasks(len(rows), by_account, by_qos, by_partition)
 
 
 def associations(text: str, cluster: str) -> tuple[tuple[Association, ...], str | None]:

@@ -9,10 +9,10 @@ from typing import NamedTuple, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.disk_space import require_room
+from runners.attempts.disk_space import require_disk_space
 from runners.attempts.manifest import KeptLines, submission_id
 from runners.attempts.submission_record import Array, ResourceClass
-from runners.attempts.worker import Entry
+from runners.attempts.worker import WorkerEntry
 from runners.output import counted
 from runners.planning.budget import Budget
 from runners.planning.grid_cells import walk
@@ -23,10 +23,10 @@ from runners.provenance.snapshot_extract import shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
-from runners.slurm.submit.already_queued import Elsewhere, queued_elsewhere
+from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import partitions_of, require_allowed
 from runners.slurm.submit.cluster_limits import Limits, Room, arrays, read_limits
-from runners.slurm.submit.excluded_nodes import avoided, faults
+from runners.slurm.submit.excluded_nodes import excluded_nodes, faults
 from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
 from runners.slurm.submit.shared_disk import unshared
@@ -47,7 +47,7 @@ class SubmitOptions:
     """Keys of the trials to queue, of those that are to be trained; None: all."""
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, loaded before."""
-    entry: Entry = field(default_factory=Entry)
+    entry: WorkerEntry = field(default_factory=WorkerEntry)
     budget: Budget | None = None
     flags: frozenset[str] = frozenset()
     """Fields of the request that the command line gave; where `Needs` are more specific, that is told."""
@@ -70,7 +70,7 @@ class Draft:
     classes: tuple[ResourceClass, ...]
     scripts: tuple[Script, ...]
     """One per array, in the order of classes and arrays."""
-    elsewhere: Elsewhere
+    elsewhere: AlreadyQueued
     wanted: tuple[Surveyed, ...]
     """All trials that are to be trained, those queued elsewhere among them."""
     notes: tuple[str, ...]
@@ -117,7 +117,7 @@ class Drafter:
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
-        require_room(self.layout.root)
+        require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
         return max(place.cpus for place in partitions_of(partition, self._limits))
@@ -175,7 +175,7 @@ class Drafter:
     def _avoid(self, groups: Sequence[Group]) -> list[str]:
         """Keep workers away from nodes that lost or failed trials: this time, so it is no part of what is asked."""
         places = [place for group in groups for place in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = avoided(self._faults, places)
+        nodes, remarks = excluded_nodes(self._faults, places)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 

@@ -87,7 +87,7 @@ def _node(attempt: AttemptState) -> str | None:
     return str(place["node"]) if place.get("node") else None
 
 
-def avoided(found: Faults, places: Sequence[Partition]) -> tuple[list[str], list[str]]:
+def excluded_nodes(found: Faults, places: Sequence[Partition]) -> tuple[list[str], list[str]]:
     """The nodes to exclude and remarks on it: none where they would be half of a partition or more."""
     nodes = sorted({*found.lost, *found.failed})
     if not nodes:

@@ -38,7 +38,7 @@ class Demand(NamedTuple):
     """Whether they train on a GPU and nowhere else."""
 
 
-class Kind(NamedTuple):
+class WorkerKind(NamedTuple):
     """What of a trial decides its class."""
 
     needs: int | None
@@ -134,11 +134,11 @@ class Demands:
             SpecError: the time limit holds no start and checkpoint, there is no more memory to give, or trials are for
                 CUDA alone and torch is a build for the CPU.
         """
-        found: dict[Kind, list[Surveyed]] = {}
+        found: dict[WorkerKind, list[Surveyed]] = {}
         for trial in trials:
             demand = self._cells[trial.grid, trial.cell]
-            found.setdefault(Kind(demand.needs, demand.ranks, self._shortage(layout, trial)), []).append(trial)
-        merged: dict[Resources, list[tuple[Kind, list[Surveyed]]]] = {}
+            found.setdefault(WorkerKind(demand.needs, demand.ranks, self._shortage(layout, trial)), []).append(trial)
+        merged: dict[Resources, list[tuple[WorkerKind, list[Surveyed]]]] = {}
         for kind, members in found.items():
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))
@@ -169,7 +169,7 @@ class Demands:
         own = self._own(needs).gpus
         return self._slurm.gpus if own is None else own
 
-    def _resources(self, kind: Kind, threads: int) -> Resources:
+    def _resources(self, kind: WorkerKind, threads: int) -> Resources:
         own, slurm, ranks = self._own(kind.needs), self._slurm, kind.ranks
         gpus = self._gpus(kind.needs)
         wide = -(-gpus // ranks) * ranks
@@ -191,11 +191,11 @@ class Demands:
         usual = min(usual, self._most_cpus(drafted.partition) or usual)
         return roomier(replace(drafted, cpus=_scaled(cpus, wide, gpus) if cpus else usual), kind.short)
 
-    def _told(self, kind: Kind, members: Iterable[Surveyed], resources: Resources) -> Iterator[str]:
+    def _told(self, kind: WorkerKind, members: Iterable[Surveyed], resources: Resources) -> Iterator[str]:
         cuda = any(self._cells[trial.grid, trial.cell].cuda for trial in members)
         return self._remarks(kind, resources, cuda=cuda)
 
-    def _remarks(self, kind: Kind, resources: Resources, *, cuda: bool) -> Iterator[str]:
+    def _remarks(self, kind: WorkerKind, resources: Resources, *, cuda: bool) -> Iterator[str]:
         own, slurm, ranks = self._own(kind.needs), self._slurm, kind.ranks
         gpus, per_gpu = self._gpus(kind.needs), own.per_gpu or slurm.per_gpu
         if not gpus and cuda:
@@ -233,7 +233,7 @@ class Demands:
                 "which is what nodes use too; install a CUDA build of torch, or say execution.device='auto'"
             )
 
-    def _name(self, kind: Kind) -> str:
+    def _name(self, kind: WorkerKind) -> str:
         needs, ranks, short = kind
         parts = [f"{path}={_short(value)}" for path, value in self._wanted[needs].items()] if needs is not None else []
         if ranks > 1:

@@ -25,16 +25,16 @@ from runners.provenance.snapshot_modules import user_imports
 from runners.slurm.queue import TaskId, ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
-from runners.slurm.submit.submit_lock import turn
+from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.task_output import logs
 from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started
 
-__all__ = ["Draft", "Drafter", "Queued", "SubmitOptions", "submit"]
+__all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 
 
-class Queued(NamedTuple):
+class SubmittedJobs(NamedTuple):
     """What was queued."""
 
     draft: Draft
@@ -44,14 +44,14 @@ class Queued(NamedTuple):
     """Trials that were ok before."""
 
 
-def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
+def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
     """Queue what is missing. One shell at a time; of two, the second finds everything queued.
 
     Raises:
         SpecError, EnvironmentProblem: it was refused, and nothing of it is left.
     """
     drafter.draft()  # what is wrong is said before the campaign is touched
-    with turn(drafter.layout, told) as certain:
+    with submit_lock(drafter.layout, told) as certain:
         for remark in half_submitted(drafter.layout, certain=certain, cancel=_cancel_named):
             told(remark)
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
@@ -60,7 +60,7 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> Queued:
         for grid in drafter.grids:  # also where nothing is left to queue: a grid of finished trials is one
             write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
-        return Queued(draft, _queue(drafter, draft) if draft.groups else None, done)
+        return SubmittedJobs(draft, _queue(drafter, draft) if draft.groups else None, done)
 
 
 def _queue(drafter: Drafter, draft: Draft) -> Submission:

@@ -15,7 +15,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 
 @contextmanager
-def turn(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
+def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
     """Wait until no other shell has the turn. Whether that is certain: not on a file system without locks.
 
     The lock is a file that is there during the turn and no longer.

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from grid.errors import StoreError
 from runners.attempts.submission_record import ResourceClass, Submission, read_submission_record
-from runners.attempts.worker import Entry, Job
+from runners.attempts.worker import Job, WorkerEntry
 from runners.slurm.spec import Slurm
 from runners.slurm.worker.packing import Packing, device_groups
-from runners.slurm.worker.rows import Share
-from runners.slurm.worker.task_environment import Place
+from runners.slurm.worker.rows import RowShare
+from runners.slurm.worker.task_environment import TaskEnvironment
 from runners.slurm.worker_resources import Resources
 from store.files.layout import Layout
 
@@ -39,7 +39,7 @@ class Assignment:
         StoreError: its record is torn or altered.
     """
 
-    def __init__(self, task: Arguments, place: Place) -> None:
+    def __init__(self, task: Arguments, place: TaskEnvironment) -> None:
         self.task = task
         self.place = place
         self.layout = Layout(Path(task.root))
@@ -50,9 +50,9 @@ class Assignment:
         self.limit_s = self.resources.time * 60.0
 
     @property
-    def share(self) -> Share:
+    def share(self) -> RowShare:
         """The rows that are its own, among those of its class."""
-        return Share(self.wanted.rows, self.worker, self.wanted.workers)
+        return RowShare(self.wanted.rows, self.worker, self.wanted.workers)
 
     @property
     def per_gpu(self) -> int | None:
@@ -95,5 +95,5 @@ def _asked(record: Submission, wanted: ResourceClass) -> tuple[Slurm, Resources]
         ) from error
 
 
-def _entry(data: Mapping[str, Any]) -> Entry:
-    return Entry(**{**data, **({"preload": tuple(data["preload"])} if "preload" in data else {})})
+def _entry(data: Mapping[str, Any]) -> WorkerEntry:
+    return WorkerEntry(**{**data, **({"preload": tuple(data["preload"])} if "preload" in data else {})})

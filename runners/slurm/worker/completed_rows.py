@@ -25,7 +25,7 @@ _READ_S_PER_FILE = 0.1
 
 
 @final
-class Seen:
+class CompletedRows:
     """What the worker called `name`, `<class>-<worker>` in each of its lives, knows of the rows of its class."""
 
     def __init__(

@@ -20,7 +20,7 @@ _PATIENCE_S = 30.0
 
 
 @final
-class Doubts:
+class NodeHealth:
     """Those of the worker whose record is `mine`; `records` are those of all, `alone` is whether there is one node."""
 
     def __init__(

@@ -14,7 +14,7 @@ from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
 
-class Look(NamedTuple):
+class RowLook(NamedTuple):
     """What was seen at one look."""
 
     at: Literal["done", "free", "held"]
@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
 
 @final
-class Outlook:
+class RowStates:
     """The trials of a submission as a worker task on `node` sees them.
 
     Raises:
@@ -64,7 +64,7 @@ class Outlook:
         except OSError as error:
             raise environment_problem("look for", path, error) from error
 
-    def look(self, row: int) -> Look:
+    def look(self, row: int) -> RowLook:
         """How it is with a row now.
 
         Raises:
@@ -75,10 +75,10 @@ class Outlook:
         if self._settled(state) and not self._to_be_cut(row, state):
             if state.status == "ok":
                 discard_forgotten(self._layout, key, state)
-            return Look("done")
+            return RowLook("done")
         if state.live is not None:
-            return Look("held", sure=self._sure(key, state.live))
-        return Look("free", lost_here=bool(state.attempts) and self._lost_here(state.attempts[-1]))
+            return RowLook("held", sure=self._sure(key, state.live))
+        return RowLook("free", lost_here=bool(state.attempts) and self._lost_here(state.attempts[-1]))
 
     def memory_bytes(self, rows: Iterable[int], *, gpu: bool) -> int | None:
         """The most that a finished trial of `rows` needed on such a device; None where none has finished on one."""

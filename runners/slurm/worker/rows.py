@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, final
 
 from runners.attempts.worker import Outcome
-from runners.execution import Rows
-from runners.slurm.worker.completed_rows import Seen
-from runners.slurm.worker.row_state import Outlook
+from runners.execution import RowSource
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.row_state import RowStates
 
 _LOOK_S = 0.1
 """A worker asks for a row between two looks at its processes; the files are read no longer than this at once."""
@@ -22,7 +22,7 @@ _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 30.0
 
 
-class Share(NamedTuple):
+class RowShare(NamedTuple):
     """Who this is among the workers of a class."""
 
     rows: tuple[int, int]
@@ -46,7 +46,7 @@ class Share(NamedTuple):
 
 
 @final
-class NodeRows(Rows):
+class NodeRows(RowSource):
     """Hands out rows while `willing` says that one may be begun.
 
     A row `seen` done, by this worker or another, is never looked at again; one that somebody works on is looked at now
@@ -55,10 +55,10 @@ class NodeRows(Rows):
 
     def __init__(
         self,
-        outlook: Outlook,
-        share: Share,
+        outlook: RowStates,
+        share: RowShare,
         willing: Callable[[], bool],
-        seen: Seen,
+        seen: CompletedRows,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._outlook = outlook

@@ -14,7 +14,7 @@ _MARGIN_S, _MARGIN = 10.0, 0.2
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
 
-class Heard:
+class SignalState:
     """What has been heard so far."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class Heard:
             self.first, self.at = signal.Signals(number), time.monotonic()
 
 
-def listen() -> Heard:
+def listen() -> SignalState:
     """Hear from now on; a process that was started with the signals blocked hears those that came before, too."""
-    heard = Heard()
+    heard = SignalState()
     for name in SIGNALS:
         signal.signal(name, heard.note)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

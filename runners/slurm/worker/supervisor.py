@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from runners.attempts.disk_space import no_room
-from runners.attempts.worker import Outcome, Unfit
+from runners.attempts.disk_space import disk_problem
+from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import counted
 from runners.slurm.cancellations import Cancellations
 from runners.slurm.worker.assignment import Arguments, Assignment
-from runners.slurm.worker.completed_rows import Seen
-from runners.slurm.worker.node_health import Doubts, only_node
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.node_health import NodeHealth, only_node
 from runners.slurm.worker.packing import slots
-from runners.slurm.worker.row_state import Outlook
+from runners.slurm.worker.row_state import RowStates
 from runners.slurm.worker.rows import NodeRows
-from runners.slurm.worker.signals import Heard
+from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.task_environment import Deadline, here, seconds_left
-from runners.slurm.worker.time_budget import Pace
-from runners.slurm.worker.worker_record import Diary
-from runners.slurm.worker_records import Left, Purse, read_workers
-from store.files.atomic import be_patient, environment_problem, read_json
+from runners.slurm.worker.time_budget import TimeBudget
+from runners.slurm.worker.worker_record import WorkerRecordFile
+from runners.slurm.worker_records import BudgetTracker, Left, read_workers
+from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
 DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
 """Exit statuses; the batch script acts on them."""
@@ -43,20 +43,20 @@ class _OutOfTime(Exception):
     """Workers that do not leave cannot be waited for any longer."""
 
 
-def supervise(task: Arguments, heard: Heard) -> int:
+def supervise(task: Arguments, heard: SignalState) -> int:
     """Work until nothing is left or the time is over; the exit status of the task.
 
     A place that cannot be worked in is told in a sentence, what nobody foresaw with its traceback; both are in the
     worker's record if there is one.
     """
-    diary: Diary | None = None
+    diary: WorkerRecordFile | None = None
     try:
         assignment = Assignment(task, here())
-        diary = Diary(assignment)
+        diary = WorkerRecordFile(assignment)
         return _Supervisor(assignment, diary, heard).run()
     except (EnvironmentProblem, NotFoundError, OSError) as error:
         problem = environment_problem("work in", Path(task.root), error) if isinstance(error, OSError) else error
-        full = no_room(Path(task.root), error)
+        full = disk_problem(Path(task.root), error)
         if diary is None:
             sys.stderr.write(f"{full or problem}\n")
         else:
@@ -73,24 +73,26 @@ def supervise(task: Arguments, heard: Heard) -> int:
 class _Supervisor:
     """The overseer of this node's workers."""
 
-    def __init__(self, assignment: Assignment, diary: Diary, heard: Heard) -> None:
+    def __init__(self, assignment: Assignment, diary: WorkerRecordFile, heard: SignalState) -> None:
         self._assignment = assignment
         self._diary = diary
         self._heard = heard
         self._job = assignment.job
         self._layout = assignment.layout
-        self._outlook = Outlook(self._job, assignment.place.node)
+        self._outlook = RowStates(self._job, assignment.place.node)
         self._cancellations = Cancellations(self._layout, self._job.submission)
         left_s = seconds_left(assignment.limit_s)
-        self._pace = Pace(Deadline(left_s), assignment.limit_s, assignment.slurm.signal_s)
+        self._pace = TimeBudget(Deadline(left_s), assignment.limit_s, assignment.slurm.signal_s)
         budget = assignment.record.budget
-        self._purse = budget and Purse(self._layout, self._job.submission, float(budget["hours"]), budget["unit"])
+        self._purse = budget and BudgetTracker(
+            self._layout, self._job.submission, float(budget["hours"]), budget["unit"]
+        )
         submission, wanted = self._job.submission, assignment.wanted
         name = f"{assignment.task.resource_class}-{assignment.worker}"
-        self._seen = Seen(self._layout, submission, name, wanted.rows)
+        self._seen = CompletedRows(self._layout, submission, name, wanted.rows)
         self._rows = NodeRows(self._outlook, assignment.share, self._willing, self._seen)
         alone = partial(only_node, assignment.resources.partition)
-        self._doubts = Doubts(diary.record, lambda: read_workers(self._layout, submission), alone)
+        self._doubts = NodeHealth(diary.record, lambda: read_workers(self._layout, submission), alone)
         self._doubt: str | None = None
         self._idle = True
         self._ready = False
@@ -103,7 +105,7 @@ class _Supervisor:
 
     def run(self) -> int:
         """Work, and say why it is over."""
-        be_patient(_PATIENCE_S, self.note, lambda: self._heard.first is not None)
+        set_retry_timeout(_PATIENCE_S, self.note, lambda: self._heard.first is not None)
         self._diary.keep()
         late = None
         try:
@@ -112,7 +114,7 @@ class _Supervisor:
             refused, late = None, str(error)
         self._seen.publish()
         if refused is not None:
-            full = no_room(self._layout.root)
+            full = disk_problem(self._layout.root)
             return self._leave("full", full, FULL) if full else self._leave("refused", refused, REFUSED)
         left = self._why()
         if left == "time" and self._idle and not self._in_time and not self._pace.enough():
@@ -164,7 +166,7 @@ class _Supervisor:
             self._ready = True
             try:
                 self._machine.run(self._job, self._rows, self)
-            except (SpecError, CannotStart, Unfit) as error:
+            except (SpecError, CannotStart, NodeUnsuitable) as error:
                 return str(error)
             except ServerDied as error:
                 servers += 1

@@ -17,7 +17,7 @@ from store.files.trial_status import process_started
 
 @final
 @dataclass(frozen=True)
-class Place:
+class TaskEnvironment:
     """A task of a job, in one of its lives."""
 
     job: str
@@ -51,13 +51,13 @@ class Place:
         return self.visible[:gpus]
 
 
-def here(environ: Mapping[str, str] = os.environ) -> Place:
+def here(environ: Mapping[str, str] = os.environ) -> TaskEnvironment:
     """The place of this process."""
     array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
     alone = array is None or task is None
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     cpus = _count(environ, "SLURM_CPUS_PER_TASK") or _count(environ, "SLURM_CPUS_ON_NODE") or 1
-    return Place(
+    return TaskEnvironment(
         job=environ.get("SLURM_JOB_ID", "0") if alone else f"{array}_{task}",
         task=0 if alone else _count(environ, "SLURM_ARRAY_TASK_ID"),
         restarts=_count(environ, "SLURM_RESTART_COUNT"),

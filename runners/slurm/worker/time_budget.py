@@ -7,7 +7,7 @@ from runners.slurm.worker.task_environment import Deadline
 
 
 @final
-class Pace:
+class TimeBudget:
     """Trials are begun while what is left, without the `signal_s` in which all save and leave, is likely enough.
 
     That is as long as 95 of 100 trials took on this node, but never more than a quarter of the time limit `limit_s`: a

@@ -17,7 +17,7 @@ _EVERY_S = 60.0
 
 
 @final
-class Diary:
+class WorkerRecordFile:
     """The record of a task that begins now.
 
     A record that cannot be written is told once and tried again: nothing that counts is in it.

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from runners.tasks.counter_rng import CPU
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
 from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Data, Items, Measured, Predict, Task, over_items
+from runners.tasks.task import Batch, Data, Items, Measurements, Predict, Task, over_items
 from variants import Tokens
 
 _NUMBERS = 1 << 24
@@ -161,7 +161,7 @@ class DistillationData(Data):
 
     def __init__(self, task: Distillation, inner: Data, teaching: Teaching) -> None:
         self._task, self._inner, self._teaching = task, inner, teaching
-        self._of_teacher: list[Measured] | None = None
+        self._of_teacher: list[Measurements] | None = None
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -207,7 +207,7 @@ class DistillationData(Data):
         own = self._inner.loss(outputs, labels)
         return tau**2 * kl + weight * own, kl, kl + entropy, own
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """What the task measures of the student, how far it is from the teacher, what the task measures of that."""
         yield from self._inner.evaluate(predict)
         yield from self._apart(predict)
@@ -216,7 +216,7 @@ class DistillationData(Data):
             self._of_teacher = [row._replace(name=f"teacher.{row.name}") for row in found if _of_a_model(row.name)]
         yield from self._of_teacher
 
-    def _apart(self, predict: Predict) -> Iterator[Measured]:
+    def _apart(self, predict: Predict) -> Iterator[Measurements]:
         """Means over the asked tokens of a sequence; items are sequences."""
         examples = self._inner.examples(self._task.validation_sequences)
         count, length = examples.inputs.shape

@@ -18,7 +18,7 @@ from grid.spec import OutsideKey, Spec
 from grid.validation import spec_error
 from runners.attempts.checkpoint import Saved, read_checkpoint
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
-from runners.tasks.paths import absolute
+from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
 from store.files.layout import Layout
@@ -74,7 +74,7 @@ class FinishedTrial(Teacher):
             )
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
-                object.__setattr__(self, name, absolute(name, path))
+                object.__setattr__(self, name, absolute_path(name, path))
         if self.content_hash is not None and self.architecture is not None and not self._is_there():
             return self
         try:

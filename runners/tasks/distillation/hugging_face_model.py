@@ -19,9 +19,9 @@ from torch import Tensor
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
-from runners.tasks.file_cache import per_file
-from runners.tasks.optional_packages import needed
-from runners.tasks.paths import absolute
+from runners.tasks.file_cache import cache_by_file
+from runners.tasks.optional_packages import require_package
+from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import content_hash
 
@@ -48,7 +48,7 @@ class HuggingFaceModel(Teacher):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names its content can be read where the model is not; one that does not, looks."""
-        object.__setattr__(self, "directory", absolute("directory", self.directory))
+        object.__setattr__(self, "directory", absolute_path("directory", self.directory))
         filled = self.content_hash is not None and self.vocabulary is not None
         if filled and not Path(self.directory).exists():
             return self
@@ -153,7 +153,7 @@ def _window(config: Any) -> int | None:
 
 
 def _transformers() -> Any:
-    return needed("transformers", by="a teacher from a Hugging Face directory", extra="transformers")
+    return require_package("transformers", by="a teacher from a Hugging Face directory", extra="transformers")
 
 
 def _encoder(path: Path) -> Any:
@@ -225,7 +225,7 @@ def _hash(directory: Path) -> str:
     return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
 
 
-@per_file(entries=4096)  # every trial of a grid names one teacher
+@cache_by_file(entries=4096)  # every trial of a grid names one teacher
 def _hash_of(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()

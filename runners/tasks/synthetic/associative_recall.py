@@ -18,7 +18,7 @@ from typing import Literal, final
 import torch
 from pydantic import PositiveFloat, PositiveInt
 
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.key_values import KeyValues
 from runners.tasks.synthetic.query_task import Point, asking
@@ -47,7 +47,7 @@ class AssociativeRecall(KeyValues):
         return int(point.get("pairs", self.pairs))
 
     def check(self, point: Point) -> None:
-        require_rising("evaluated_pairs", self.evaluated_pairs)
+        require_increasing("evaluated_pairs", self.evaluated_pairs)
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:

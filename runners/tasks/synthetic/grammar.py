@@ -26,11 +26,11 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar_oracle import odds, unigrams
-from runners.tasks.synthetic.grammar_sentences import STOP, Chances, Drawn, Sampler, Words
-from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
+from runners.tasks.synthetic.grammar_sentences import STOP, Chances, GrammarWords, Sampler, SentenceSample
+from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chunks, over_items
 from variants import Tokens
 
 CLASSES = ("stop", "preposition", "noun", "verb", "name")
@@ -91,7 +91,7 @@ class Grammar(Task):
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
-        require_rising("attractors", self.attractors)
+        require_increasing("attractors", self.attractors)
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
                 raise ValueError(
@@ -118,9 +118,9 @@ class Grammar(Task):
         return self
 
     @property
-    def words(self) -> Words:
+    def words(self) -> GrammarWords:
         """The sizes of the classes of tokens."""
-        return Words(self.prepositions, self.nouns, self.verbs, self.names)
+        return GrammarWords(self.prepositions, self.nouns, self.verbs, self.names)
 
     @property
     def chances(self) -> Chances:
@@ -188,7 +188,7 @@ class GrammarData(Data):
         """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Losses in nats per token, items are windows; `agreement_accuracy` at {attractors}, items are sentences."""
         task = self._task
         windows, optimal, informed = self._validation
@@ -196,15 +196,15 @@ class GrammarData(Data):
         yield over_items("validation_loss", losses)
         yield over_items("optimal.validation_loss", optimal)
         yield over_items("informed.validation_loss", informed)
-        yield Measured("constant.validation_loss", self.constant_loss, {}, len(losses), None)
+        yield Measurements("constant.validation_loss", self.constant_loss, {}, len(losses), None)
         yield over_items("bits_above_optimum", (losses - optimal) / math.log(2))
         for count in task.attractors:
             point = {"attractors": count}
             yield over_items("agreement_accuracy", self._agreement(predict, count), point)
-            yield Measured("chance.agreement_accuracy", 0.5, point, task.agreement_pairs, None)
+            yield Measurements("chance.agreement_accuracy", 0.5, point, task.agreement_pairs, None)
 
     @cached_property
-    def _validation(self) -> tuple[Drawn, Tensor, Tensor]:
+    def _validation(self) -> tuple[SentenceSample, Tensor, Tensor]:
         """The windows, and what each costs the optimal and the informed predictor, nats per token."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")

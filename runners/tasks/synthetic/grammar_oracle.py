@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.synthetic.grammar_sentences import STOP, Chances, Words, by_topic, zipf
+from runners.tasks.synthetic.grammar_sentences import STOP, Chances, GrammarWords, by_topic, zipf
 
 
 class Odds(NamedTuple):
@@ -46,7 +46,7 @@ class Odds(NamedTuple):
         return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
 
 
-def odds(tokens: Tensor, words: Words, chances: Chances) -> Odds:
+def odds(tokens: Tensor, words: GrammarWords, chances: Chances) -> Odds:
     """Of sequences [B, T] that begin with a sentence; on the CPU."""
     stop, preposition = tokens == STOP, (tokens > STOP) & (tokens < words.noun)
     noun, verb = (tokens >= words.noun) & (tokens < words.verb), (tokens >= words.verb) & (tokens < words.name)
@@ -75,7 +75,7 @@ def odds(tokens: Tensor, words: Words, chances: Chances) -> Odds:
     return Odds(likely.log(), lemma, stop, chances.switching)
 
 
-def unigrams(words: Words, chances: Chances, length: int) -> Tensor:
+def unigrams(words: GrammarWords, chances: Chances, length: int) -> Tensor:
     """How often each token is expected among the first `length` of a sequence, float64 [vocabulary], sums to 1."""
     first, before_verb, between, after_verb, end = 1.0, 0.0, 0.0, 0.0, 0.0
     seen = torch.zeros(5, dtype=torch.float64)
@@ -108,7 +108,7 @@ def _after(which: Tensor, *, start: bool = False) -> Tensor:
     return F.pad(which[:, :-1], (1, 0), value=start)
 
 
-def _naming(tokens: Tensor, name: Tensor, words: Words, chances: Chances) -> Tensor:
+def _naming(tokens: Tensor, name: Tensor, words: GrammarWords, chances: Chances) -> Tensor:
     """The probability of a name [B, T] where there is one, given the last mentions."""
     new = zipf(words.names, chances.exponent)[(tokens - words.name).clamp(min=0)]
     mention = name.cumsum(1) - 1

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from runners.tasks.counter_rng import Draws
 
 
-class Words(NamedTuple):
+class GrammarWords(NamedTuple):
     """How many of a class there are. Tokens in this order: the stop, prepositions, singular nouns, plural nouns,
     singular verbs, plural verbs, names."""
 
@@ -92,7 +92,7 @@ def by_topic(count: int, chances: Chances) -> Tensor:
     return weights / weights.sum(1, keepdim=True)
 
 
-class Drawn(NamedTuple):
+class SentenceSample(NamedTuple):
     """Tokens [B, T] and the topic of each [B, T], int64; the first token is the first of a sentence."""
 
     tokens: Tensor
@@ -103,14 +103,14 @@ class Drawn(NamedTuple):
 class Sampler:
     """Draws sequences without a loop over sequences or positions."""
 
-    def __init__(self, words: Words, chances: Chances, device: torch.device) -> None:
+    def __init__(self, words: GrammarWords, chances: Chances, device: torch.device) -> None:
         self._words, self._chances, self._device = words, chances, device
         self._nouns = _cumulated(by_topic(words.nouns, chances), device)
         self._verbs = _cumulated(by_topic(words.verbs, chances), device)
         self._names = _cumulated(zipf(words.names, chances.exponent)[None], device)
         self._prepositions = _cumulated(zipf(words.prepositions, chances.exponent)[None], device)
 
-    def draw(self, draws: Draws, sequences: int, length: int) -> Drawn:
+    def draw(self, draws: Draws, sequences: int, length: int) -> SentenceSample:
         """`sequences` times the first `length` tokens of the process."""
         chances, words = self._chances, self._words
         shape = sequences, -(-length // 3)  # no sentence is shorter than subject, verb, stop
@@ -136,7 +136,7 @@ class Sampler:
         tokens = torch.where(beside, nouns, STOP)
         tokens = torch.where(inside < verb, torch.where(inside % 2 == 1, prepositions, nouns), tokens)
         tokens = torch.where(inside == verb, verbs, tokens)
-        return Drawn(torch.where(named, self._named(draws, named, lemma), tokens), topics)
+        return SentenceSample(torch.where(named, self._named(draws, named, lemma), tokens), topics)
 
     def agreement(self, draws: Draws, pairs: int, attractors: int) -> tuple[Tensor, Tensor, Tensor]:
         """A sentence up to its verb [B, 1 + 2 attractors], the verb of its lemma that agrees and the one that does not.

@@ -14,12 +14,12 @@ import torch
 from pydantic import Field
 
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.query_task import Asking, Point, asking
+from runners.tasks.synthetic.query_task import Point, QueryTask, asking
 from runners.tasks.task import Batch
 
 
 @final
-class Induction(Asking):
+class Induction(QueryTask):
     """All tokens are of one kind. Points are {length}."""
 
     kind: Literal["induction"] = "induction"

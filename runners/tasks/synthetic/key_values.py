@@ -7,10 +7,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.query_task import Asking, Point
+from runners.tasks.synthetic.query_task import Point, QueryTask
 
 
-class Drawn(NamedTuple):
+class KeyValueSample(NamedTuple):
     """Different keys and different values [B, pairs], and sequences of filler [B, T] to put them into."""
 
     keys: Tensor
@@ -18,7 +18,7 @@ class Drawn(NamedTuple):
     filler: Tensor
 
 
-class KeyValues(Asking):
+class KeyValues(QueryTask):
     """Tokens are keys, then values, then filler."""
 
     keys: PositiveInt = 64
@@ -50,9 +50,9 @@ class KeyValues(Asking):
             if pairs > there:
                 raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
 
-    def drawn(self, draws: Draws, sequences: int, point: Point) -> Drawn:
+    def drawn(self, draws: Draws, sequences: int, point: Point) -> KeyValueSample:
         """What a draw begins with."""
         pairs, length = self.pairs_at(point), self.tokens(point)
         keys = draws.order(self.keys, sequences)[:, :pairs]
         values = self.keys + draws.order(self.values, sequences)[:, :pairs]
-        return Drawn(keys, values, self.keys + self.values + draws.below(self.filler, sequences, length))
+        return KeyValueSample(keys, values, self.keys + self.values + draws.below(self.filler, sequences, length))

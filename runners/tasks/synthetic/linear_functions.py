@@ -22,10 +22,10 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from torch import Tensor
 
 from grid.spec import Spec
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
-from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_items
+from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
 
 _ROWS = 128
 """Sequences per forward pass of an evaluation."""
@@ -57,7 +57,7 @@ class ShiftGrid(Spec):
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
         for name in ("sigma_x", "sigma_f"):
-            require_rising(name, getattr(self, name))
+            require_increasing(name, getattr(self, name))
         named, there = self.per_position or (), self.conditions()
         for condition in named:
             if condition not in there:
@@ -177,7 +177,7 @@ class LinearFunctionsData(Data):
         y = task.sigma_f * (a * x + b)
         return Batch(prompt(x, y), y)
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`mse` at every {sigma_x, sigma_f}; `squared_error` at {sigma_x, sigma_f, position} where asked for.
 
         Positions count from 1. Items are functions; a function's value is the mean over its prompts. `relative_mse` is
@@ -228,7 +228,7 @@ def _before(each: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _references(grid: ShiftGrid) -> tuple[Measured, ...]:
+def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
     """Predictors without a model, which cost as much for every model: once per process is enough."""
     found = []
     for sigma_x, sigma_f in grid.conditions():

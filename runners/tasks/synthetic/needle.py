@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.key_values import KeyValues
 from runners.tasks.synthetic.query_task import AskedLengths, Point, asking
@@ -44,7 +44,7 @@ class Needle(KeyValues):
         return 1 + self.distractors
 
     def check(self, point: Point) -> None:
-        require_rising("depths", self.depths)
+        require_increasing("depths", self.depths)
         super().check(point)
         pairs = self.pairs_at(point)
         if pairs > _room(self.tokens(point)):

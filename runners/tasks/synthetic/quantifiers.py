@@ -27,10 +27,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from grid.spec import Spec
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
-from runners.tasks.task import Batch, Data, Measured, Predict, in_chunks, over_items
+from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
 
 Quantifier = Literal["every", "some"]
 
@@ -60,7 +60,7 @@ class LengthGrid(Spec):
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
         for name in ("lengths", "sigma"):
-            require_rising(name, getattr(self, name))
+            require_increasing(name, getattr(self, name))
         return self
 
     def points(self) -> list[dict[str, float]]:
@@ -144,7 +144,7 @@ class QuantifiersData(Data):
         """Binary cross entropy in nats over all positions; outputs [B, T, 1], targets [B, n]."""
         return binary_cross_entropy_with_logits(self._task.logits(outputs), targets)
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`error_rate` and `balanced_accuracy` at every {length, sigma}; items are sequences.
 
         Each length is a pass of its own: a causal model looks at no later number, but its weights may depend on how
@@ -181,7 +181,7 @@ def _wrong(answers: Tensor, labels: Tensor) -> Tensor:
     return (answers != labels).any(-1).double()
 
 
-def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float]) -> Measured:
+def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float]) -> Measurements:
     """Half the share of true labels that are found and half that of false ones, over all scored positions.
 
     A constant gets 1/2; NaN where one of the classes does not occur. Sequences are the items of the standard error, to
@@ -195,7 +195,7 @@ def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float
         effects += (right - share * there) / there.mean() / 2
     items = len(labels)
     se = float(effects.std(correction=1)) / math.sqrt(items) if items > 1 else None
-    return Measured("balanced_accuracy", found, dict(point), items, se)
+    return Measurements("balanced_accuracy", found, dict(point), items, se)
 
 
 @lru_cache(maxsize=4)

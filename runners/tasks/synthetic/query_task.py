@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid.spec import Spec
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import Batch, Data, Measured, Predict, Task, in_chunks, over_items
+from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chunks, over_items
 from variants import Tokens
 
 UNASKED = -100
@@ -50,11 +50,11 @@ class AskedLengths(Spec):
 
     @model_validator(mode="after")
     def _lengths_are_told_apart(self) -> Self:
-        require_rising("lengths", self.lengths)
+        require_increasing("lengths", self.lengths)
         return self
 
 
-class Asking(Task):
+class QueryTask(Task):
     """A task whose sequences hold what is asked for; a point of its evaluation says what to draw, `{}` as in training.
 
     `context` is the number of tokens of a training sequence.
@@ -124,7 +124,7 @@ class Asking(Task):
 class AskedData(Data):
     """Draws sequences that ask, and counts right answers."""
 
-    def __init__(self, task: Asking) -> None:
+    def __init__(self, task: QueryTask) -> None:
         self._task = task
 
     @property
@@ -147,7 +147,7 @@ class AskedData(Data):
     def terms(self, targets: Tensor) -> int:
         return int((targets != UNASKED).sum())
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """The three measures at every point, and `<guesser>.accuracy`, which is exact and has no error."""
         task = self._task
         for point in task.points():
@@ -158,7 +158,7 @@ class AskedData(Data):
             yield over_items("sequence_accuracy", found.right.all(1).double(), point)
             yield over_items("validation_loss", found.loss.mean(1), point)
             for name, accuracy in task.guesses(point).items():
-                yield Measured(f"{name}.accuracy", accuracy, dict(point), task.evaluation.sequences, None)
+                yield Measurements(f"{name}.accuracy", accuracy, dict(point), task.evaluation.sequences, None)
 
 
 class Answered(NamedTuple):

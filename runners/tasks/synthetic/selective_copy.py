@@ -13,12 +13,12 @@ import torch
 from pydantic import PositiveInt
 
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.query_task import Asking, Point, asking
+from runners.tasks.synthetic.query_task import Point, QueryTask, asking
 from runners.tasks.task import Batch
 
 
 @final
-class SelectiveCopy(Asking):
+class SelectiveCopy(QueryTask):
     """Tokens are contents, then noise, then the mark. Points are {length}, marks counted in."""
 
     kind: Literal["selective_copy"] = "selective_copy"

@@ -10,7 +10,7 @@ END, SUBSTITUTE = 0, 26
 """Control characters that no text needs: NUL ends a document, SUB stands where something is missing."""
 
 
-class Encoded(NamedTuple):
+class EncodedText(NamedTuple):
     """A text as tokens."""
 
     ids: Sequence[int]
@@ -53,14 +53,14 @@ class Encoder(ABC):
         """All ids that never come from text."""
 
     @abstractmethod
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> EncodedText:
         """The tokens of `text`, without special ones before or after it."""
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of many texts, as those of `encode` one by one: whole numbers [tokens] each."""
         return [np.array(self.encode(text).ids, np.int64) for text in texts]
 
-    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:
+    def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:
         """How many UTF-8 bytes of `text` each of its tokens stands for, int64 [tokens]; their sum is all of them."""
         return sizes_of_spans(text, encoded.spans)
 
@@ -134,18 +134,18 @@ class ByteEncoder(Encoder):
     def special(self) -> frozenset[int]:
         return frozenset({END, SUBSTITUTE})
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> EncodedText:
         sizes = [len(character.encode()) for character in text]
         spans = [(at, at + 1) for at, size in enumerate(sizes) for _ in range(size)]
         ids = list(text.encode())
         if not self.special.isdisjoint(ids):
             raise ValueError("a text has no NUL and no SUB characters, which end documents and hide tokens")
-        return Encoded(ids, spans)
+        return EncodedText(ids, spans)
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode(), np.uint8) for text in texts]
 
-    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:  # noqa: ARG002  (every token is a byte)
+    def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:  # noqa: ARG002  (every token is a byte)
         return np.ones(len(encoded.ids), np.int64)
 
     def written(self, ids: Sequence[int]) -> list[bytes]:

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from grid.spec import Spec
-from runners.tasks.optional_packages import needed
+from runners.tasks.optional_packages import require_package
 from runners.tasks.text.corpus import Origin, content_hash
 from runners.tasks.text.local_files import as_document, local_files
 from store.files.atomic import environment_problem, temporary_name
@@ -90,7 +90,7 @@ def _cache() -> Path:
 
 
 def _keep(hub: HubText) -> None:
-    datasets = needed("datasets", by=hub.told, extra="datasets")
+    datasets = require_package("datasets", by=hub.told, extra="datasets")
     rows = _rows(hub, datasets)
     target = hub.cached
     unfinished = target.with_name(temporary_name(target.name))
@@ -164,8 +164,8 @@ def _opened(hub: HubText, datasets: Any) -> Any:
 
 def _commit(hub: HubText) -> str:
     """The commit of the dataset; asked before anything else, since `datasets` tries a dead network for 23 s."""
-    library = needed("huggingface_hub", by=hub.told, extra="datasets")
-    errors = needed("huggingface_hub.errors", by=hub.told, extra="datasets")
+    library = require_package("huggingface_hub", by=hub.told, extra="datasets")
+    errors = require_package("huggingface_hub.errors", by=hub.told, extra="datasets")
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
     except errors.RevisionNotFoundError as error:

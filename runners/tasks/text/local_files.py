@@ -13,7 +13,7 @@ import pyarrow
 from pyarrow import parquet
 
 from grid.errors import SpecError
-from runners.tasks.file_cache import per_file, unreadable
+from runners.tasks.file_cache import cache_by_file, unreadable
 from runners.tasks.text.corpus import Origin, content_hash
 from runners.tasks.text.encoder import END, SUBSTITUTE
 
@@ -158,7 +158,7 @@ def _of_table(path: Path) -> Iterator[bytes]:
         raise unreadable(path, error) from error
 
 
-@per_file(entries=65536)  # a grid names one text in every trial
+@cache_by_file(entries=65536)  # a grid names one text in every trial
 def _hash(path: Path) -> str:
     return content_hash(path.suffix.lower(), path.read_bytes())
 

@@ -26,11 +26,11 @@ from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
 from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Data, Measured, Predict, spread_evenly
+from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
 from runners.tasks.text.corpus import Corpus, documents_of, repeated
 from runners.tasks.text.encoder import Encoder
-from runners.tasks.text.masking import Chosen, Masking, Rates, Sentences
-from runners.tasks.text.text_source import Reading
+from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
+from runners.tasks.text.text_source import TextTask
 
 _TOKENS = 1 << 13
 """Tokens per forward pass of an evaluation."""
@@ -39,7 +39,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @final
-class MaskedText(Reading):
+class MaskedText(TextTask):
     """Sentences of a text with hidden tokens; the model is an encoder (`causal=False`)."""
 
     kind: Literal["masked_text"] = "masked_text"
@@ -88,7 +88,7 @@ class MaskedText(Reading):
                 )
 
 
-class Part(NamedTuple):
+class MaskedPart(NamedTuple):
     """A part of the text."""
 
     sentences: Sentences
@@ -97,16 +97,16 @@ class Part(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[Part, Part]:
+def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[MaskedPart, MaskedPart]:
     """What is trained on and what is validated on."""
     return _part(encoder, corpus.train, context), _part(encoder, corpus.validation, context)
 
 
-def _part(encoder: Encoder, text: bytes, context: int) -> Part:
+def _part(encoder: Encoder, text: bytes, context: int) -> MaskedPart:
     lines = [line.strip() for document in documents_of(text) for line in document.split("\n")]
     found = [ids for ids in encoder.ids([line for line in lines if line]) if len(ids)]
     kept = [ids for ids in found if len(ids) + 2 <= context]
-    return Part(Sentences(kept), len(found) - len(kept))
+    return MaskedPart(Sentences(kept), len(found) - len(kept))
 
 
 @final
@@ -155,7 +155,7 @@ class MaskedTextData(Data):
         sentences.to(device)
         which = draws.below(len(sentences), self._task.batch)
         patterns = draws.below(self._task.patterns, self._task.batch)
-        return self._masking.batch(sentences, Chosen(which, patterns), seed, "train")
+        return self._masking.batch(sentences, MaskedPositions(which, patterns), seed, "train")
 
     def examples(self, count: int) -> Batch:
         """The first sentences that are validated on."""
@@ -168,7 +168,7 @@ class MaskedTextData(Data):
     def terms(self, targets: Tensor) -> int:
         return int((targets != UNASKED).sum())
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`validation_loss` (nats per hidden token) and `masked_accuracy` (the share of hidden tokens that are likelier
         than every other token), with those of the `unigram.` predictor, which knows how frequent each token is in
         training and nothing else. Items are sentences; every hidden token counts the same.
@@ -191,7 +191,7 @@ class MaskedTextData(Data):
     def _validated(self, count: int) -> Batch:
         sentences = self._parts[1].sentences
         which = spread_evenly(min(self._task.validation_sentences, len(sentences)), len(sentences) - 1)[:count]
-        return self._masking.batch(sentences, Chosen(which, torch.zeros_like(which)), 0, "validation")
+        return self._masking.batch(sentences, MaskedPositions(which, torch.zeros_like(which)), 0, "validation")
 
     @cached_property
     def _counts(self) -> Tensor:

@@ -37,7 +37,7 @@ class Rates(NamedTuple):
     """How many patterns a sentence has."""
 
 
-class Chosen(NamedTuple):
+class MaskedPositions(NamedTuple):
     """Sentences of a batch and the pattern of each, int64 [B] on the CPU."""
 
     sentences: Tensor
@@ -92,7 +92,7 @@ class Masking:
         self._next = rates.masked / -torch.expm1(left * math.log1p(-rates.masked))
         self._next[:2] = 1.0  # the last token has to be hidden where no other is, whatever the rounding
 
-    def batch(self, sentences: Sentences, chosen: Chosen, seed: int, part: str) -> Batch:
+    def batch(self, sentences: Sentences, chosen: MaskedPositions, seed: int, part: str) -> Batch:
         """Ids, targets (-100 where nothing is hidden) [B, T] and which keys are no padding [B, 1, T].
 
         Patterns follow from `seed`, `part` and the number of the sentence, the same bits on every device.

@@ -32,11 +32,11 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
-from runners.tasks.task import Batch, Data, Measured, Predict, spread_evenly
+from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
 from runners.tasks.text.corpus import Corpus, documents_of, repeated
 from runners.tasks.text.interventions import Intervention, NoIntervention
 from runners.tasks.text.text_sizes import sizes_at
-from runners.tasks.text.text_source import Reading
+from runners.tasks.text.text_source import TextTask
 
 MEASURES = ("validation_loss", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity")
 UNSCORED = -100
@@ -46,7 +46,7 @@ _ROWS = 32
 
 
 @final
-class Text(Reading):
+class Text(TextTask):
     """Text as tokens, cut into windows of `context` predictions."""
 
     kind: Literal["text"] = "text"
@@ -196,7 +196,7 @@ class TextData(Data):
     def terms(self, targets: Tensor) -> int:
         return targets.shape[0] * len(self._task.scored)
 
-    def evaluate(self, predict: Predict) -> Iterator[Measured]:
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`validation_loss` and `perplexity` per token, `bits_per_byte` and `byte_perplexity`, `word_perplexity`; items
         are windows. What bytes and words are, `text_sizes` says; word perplexity is NaN where no word ends."""
         batch = self._validated

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.tasks.paths import absolute
+from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import Corpus, Origin, documents_of, split
 from runners.tasks.text.encoder import Encoder
@@ -27,7 +27,7 @@ from runners.tasks.text.tokenizers import Bytes, Tokenizer
 from variants import Tokens
 
 
-class Reading(Task):
+class TextTask(Task):
     """A task that reads text."""
 
     source: Annotated[str | None, OutsideKey()] = None
@@ -49,7 +49,7 @@ class Reading(Task):
                 f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
             )
         if self.source is not None:
-            object.__setattr__(self, "source", absolute("source", self.source))
+            object.__setattr__(self, "source", absolute_path("source", self.source))
         where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
         if self.content_hash is not None and where is not None and not where.exists():
             return self
@@ -112,8 +112,8 @@ class Reading(Task):
         """Raise SpecError where there is too little text."""
 
     @property
-    def _place(self) -> "_Place":
-        return _Place(self.source, self.hub, str(self.content_hash), self.validation_share)
+    def _place(self) -> "_TextPosition":
+        return _TextPosition(self.source, self.hub, str(self.content_hash), self.validation_share)
 
     def _require(self, found: str) -> None:
         if self.content_hash != found:
@@ -139,7 +139,7 @@ class Streams(NamedTuple):
     validation: Stream
 
 
-class _Place(NamedTuple):
+class _TextPosition(NamedTuple):
     """Which text, and how it is split."""
 
     source: str | None
@@ -156,7 +156,7 @@ def _origin(source: str | None, hub: HubText | None) -> Origin:
 
 
 @lru_cache(maxsize=2)
-def _corpus(place: _Place) -> Corpus:
+def _corpus(place: _TextPosition) -> Corpus:
     return split(_origin(place.source, place.hub).documents(), place.share)
 
 
@@ -166,12 +166,12 @@ def _read_encoder(tokenizer: Tokenizer) -> Encoder:
 
 
 @lru_cache(maxsize=4)
-def _learned_encoder(tokenizer: Tokenizer, place: _Place) -> Encoder:
+def _learned_encoder(tokenizer: Tokenizer, place: _TextPosition) -> Encoder:
     return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
 
 
 @lru_cache(maxsize=4)
-def _streams(tokenizer: Tokenizer, place: _Place, encoder: Encoder) -> Streams:
+def _streams(tokenizer: Tokenizer, place: _TextPosition, encoder: Encoder) -> Streams:
     del tokenizer  # of which `encoder` is made
     corpus = _corpus(place)
     return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))

@@ -11,7 +11,7 @@ from store_export_reader import rows
 from synthetic import write_campaign
 
 from grid.errors import NotFoundError, SpecError
-from store.export.cells import Cells, Column, Entry, cells, within_noise
+from store.export.cells import CellTable, ExportColumn, ExportEntry, cells, within_noise
 from store.export.cells_text import caption, latex_cells, markdown_cells
 from store.store import Store
 
@@ -87,13 +87,15 @@ def test_digits_of_a_column_stand_below_each_other(store: Store) -> None:
 
 
 def test_one_planned_seed_is_one() -> None:
-    one = Cells("g", ["a"], [Column("mse", {}, None, "log", [Entry(1.0, None, 1, 1, None, False)])], "sd", 0.05, [])
+    one = CellTable(
+        "g", ["a"], [ExportColumn("mse", {}, None, "log", [ExportEntry(1.0, None, 1, 1, None, False)])], "sd", 0.05, []
+    )
     assert "arithmetic mean over 1 planned seed; ± is" in caption(one)
 
 
 def test_a_power_of_ten_is_of_the_mean_and_of_its_interval() -> None:
-    entry = Entry(9.7e-5, 1.6e-5, 3, 3, None, best=False)
-    table = Cells("grid", ["a"], [Column("mse", {}, None, "linear", [entry])], "interval", 0.05, [])
+    entry = ExportEntry(9.7e-5, 1.6e-5, 3, 3, None, best=False)
+    table = CellTable("grid", ["a"], [ExportColumn("mse", {}, None, "linear", [entry])], "interval", 0.05, [])
     assert r"a & (9.7 & 1.6)$\,\cdot\,10^{-5}$" in latex_cells(table)
     assert r"\caption{Of my own.}" in latex_cells(table, "Of my own.")
 
@@ -114,7 +116,7 @@ def test_of_a_measurement_without_a_direction_nothing_is_bold(store: Store) -> N
     assert any(entry.best for entry in column.entries)
 
 
-def _column(store: Store) -> list[tuple[str, Entry]]:
+def _column(store: Store) -> list[tuple[str, ExportEntry]]:
     found = cells(store, "quickstart", (), {}, "interval")
     return list(zip(found.labels, found.columns[0].entries, strict=True))
 

@@ -11,7 +11,7 @@ from store_export_reader import rows, shown, tokens
 
 from grid.errors import SpecError
 from store.export import latex, markdown
-from store.export.escape_control import visible
+from store.export.escape_control import escape_control
 from store.export.formats import encoded
 from store.export.rounding import rounded
 
@@ -62,7 +62,7 @@ def test_quotation_marks_open_and_close_and_none_becomes_another(text: str, writ
 @pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x9b", "\u202e", "\u2066"])
 def test_no_character_of_a_name_is_obeyed(character: str) -> None:
     written = f"{ord(character):04x}"
-    assert visible(f"a{character}b\n\t") == f"a\\u{written}b\n\t"
+    assert escape_control(f"a{character}b\n\t") == f"a\\u{written}b\n\t"
     assert markdown.escape(f"a{character}b") == rf"a\\u{written}b"
     assert latex.escape(f"a{character}b") == rf"a\texttt{{U+{written.upper()}}}b"
 

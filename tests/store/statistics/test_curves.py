@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from grid.errors import NotFoundError, SpecError
-from store.statistics.curves import Curve, Rule, compare_curves, cost_to_reach, mean_until, value_at
+from store.statistics.curves import Curve, CurveRule, compare_curves, cost_to_reach, mean_until, value_at
 
 STEPS = Curve(np.array([10.0, 20.0, 40.0]), np.array([3.0, 2.0, 1.0]))
-LINEAR = Rule("linear")
+LINEAR = CurveRule("linear")
 
 
 def points(

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import Judged, compare, judge, p_zero, power, summarise, t_interval
+from store.statistics import Judgement, compare, judge, p_zero, power, summarise, t_interval
 
 REPS = 4000
 ALPHA = 0.05
@@ -36,7 +36,7 @@ def correlated(n: int, rho: float, reps: int = 4000) -> np.ndarray:
     return np.sqrt(2 * (1 - rho)) * rng.normal(size=(reps, n))
 
 
-def judged(differences: np.ndarray, rope: float) -> Judged:
+def judged(differences: np.ndarray, rope: float) -> Judgement:
     return judge(summarise(differences), rope=rope, alpha=ALPHA, better="lower")
 
 

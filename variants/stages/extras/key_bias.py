@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import KeyVector
-from variants.stages.families import Extra, Pair
+from variants.stages.families import Extra, QueryKey
 
 
 class KeyBias(Extra):
@@ -30,8 +30,8 @@ class KeyBias(Extra):
     def has_value(self) -> bool:
         return False
 
-    def pair(self, *, learned_key: Tensor) -> Pair:
-        return Pair(learned_key, None)
+    def pair(self, *, learned_key: Tensor) -> QueryKey:
+        return QueryKey(learned_key, None)
 
     def oracle(self, *, learned_key: list[float]) -> tuple[list[float], None]:
         return learned_key, None

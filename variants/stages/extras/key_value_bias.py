@@ -13,7 +13,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from variants.number import KeyVector, Vector
-from variants.stages.families import Extra, Pair
+from variants.stages.families import Extra, QueryKey
 
 
 class KeyValueBias(Extra):
@@ -43,8 +43,8 @@ class KeyValueBias(Extra):
     def has_value(self) -> bool:
         return self.learned_value.trained or self.learned_value.init != 0
 
-    def pair(self, *, learned_key: Tensor, learned_value: Tensor) -> Pair:
-        return Pair(learned_key, learned_value)
+    def pair(self, *, learned_key: Tensor, learned_value: Tensor) -> QueryKey:
+        return QueryKey(learned_key, learned_value)
 
     def oracle(self, *, learned_key: list[float], learned_value: list[float]) -> tuple[list[float], list[float]]:
         return learned_key, learned_value

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Contrast
-from variants.stages.families import Merge, Weights
+from variants.stages.families import AttentionWeights, Merge
 
 
 class Difference(Merge):
@@ -40,9 +40,9 @@ class Difference(Merge):
     def heads_joined(self) -> int:
         return 2 if self.heads == "halved" else 1
 
-    def merged(self, weights: Weights, *, factor: Tensor) -> Weights:
+    def merged(self, weights: AttentionWeights, *, factor: Tensor) -> AttentionWeights:
         keys, ground = weights
-        return Weights(keys[0] - factor * keys[1], None if ground is None else ground[0] - factor * ground[1])
+        return AttentionWeights(keys[0] - factor * keys[1], None if ground is None else ground[0] - factor * ground[1])
 
     def oracle(self, maps: list[list[float]], grounds: list[float], *, factor: float) -> tuple[list[float], float]:
         first, second = maps

@@ -5,7 +5,7 @@ z_ij = (1/S) sum_s z_ij^s
 
 from typing import ClassVar, Literal
 
-from variants.stages.families import Merge, Weights
+from variants.stages.families import AttentionWeights, Merge
 
 
 class MeanLogits(Merge):
@@ -19,7 +19,7 @@ class MeanLogits(Merge):
     def of_logits(self) -> bool:
         return True
 
-    def merged(self, weights: Weights) -> Weights:
+    def merged(self, weights: AttentionWeights) -> AttentionWeights:
         raise NotImplementedError("logits are merged before the score; attend() has one map already")
 
     def oracle(self, maps: list[list[float]], grounds: list[float]) -> tuple[list[float], float]:

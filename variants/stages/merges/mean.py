@@ -7,7 +7,7 @@ Signals that are all equal give the map of one. What every map sums to, the mean
 
 from typing import ClassVar, Literal
 
-from variants.stages.families import Merge, Weights
+from variants.stages.families import AttentionWeights, Merge
 
 
 class MeanWeights(Merge):
@@ -17,8 +17,8 @@ class MeanWeights(Merge):
 
     kind: Literal["mean"] = "mean"
 
-    def merged(self, weights: Weights) -> Weights:
-        return Weights(weights.keys.mean(0), None if weights.ground is None else weights.ground.mean(0))
+    def merged(self, weights: AttentionWeights) -> AttentionWeights:
+        return AttentionWeights(weights.keys.mean(0), None if weights.ground is None else weights.ground.mean(0))
 
     def oracle(self, maps: list[list[float]], grounds: list[float]) -> tuple[list[float], float]:
         return [sum(each) / len(maps) for each in zip(*maps, strict=True)], sum(grounds) / len(grounds)

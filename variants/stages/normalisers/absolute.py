@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Absolute(Normaliser):
@@ -22,10 +22,10 @@ class Absolute(Normaliser):
 
     kind: Literal["absolute"] = "absolute"
 
-    def weights(self, scores: Scores) -> Weights:
+    def weights(self, scores: Scores) -> AttentionWeights:
         found = scores.relative()
         total = found.size.sum(-1, keepdim=True)
-        return Weights(found.f / total.masked_fill(total == 0, 1), None)
+        return AttentionWeights(found.f / total.masked_fill(total == 0, 1), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class AgainstCount(Normaliser):
@@ -24,8 +24,8 @@ class AgainstCount(Normaliser):
 
     kind: Literal["against_count"] = "against_count"
 
-    def weights(self, scores: Scores) -> Weights:
-        return Weights((scores.visible_log() - scores.visible_count.clamp(min=1).log()).sigmoid(), None)
+    def weights(self, scores: Scores) -> AttentionWeights:
+        return AttentionWeights((scores.visible_log() - scores.visible_count.clamp(min=1).log()).sigmoid(), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         return [each / (each + len(f)) for each in f], 0.0

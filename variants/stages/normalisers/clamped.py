@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Clamped(Normaliser):
@@ -21,10 +21,10 @@ class Clamped(Normaliser):
 
     kind: Literal["clamped"] = "clamped"
 
-    def weights(self, scores: Scores) -> Weights:
+    def weights(self, scores: Scores) -> AttentionWeights:
         found = scores.relative()
         total = found.f.sum(-1, keepdim=True).abs()
-        return Weights(found.f / torch.maximum(total, found.unit()), None)
+        return AttentionWeights(found.f / torch.maximum(total, found.unit()), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         total = max(abs(sum(f)), 1.0)

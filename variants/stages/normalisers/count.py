@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Count(Normaliser):
@@ -20,8 +20,8 @@ class Count(Normaliser):
 
     kind: Literal["count"] = "count"
 
-    def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.values() / scores.visible_count.clamp(min=1), None)
+    def weights(self, scores: Scores) -> AttentionWeights:
+        return AttentionWeights(scores.values() / scores.visible_count.clamp(min=1), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         return [each / len(f) for each in f], 0.0

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import entmax  # type: ignore[import-untyped]
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Entmax15(Normaliser):
@@ -28,8 +28,8 @@ class Entmax15(Normaliser):
 
     kind: Literal["entmax15"] = "entmax15"
 
-    def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.projected(entmax.entmax15), None)
+    def weights(self, scores: Scores) -> AttentionWeights:
+        return AttentionWeights(scores.projected(entmax.entmax15), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         a = [math.log(each) if each else -math.inf for each in f]

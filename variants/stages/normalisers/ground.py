@@ -15,7 +15,7 @@ from torch import Tensor
 
 from variants.number import Number
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Ground(Normaliser):
@@ -36,7 +36,7 @@ class Ground(Normaliser):
     def relevance(self, *, threshold: Tensor) -> Tensor:
         return threshold
 
-    def weights(self, scores: Scores, *, threshold: Tensor) -> Weights:
+    def weights(self, scores: Scores, *, threshold: Tensor) -> AttentionWeights:
         log_floor = scores.score(threshold)
         visible = scores.visible_log()
         largest = torch.maximum(visible.amax(-1, keepdim=True), log_floor).detach()
@@ -46,7 +46,7 @@ class Ground(Normaliser):
         empty = total == 0
         total = total.masked_fill(empty, 1.0)
         shortfall = (floor - f).relu().sum(-1, keepdim=True)
-        return Weights(f / total, (shortfall / total).masked_fill(empty, 1.0))
+        return AttentionWeights(f / total, (shortfall / total).masked_fill(empty, 1.0))
 
     def relevance_oracle(self, *, threshold: float) -> float:
         return threshold

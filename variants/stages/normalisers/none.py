@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class NoNormaliser(Normaliser):
@@ -22,8 +22,8 @@ class NoNormaliser(Normaliser):
 
     kind: Literal["none"] = "none"
 
-    def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.values(), None)
+    def weights(self, scores: Scores) -> AttentionWeights:
+        return AttentionWeights(scores.values(), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         return f, 0.0

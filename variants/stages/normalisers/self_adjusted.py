@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import torch
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class SelfAdjusted(Normaliser):
@@ -31,19 +31,19 @@ class SelfAdjusted(Normaliser):
     normalised: bool = True
     """Whether the factor lies between 0 and 1."""
 
-    def weights(self, scores: Scores) -> Weights:
+    def weights(self, scores: Scores) -> AttentionWeights:
         p = scores.relative().f
         total = p.sum(-1, keepdim=True)
         p = p / total.masked_fill(total == 0, 1)
         visible = scores.visible_log()
         a = visible.masked_fill(~scores.mask, 0)
         if not self.normalised:
-            return Weights(a * p, None)
+            return AttentionWeights(a * p, None)
         low = a.amin(-1, keepdim=True).clamp(max=0)  # hidden entries are 0 and change neither
         high = a.amax(-1, keepdim=True).clamp(min=0)
         zero = high == low
         factor = torch.where(zero, 1, (a - low) / (high - low).masked_fill(zero, 1))
-        return Weights(factor * p, None)
+        return AttentionWeights(factor * p, None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         a, total = [math.log(each) for each in f], sum(f)

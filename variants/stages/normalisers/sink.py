@@ -14,7 +14,7 @@ from torch import Tensor
 
 from variants.number import Number
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Sink(Normaliser):
@@ -32,12 +32,12 @@ class Sink(Normaliser):
     logit: Number = Number(init=0.0, per=("layer", "head"))
     """s: learned per head from 0, where it starts as off by one; fixed with per="constant"."""
 
-    def weights(self, scores: Scores, *, logit: Tensor) -> Weights:
+    def weights(self, scores: Scores, *, logit: Tensor) -> AttentionWeights:
         found, own = scores.beside(logit)
         total = found.f.sum(-1, keepdim=True) + own
         nothing = total == 0
         total = total.masked_fill(nothing, 1)
-        return Weights(found.f / total, (own / total).masked_fill(nothing, 1))
+        return AttentionWeights(found.f / total, (own / total).masked_fill(nothing, 1))
 
     def oracle(self, f: list[float], score: Callable[[float], float], *, logit: float) -> tuple[list[float], float]:
         own = max(score(logit), 0.0)

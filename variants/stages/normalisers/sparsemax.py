@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import entmax  # type: ignore[import-untyped]
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Sparsemax(Normaliser):
@@ -27,8 +27,8 @@ class Sparsemax(Normaliser):
 
     kind: Literal["sparsemax"] = "sparsemax"
 
-    def weights(self, scores: Scores) -> Weights:
-        return Weights(scores.projected(entmax.sparsemax), None)
+    def weights(self, scores: Scores) -> AttentionWeights:
+        return AttentionWeights(scores.projected(entmax.sparsemax), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         a = [math.log(each) if each else -math.inf for each in f]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import Normaliser, Weights
+from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Total(Normaliser):
@@ -19,10 +19,10 @@ class Total(Normaliser):
 
     kind: Literal["total"] = "total"
 
-    def weights(self, scores: Scores) -> Weights:
+    def weights(self, scores: Scores) -> AttentionWeights:
         f = scores.relative().f
         total = f.sum(-1, keepdim=True)
-        return Weights(f / total.masked_fill(total == 0, 1), None)
+        return AttentionWeights(f / total.masked_fill(total == 0, 1), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)

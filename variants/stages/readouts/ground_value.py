@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Vector
-from variants.stages.families import Readout, Weights
+from variants.stages.families import AttentionWeights, Readout
 
 
 class GroundValue(Readout):
@@ -21,7 +21,7 @@ class GroundValue(Readout):
     ground_value: Vector = Vector(init=0.0)
     """Ground value v0 [D]: fixed, per layer (shared by its heads) or per head."""
 
-    def output(self, weights: Weights, v: Tensor, *, ground_value: Tensor) -> Tensor:
+    def output(self, weights: AttentionWeights, v: Tensor, *, ground_value: Tensor) -> Tensor:
         if weights.ground is None:
             raise ValueError("a ground value needs a normaliser with a ground state")
         return weights.keys @ v + weights.ground * ground_value

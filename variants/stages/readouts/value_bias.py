@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Vector
-from variants.stages.families import Readout, Weights
+from variants.stages.families import AttentionWeights, Readout
 
 
 class ValueBias(Readout):
@@ -23,7 +23,7 @@ class ValueBias(Readout):
     value_bias: Vector = Vector(init=0.0, per="head")
     """v* [D]: per head as in the paper, or per layer, shared by its heads."""
 
-    def output(self, weights: Weights, v: Tensor, *, value_bias: Tensor) -> Tensor:
+    def output(self, weights: AttentionWeights, v: Tensor, *, value_bias: Tensor) -> Tensor:
         return weights.keys @ v + value_bias
 
     def oracle(

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages.families import Readout, Weights
+from variants.stages.families import AttentionWeights, Readout
 
 
 class Values(Readout):
@@ -14,7 +14,7 @@ class Values(Readout):
 
     kind: Literal["values"] = "values"
 
-    def output(self, weights: Weights, v: Tensor) -> Tensor:
+    def output(self, weights: AttentionWeights, v: Tensor) -> Tensor:
         return weights.keys @ v
 
     def oracle(self, weights: list[float], ground: float, v: list[list[float]]) -> list[float]:  # noqa: ARG002

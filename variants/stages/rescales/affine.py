@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Number, RunningMean
-from variants.stages.families import Rescale, Weights
+from variants.stages.families import AttentionWeights, Rescale
 
 
 class Affine(Rescale):
@@ -45,10 +45,12 @@ class Affine(Rescale):
             return {}
         return {"prefix": "the uniform share is divided by the number of keys there are, which a prefix has fewer of"}
 
-    def rescaled(self, weights: Weights, mask: Tensor, *, scale: Tensor, mean: Tensor) -> Weights:
+    def rescaled(self, weights: AttentionWeights, mask: Tensor, *, scale: Tensor, mean: Tensor) -> AttentionWeights:
         keys, ground = weights
         there = mask.sum(-1, keepdim=True).clamp(min=1) if self.n == "visible" else keys.shape[-1]
-        return Weights(scale * keys + (mean - scale) / there * mask, None if ground is None else scale * ground)
+        return AttentionWeights(
+            scale * keys + (mean - scale) / there * mask, None if ground is None else scale * ground
+        )
 
     def oracle(
         self, weights: list[float], ground: float, length: int, *, scale: float, mean: float

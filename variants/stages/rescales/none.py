@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages.families import Rescale, Weights
+from variants.stages.families import AttentionWeights, Rescale
 
 
 class NoRescale(Rescale):
@@ -14,7 +14,7 @@ class NoRescale(Rescale):
 
     kind: Literal["none"] = "none"
 
-    def rescaled(self, weights: Weights, mask: Tensor) -> Weights:  # noqa: ARG002
+    def rescaled(self, weights: AttentionWeights, mask: Tensor) -> AttentionWeights:  # noqa: ARG002
         return weights
 
     def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:  # noqa: ARG002

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Number
-from variants.stages.families import Rescale, Weights
+from variants.stages.families import AttentionWeights, Rescale
 
 
 class Scale(Rescale):
@@ -25,8 +25,8 @@ class Scale(Rescale):
     factor: Number = Number(init=1.0)
     """alpha; the paper tries 2, 1, 0.2, 0.1 and 0.02."""
 
-    def rescaled(self, weights: Weights, mask: Tensor, *, factor: Tensor) -> Weights:  # noqa: ARG002
-        return Weights(factor * weights.keys, None if weights.ground is None else factor * weights.ground)
+    def rescaled(self, weights: AttentionWeights, mask: Tensor, *, factor: Tensor) -> AttentionWeights:  # noqa: ARG002
+        return AttentionWeights(factor * weights.keys, None if weights.ground is None else factor * weights.ground)
 
     def oracle(
         self,

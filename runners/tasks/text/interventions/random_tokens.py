@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self, final
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.validation import require_rising
+from grid.validation import require_increasing
 from runners.tasks.counter_rng import Draws
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions.intervention import Intervention
@@ -29,7 +29,7 @@ class RandomTokens(Intervention):
 
     @model_validator(mode="after")
     def _positions_are_told_apart(self) -> Self:
-        require_rising("positions", self.positions)
+        require_increasing("positions", self.positions)
         return self
 
     @property

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from runners.tasks.optional_packages import needed
-from runners.tasks.text.encoder import Encoded, Encoder, sizes_of_spans
+from runners.tasks.optional_packages import require_package
+from runners.tasks.text.encoder import EncodedText, Encoder, sizes_of_spans
 
 _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
 """How SentencePiece writes a byte of a character that it has no token for."""
@@ -22,7 +22,7 @@ def library(by: str) -> Any:
         EnvironmentProblem: it is not installed.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
-    return needed("tokenizers", by=f"tokenizer {by!r}", extra="tokenizers")
+    return require_package("tokenizers", by=f"tokenizer {by!r}", extra="tokenizers")
 
 
 class Special(NamedTuple):
@@ -76,15 +76,15 @@ class LibraryEncoder(Encoder):
         empty = range(self.filled, self.vocabulary)
         return frozenset(named | {each for each in self._special if each is not None} | set(empty))
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> EncodedText:
         found = self._tokenizer.encode(text, add_special_tokens=False)
-        return Encoded(found.ids, found.offsets)
+        return EncodedText(found.ids, found.offsets)
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(each.ids, np.int64) for each in found]
 
-    def sizes(self, text: str, encoded: Encoded) -> np.ndarray:
+    def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:
         if self._bytes is not None:
             found = np.array([len(self._bytes.get(token, b"")) for token in encoded.ids], np.int64)
             if found.sum() == len(text.encode()):  # and not where the text was normalised first

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
-from runners.tasks.paths import absolute
+from runners.tasks.paths import absolute_path
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library, size_of
 from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
@@ -42,7 +42,7 @@ class TokenizerFile(Tokenizer):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """A spec that names everything can be read where the file is not."""
-        object.__setattr__(self, "path", absolute("tokenizer.path", self.path))
+        object.__setattr__(self, "path", absolute_path("tokenizer.path", self.path))
         if self.mask is not None and self.mask == self.end:
             raise ValueError(
                 f"one token ends documents and another hides tokens; got {self.end!r} as both; name two: "
