@@ -6,37 +6,6 @@ functions share the name of their module and are imported from there: `from stor
 store.ingest.rebuild import rebuild`.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from grid.lazily import lazily
-
-if TYPE_CHECKING:
-    from store.campaign import Campaign as Campaign
-    from store.files.layout import Layout as Layout
-    from store.files.shards import BadShard as BadShard
-    from store.files.shards import ShardBuffer as ShardBuffer
-    from store.files.shards import verify_shard as verify_shard
-    from store.files.shards import write_shard as write_shard
-    from store.files.trial_status import TrialState as TrialState
-    from store.files.trial_status import trial_state as trial_state
-    from store.ingest.ingest import Ingested as Ingested
-    from store.ingest.snapshot import publish as publish
-    from store.store import Store as Store
-
-_HOMES = {
-    "BadShard": "store.files.shards",
-    "Campaign": "store.campaign",
-    "Ingested": "store.ingest.ingest",
-    "Layout": "store.files.layout",
-    "ShardBuffer": "store.files.shards",
-    "Store": "store.store",
-    "TrialState": "store.files.trial_status",
-    "publish": "store.ingest.snapshot",
-    "trial_state": "store.files.trial_status",
-    "verify_shard": "store.files.shards",
-    "write_shard": "store.files.shards",
-}
-
-
-__all__ = list(_HOMES)
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -170,7 +170,7 @@ def _use(member: type[Choice], line: str) -> str:
     if SOURCE in vars(home):
         return f"{line} in {home.__file__}"
     names = dict.fromkeys(re.findall(r"\b([A-Z]\w*)\(", line))
-    exported = [name for name in names if name in runners.__all__]
+    exported = [name for name in names if name in dir(runners)]
     home_of = f"from runners import {', '.join(exported)}"
     if getattr(runners, member.__name__, None) is not member:
         home_of = f"from {member.__module__} import {member.__name__}"

@@ -169,7 +169,7 @@ _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
 _FAMILIES = ("runners.tasks.", "runners.probes.", "runners.evaluations.")
 """Their members share modules beside the core: what such a module imports from these counts with it."""
 
-_SAYS_NOTHING = frozenset({"grid", "store", "dashboards"})
+_SAYS_NOTHING = frozenset({"ablate", "grid", "store", "dashboards"})
 """Rooms that say nothing of what is computed."""
 
 

@@ -19,7 +19,7 @@ from runners.provenance.nvidia_smi import ask_gpus
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1
-NOT_IN_TRIALS = frozenset({"cyclopts", "duckdb", "plotly", "polars", "rich", "scipy", "submitit"})
+NOT_IN_TRIALS = frozenset({"cyclopts", "duckdb", "lazy-loader", "plotly", "polars", "rich", "scipy", "submitit"})
 """What the project needs to submit, store and show; a process that trains imports none of it."""
 
 THREADS = (
@@ -174,7 +174,7 @@ def _declared() -> frozenset[str]:
 
 
 def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
-    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset(ROOMS) - _declared()
+    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*ROOMS, "ablate")) - _declared()
     if not wanted:  # the usual case, and the table of all packages takes a while
         return frozenset()
     known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))

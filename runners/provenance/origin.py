@@ -7,6 +7,8 @@ from types import ModuleType
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+FACADE = ("ablate.py", "ablate.pyi")
+"""The files beside the rooms: one import for users."""
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """Also those that `sysconfig` does not name: of the user, of the system below a virtual environment, of a module."""
@@ -16,14 +18,14 @@ def room_of(module: ModuleType) -> str | None:
     """The project's room that `module` belongs to; None where it is not the project's."""
     room = module.__name__.partition(".")[0]
     file = getattr(module, "__file__", None)
-    return room if room in ROOMS and file is not None and is_project(file) else None
+    return room if room in (*ROOMS, "ablate") and file is not None and is_project(file) else None
 
 
 @cache
 def is_project(file: str) -> bool:
     """Whether `file` lies in one of the project's rooms."""
     path = Path(file).resolve()
-    return any(path.is_relative_to(PROJECT / room) for room in ROOMS)
+    return any(path.is_relative_to(PROJECT / name) for name in (*ROOMS, *FACADE))
 
 
 @cache

@@ -1,6 +1,6 @@
 """What a snapshot holds: the rooms of the project, and of the user's files those that a spec file may need.
 
-    code/     grid, variants, runners, store and dashboards, wherever they are installed
+    code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed
     user/     the git work tree that the spec file lies in, as it is on disk; without git the file and what it imports
     user2/... the same of modules and further spec files that lie elsewhere
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.provenance.origin import PROJECT, ROOMS
+from runners.provenance.origin import FACADE, PROJECT, ROOMS
 from runners.provenance.snapshot_files import (
     MOST_BYTES,
     SnapshotFile,
@@ -58,7 +58,8 @@ def gather(files: Sequence[Path]) -> Contents:
 
 
 def _rooms() -> dict[str, SnapshotFile]:
-    found = {path: read_member(path) for room in ROOMS for path in files_below(PROJECT / room)}
+    paths = [PROJECT / name for name in FACADE] + [path for room in ROOMS for path in files_below(PROJECT / room)]
+    found = {path: read_member(path) for path in paths}
     return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in found.items() if each is not None}
 
 
@@ -139,7 +140,7 @@ class _Users:
                 self._add(root, self._listed(root.tree))
 
     def _listed(self, tree: WorkTree) -> Iterator[Path]:
-        rooms = [PROJECT / room for room in ROOMS]
+        rooms = [PROJECT / name for name in (*ROOMS, *FACADE)]
         campaigns: dict[Path, bool] = {}
         for name in (*tree.tracked, *tree.untracked):
             path = tree.top / name
