@@ -18,6 +18,7 @@ from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.origin import PROJECT, is_installed, room_of
 from runners.provenance.source import digest, hashed, imported_modules, relevant, statements
+from store.files.code_aliases import current_sources
 from store.files.trial_status import TrialState
 
 CORE = (
@@ -60,7 +61,7 @@ def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
     following: int | None = attempt
     while following is not None:
         start = starts.pop(following, {})  # popped: a damaged record cannot send this round in circles
-        found.append(start.get("sources"))
+        found.append(current_sources(start.get("sources")))
         following = (start.get("resumed_from") or {}).get("attempt")
     return [each for at, each in enumerate(found) if each not in found[:at]]
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
+from store.files.code_aliases import current_core
 from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.paired import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies
@@ -105,8 +106,9 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
-        about = (row.get(name) for name in ("budget", "code", "wall_s", "gpu"))
-        arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], *about)
+        about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu")}
+        about["code"] = current_core(about["code"])
+        arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], **about)
     return found
 
 
