@@ -13,10 +13,14 @@ import plotly.graph_objects as go
 
 from dashboards.data.formatting import point
 from dashboards.data.grid_context import GridContext, grid_context, in_order
-from dashboards.figures import curves as curves_figure
-from dashboards.figures import effects as effects_figure
-from dashboards.figures import failures as failures_figure
-from dashboards.figures import forest, numbers, shift
+from dashboards.figures import (
+    curves as curves_figure,
+    effects as effects_figure,
+    failures as failures_figure,
+    forest,
+    numbers,
+    shift,
+)
 from dashboards.figures.canvas import alone, canvas
 from dashboards.figures.states import draw_progress
 from dashboards.html.markup import plain

@@ -1,31 +1,24 @@
-from .axis import Axis as Axis
-from .axis import Bundle as Bundle
-from .axis import Dimension as Dimension
-from .axis import one_at_a_time as one_at_a_time
-from .axis import over as over
-from .axis import zipped as zipped
-from .differences import SpecDifference as SpecDifference
-from .differences import diff as diff
-from .errors import AblateError as AblateError
-from .errors import EnvironmentProblem as EnvironmentProblem
-from .errors import NotFoundError as NotFoundError
-from .errors import SpecError as SpecError
-from .errors import StoreError as StoreError
-from .frozen import FROZEN as FROZEN
-from .frozen import FrozenDict as FrozenDict
-from .grid import Grid as Grid
-from .grid import Planned as Planned
-from .key import SPEC_SCHEMA as SPEC_SCHEMA
-from .key import canonical_json as canonical_json
-from .key import content_key as content_key
+from .axis import (
+    Axis as Axis,
+    Bundle as Bundle,
+    Dimension as Dimension,
+    one_at_a_time as one_at_a_time,
+    over as over,
+    zipped as zipped,
+)
+from .differences import SpecDifference as SpecDifference, diff as diff
+from .errors import (
+    AblateError as AblateError,
+    EnvironmentProblem as EnvironmentProblem,
+    NotFoundError as NotFoundError,
+    SpecError as SpecError,
+    StoreError as StoreError,
+)
+from .frozen import FROZEN as FROZEN, FrozenDict as FrozenDict
+from .grid import Grid as Grid, Planned as Planned
+from .key import SPEC_SCHEMA as SPEC_SCHEMA, canonical_json as canonical_json, content_key as content_key
 from .measure import Measure as Measure
-from .path import has as has
-from .path import value_at as value_at
-from .rule import Rule as Rule
-from .rule import forbid as forbid
-from .spec import Choice as Choice
-from .spec import Label as Label
-from .spec import OutsideKey as OutsideKey
-from .spec import Spec as Spec
-from .spec import cell_key as cell_key
+from .path import has as has, value_at as value_at
+from .rule import Rule as Rule, forbid as forbid
+from .spec import Choice as Choice, Label as Label, OutsideKey as OutsideKey, Spec as Spec, cell_key as cell_key
 from .validation import spec_error as spec_error

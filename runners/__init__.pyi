@@ -1,6 +1,5 @@
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
-from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs
-from .evaluations.deviant_inputs import Prompt as Prompt
+from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
 from .evaluations.large_value import LargeValue as LargeValue
 from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation
 from .evaluations.lm_eval import LmEval as LmEval
@@ -8,9 +7,19 @@ from .evaluations.long_context import LongContext as LongContext
 from .evaluations.minimal_pairs import MinimalPairs as MinimalPairs
 from .evaluations.multiple_choice import MultipleChoice as MultipleChoice
 from .evaluations.rope_scaling import Stretch as Stretch
-from .execution.run import RunOptions as RunOptions
-from .execution.run import RunResult as RunResult
-from .execution.run import run_campaign as run_campaign
+from .execution.run import RunOptions as RunOptions, RunResult as RunResult, run_campaign as run_campaign
+from .optimisers.adamw import AdamW as AdamW
+from .optimisers.muon import Muon as Muon
+from .optimisers.optimiser import Optimiser as Optimiser
+from .optimisers.schedules import (
+    WSD as WSD,
+    Constant as Constant,
+    Cosine as Cosine,
+    Linear as Linear,
+    Schedule as Schedule,
+)
+from .optimisers.training_config import Training as Training
+from .optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW
 from .probes.attention_entropy import AttentionEntropy as AttentionEntropy
 from .probes.attention_maps import AttentionMaps as AttentionMaps
 from .probes.effective_rank import EffectiveRank as EffectiveRank
@@ -22,14 +31,12 @@ from .probes.ground_mass import GroundMass as GroundMass
 from .probes.learned_numbers import LearnedNumbers as LearnedNumbers
 from .probes.massive_activation import MassiveActivation as MassiveActivation
 from .probes.predicted_numbers import PredictedNumbers as PredictedNumbers
-from .probes.probe import Probe as Probe
-from .probes.probe import Probing as Probing
+from .probes.probe import Probe as Probe, Probing as Probing
 from .probes.qk_logits import QKLogits as QKLogits
 from .probes.sink_share import SinkShare as SinkShare
 from .probes.token_classes import TokenClasses as TokenClasses
 from .probes.weight_sums import WeightSums as WeightSums
-from .slurm.spec import Needs as Needs
-from .slurm.spec import Slurm as Slurm
+from .slurm.spec import Needs as Needs, Slurm as Slurm
 from .tasks.distillation.distillation import Distillation as Distillation
 from .tasks.distillation.finished_trial import FinishedTrial as FinishedTrial
 from .tasks.distillation.hugging_face_model import HuggingFaceModel as HuggingFaceModel
@@ -38,11 +45,9 @@ from .tasks.synthetic.associative_recall import AssociativeRecall as Associative
 from .tasks.synthetic.grammar import Grammar as Grammar
 from .tasks.synthetic.in_context import Curriculum as Curriculum
 from .tasks.synthetic.induction import Induction as Induction
-from .tasks.synthetic.linear_functions import LinearFunctions as LinearFunctions
-from .tasks.synthetic.linear_functions import ShiftGrid as ShiftGrid
+from .tasks.synthetic.linear_functions import LinearFunctions as LinearFunctions, ShiftGrid as ShiftGrid
 from .tasks.synthetic.needle import Needle as Needle
-from .tasks.synthetic.quantifiers import LengthGrid as LengthGrid
-from .tasks.synthetic.quantifiers import Quantifiers as Quantifiers
+from .tasks.synthetic.quantifiers import LengthGrid as LengthGrid, Quantifiers as Quantifiers
 from .tasks.synthetic.query_task import AskedLengths as AskedLengths
 from .tasks.synthetic.selective_copy import SelectiveCopy as SelectiveCopy
 from .tasks.task import Task as Task
@@ -55,15 +60,4 @@ from .tasks.text.text import Text as Text
 from .tasks.text.tokenizers.byte_pairs import BytePairs as BytePairs
 from .tasks.text.tokenizers.bytes import Bytes as Bytes
 from .tasks.text.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
-from .optimisers.adamw import AdamW as AdamW
-from .optimisers.muon import Muon as Muon
-from .optimisers.optimiser import Optimiser as Optimiser
-from .optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW
-from .optimisers.schedules import WSD as WSD
-from .optimisers.schedules import Constant as Constant
-from .optimisers.schedules import Cosine as Cosine
-from .optimisers.schedules import Linear as Linear
-from .optimisers.schedules import Schedule as Schedule
-from .optimisers.training_config import Training as Training
-from .trial import Execution as Execution
-from .trial import Trial as Trial
+from .trial import Execution as Execution, Trial as Trial

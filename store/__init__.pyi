@@ -1,11 +1,12 @@
 from .campaign import Campaign as Campaign
 from .files.layout import Layout as Layout
-from .files.shards import BadShard as BadShard
-from .files.shards import ShardBuffer as ShardBuffer
-from .files.shards import verify_shard as verify_shard
-from .files.shards import write_shard as write_shard
-from .files.trial_status import TrialState as TrialState
-from .files.trial_status import trial_state as trial_state
+from .files.shards import (
+    BadShard as BadShard,
+    ShardBuffer as ShardBuffer,
+    verify_shard as verify_shard,
+    write_shard as write_shard,
+)
+from .files.trial_status import TrialState as TrialState, trial_state as trial_state
 from .ingest.ingest import Ingested as Ingested
 from .ingest.snapshot import publish as publish
 from .store import Store as Store

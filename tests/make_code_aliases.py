@@ -36,9 +36,9 @@ def source_hashes(tree: Path) -> dict[str, str]:
 if __name__ == "__main__":
     before, now = source_hashes(Path(sys.argv[1]).resolve()), source_hashes(ROOT)
     moves = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
-    pairs = [(old, moves.get(old, old)) for old in sorted(before)]
-    rows = [
-        [old, before[old], new, now[new]] for old, new in pairs if new in now and before[old] != now[new] or old != new
-    ]
-    text = ",\n".join(json.dumps(row) for row in rows if row[2] in now)
+    rows = []
+    for old, new in ((old, moves.get(old, old)) for old in sorted(before)):
+        if new in now and (old, before[old]) != (new, now[new]):
+            rows.append([old, before[old], new, now[new]])
+    text = ",\n".join(json.dumps(row) for row in rows)
     (ROOT / "store/files/code_aliases.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")

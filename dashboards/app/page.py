@@ -8,8 +8,7 @@ from weakref import WeakKeyDictionary
 import dash_ag_grid  # type: ignore[import-untyped]
 import plotly.graph_objects as go
 import polars as pl
-from dash import dcc as _dcc
-from dash import html as _html
+from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
 from dashboards.data.grid_context import GridContext

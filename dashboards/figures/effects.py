@@ -11,8 +11,7 @@ from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
 from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, MUTED, ROPE
 from store import Store
-from store.analysis.effects import analysis
-from store.analysis.effects import effects as main_effects
+from store.analysis.effects import analysis, effects as main_effects
 from store.analysis.verdicts import GridMeasure, runs
 
 _BLUE: Final = "#0072b2"

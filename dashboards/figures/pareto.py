@@ -10,15 +10,13 @@ import polars as pl
 from dashboards.data.formatting import count, number
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, finite, one_line, value_axis
-from dashboards.figures.canvas import is_cut as goes_on
+from dashboards.figures.canvas import canvas, finite, is_cut as goes_on, one_line, value_axis
 from dashboards.html.markup import plain
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, compared
 from store.analysis.verdicts import GridMeasure
-from store.statistics import Objective, Paired, summarise, t_interval
-from store.statistics import pareto as standings
+from store.statistics import Objective, Paired, pareto as standings, summarise, t_interval
 from store.statistics.paired import Floats, or_null
 from store.statistics.scales import ROUNDING, back, forward
 

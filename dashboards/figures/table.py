@@ -124,7 +124,7 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
     for (name,), part in found.group_by("column", maintain_order=True):
         at = {row["row"]: row for row in part.iter_rows(named=True)}
         columns.append(ExportColumn(str(name), {}, None, "linear", [_entry(at.get(row)) for row in rows]))
-    return latex_cells(CellTable("", rows, columns, "interval", 0.05, []), caption)
+    return latex_cells(CellTable("", rows, columns, "interval", 0.05), caption)
 
 
 def _entry(row: Mapping[str, Any] | None) -> ExportEntry:

@@ -21,8 +21,7 @@ from grid.operator_view import (
 )
 from grid.suggestions import suggest_name
 from grid.validation import spec_error
-from runners.catalogue.explain import SOFTMAX as PLAIN
-from runners.catalogue.explain import Argument, arguments, different, how_to_write
+from runners.catalogue.explain import SOFTMAX as PLAIN, Argument, arguments, different, how_to_write
 from runners.catalogue.lookup import find_named
 from runners.catalogue.operators_page import DRAWN, equation
 from runners.catalogue.stage_words import formula, number_rows, option_words, options, source_of

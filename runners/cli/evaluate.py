@@ -129,8 +129,7 @@ def evaluate(
     """
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign, find_several
-    from runners.posthoc.evaluate import Wanted, load_classes
-    from runners.posthoc.evaluate import evaluate as judge
+    from runners.posthoc.evaluate import Wanted, evaluate as judge, load_classes
     from runners.provenance.specfile import import_spec_file
     from store.store import Store
 

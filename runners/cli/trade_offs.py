@@ -137,8 +137,7 @@ def pareto(
 
     from runners.cli.resolve import choose_grid, find_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
-    from store.analysis.pareto import pareto as pareto_of
-    from store.analysis.pareto import rule
+    from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
     from store.store import Store
 

@@ -20,9 +20,12 @@ from runners.attempts.submission_record import Submission, read_submission_recor
 from runners.attempts.worker import WorkerEntry
 from runners.execution.repro_values import ValueDifference, differences, values_of
 from runners.output import counted, duration
-from runners.provenance.environment import THREADS, Differences
-from runners.provenance.environment import differences as environment_differences
-from runners.provenance.environment import record as environment_record
+from runners.provenance.environment import (
+    THREADS,
+    Differences,
+    differences as environment_differences,
+    record as environment_record,
+)
 from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import extract
 from runners.slow_notice import slow_notice

@@ -2,8 +2,10 @@
 
 from runners.optimisers.adamw import AdamW as AdamW
 from runners.optimisers.muon import Muon as Muon
-from runners.optimisers.optimiser import Optimiser as Optimiser
-from runners.optimisers.optimiser import ParameterVectors as ParameterVectors
-from runners.optimisers.optimiser import Stepping as Stepping
+from runners.optimisers.optimiser import (
+    Optimiser as Optimiser,
+    ParameterVectors as ParameterVectors,
+    Stepping as Stepping,
+)
 from runners.optimisers.training_config import Training as Training
 from runners.optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW

@@ -37,7 +37,8 @@ from runners.trial import Trial
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 _START = (
     f"import signal; [signal.signal(getattr(signal, name), signal.SIG_IGN) for name in {_SIGNALS}]; "  # before imports
-    "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; from runners.training.rank_launcher import main; main(job)"
+    "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
+    "from runners.training.rank_launcher import main; main(job)"
 )
 _SETTLE_S = 5.0
 """How long after a lost connection the process behind it may take to be seen dead."""

@@ -12,8 +12,7 @@ from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
 from store.analysis.verdicts import measure_of, runs
 from store.database import queries
-from store.statistics import Better, Objective
-from store.statistics import pareto as pareto_set
+from store.statistics import Better, Objective, pareto as pareto_set
 from store.statistics.arms import Arm, arms, pair
 from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.scales import Scale, fits, forward

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import toy_training
 from toy_training import Execution, Falling, Rising, ToyTrial
 
-from grid import Grid
-from grid import over as axis
+from grid import Grid, over as axis
 from runners.attempts.attempt import Attempt
 from runners.attempts.worker import WorkerEntry
 from runners.training.training_context import TrainingResult

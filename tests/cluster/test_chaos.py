@@ -31,8 +31,7 @@ from runners.execution.run import RunOptions, run_campaign
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, SubmitOptions
-from runners.slurm.submit.submit import submit as queue
+from runners.slurm.submit.submit import Drafter, SubmitOptions, submit as queue
 from runners.slurm.worker_records import read_workers
 from store.files.layout import Layout
 from store.files.trial_status import trial_state

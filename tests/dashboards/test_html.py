@@ -3,8 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dashboards.html.markup import (
     HtmlColumn,

@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from standin import GRANULARITIES, PRINCIPLED, SSA, SSA_OPERATOR, Exponential, Number
 
 from grid import Grid, SpecError, one_at_a_time, over, zipped

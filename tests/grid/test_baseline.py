@@ -1,8 +1,7 @@
 """The baseline of a grid: exactly one cell."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Trial
 from standin_grid import LAYERS, OPERATORS, grid
 

@@ -4,8 +4,7 @@ import json
 from itertools import islice, product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from standin import SOFTMAX, Operator, Trial, headline
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid, labels
 

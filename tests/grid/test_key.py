@@ -5,8 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from grid import SpecError, canonical_json, content_key
 

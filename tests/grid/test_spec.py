@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners.attempts.micro_batches import split as halved
-from runners.attempts.micro_batches import written_micro_batches
+from runners.attempts.micro_batches import split as halved, written_micro_batches
 from runners.optimisers import AdamW, Training
 from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict
 from runners.tasks.counter_rng import CPU

@@ -4,8 +4,7 @@ import random
 from difflib import SequenceMatcher
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from runners.evaluations.answer_scores import (
     ONE_LINE,

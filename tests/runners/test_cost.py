@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from runners.tasks import Curriculum
-from runners.training import cost as costs
-from runners.training import energy, peak_flops
+from runners.training import cost as costs, energy, peak_flops
 from runners.training.cost import flops
 from runners.training.distributed import RankPlace, World
 from runners.training.energy import Energy, Rapl, processors

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from batch_in_parts import GENTLE, ROUNDINGS, apart, numbers, split
-from scipy.special import rel_entr
-from scipy.special import softmax as exact_softmax
+from scipy.special import rel_entr, softmax as exact_softmax
 from taught import finished, learning_trial, prose, teacher, teaching_trial
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,8 +1,7 @@
 """Bytes as tokens."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
 

@@ -81,7 +81,8 @@ def test_what_the_user_s_code_imports_must_not_differ_either() -> None:
 
 def test_a_process_that_trains_imports_nothing_of_what_may_differ() -> None:
     program = (
-        "import sys, json, runners.attempts.worker, runners.training.loop, runners.rerun, runners.provenance.environment\n"
+        "import sys, json, runners.attempts.worker, runners.training.loop, runners.rerun\n"
+        "import runners.provenance.environment\n"
         "runners.provenance.environment.record()\n"
         "print(json.dumps(sorted(sys.modules)))"
     )

@@ -19,8 +19,7 @@ from runners.training.flat_parameters import Flat
 from runners.training.loop import train
 from runners.trial import Trial, build_model
 from variants import Operator, Scalars, Tokens, Transformer, catalogue, gpt2, llama2, principled, softmax
-from variants.model.named_backbones import FAMILIES
-from variants.model.named_backbones import tiny as tiny_family
+from variants.model.named_backbones import FAMILIES, tiny as tiny_family
 from variants.number import Matrix
 
 SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))

@@ -54,8 +54,7 @@ from variants import (
     ssa,
 )
 from variants.laws.examples import named_operators
-from variants.laws.tiny import LENGTH, sequences
-from variants.laws.tiny import model_of as smallest
+from variants.laws.tiny import LENGTH, model_of as smallest, sequences
 
 ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
 

@@ -22,8 +22,7 @@ from runners.planning.roofline import (
     this_cpu,
     trained_length,
 )
-from runners.training import flops as work
-from runners.training import meta_op_cache
+from runners.training import flops as work, meta_op_cache
 from runners.training.flops import Counter, Shape, Work, forward_work, optimiser_work, step_work
 from variants import (
     Backbone,

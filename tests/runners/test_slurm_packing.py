@@ -4,8 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from runners.execution import Local
 from runners.slurm.worker.packing import CONTEXT_BYTES, MOST_SIDE_BY_SIDE, Packing, device_groups, side_by_side, slots

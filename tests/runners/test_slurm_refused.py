@@ -13,8 +13,7 @@ from grid.errors import SpecError
 from runners.cli.app import execute
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import draft as drafting
-from runners.slurm.submit import resource_classes
+from runners.slurm.submit import draft as drafting, resource_classes
 from runners.slurm.submit.resource_classes import START_S
 from runners.slurm.submit.shared_disk import unshared
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions

@@ -7,8 +7,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.worker import Outcome

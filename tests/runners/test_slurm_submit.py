@@ -31,8 +31,7 @@ from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit.already_queued import half_submitted
 from runners.slurm.submit.job_arrays import in_words
-from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs
-from runners.slurm.submit.submit import submit as queue
+from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit as queue
 from runners.slurm.worker_records import WorkerRecord, write_worker
 from store.files.layout import Layout
 

@@ -9,8 +9,13 @@ from grid.errors import SpecError
 from runners.optimisers import Training
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
 from runners.tasks.synthetic.in_context import SCORED_FROM, prompt
-from runners.tasks.synthetic.linear_functions import conventions, evaluation_draws, judged, squared_errors
-from runners.tasks.synthetic.linear_functions import least_squares as closed_form
+from runners.tasks.synthetic.linear_functions import (
+    conventions,
+    evaluation_draws,
+    judged,
+    least_squares as closed_form,
+    squared_errors,
+)
 from runners.trial import Trial
 from variants import softmax
 from variants.model.named_backbones import tiny

@@ -39,8 +39,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
         return Bytes()
     if request.param == "byte_pairs":
         return BytePairs(vocabulary=270)
-    from tokenizers import Tokenizer as Library
-    from tokenizers import models, pre_tokenizers
+    from tokenizers import Tokenizer as Library, models, pre_tokenizers
 
     library = Library(models.WordLevel({"[UNK]": 0, "[SEP]": 1, "Document": 2, "very": 3}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
-from tokenizers import Tokenizer as Library
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, Bytes, RandomTokens, Text, TokenizerFile

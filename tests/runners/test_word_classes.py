@@ -9,8 +9,7 @@ from typing import ClassVar
 import pytest
 import torch
 from pydantic import ValidationError
-from tokenizers import Tokenizer as Library
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Library, decoders, models, normalizers, pre_tokenizers
 
 from grid.errors import EnvironmentProblem
 from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial

@@ -7,8 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from synthetic import Campaign as Written
-from synthetic import write_campaign
+from synthetic import Campaign as Written, write_campaign
 
 import store
 from grid import Measure

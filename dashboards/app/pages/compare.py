@@ -30,8 +30,7 @@ from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 from store.export.cells import CellTable, cells
-from store.export.cells_text import caption as cells_caption
-from store.export.cells_text import headings, latex_cells, markdown_cells
+from store.export.cells_text import caption as cells_caption, headings, latex_cells, markdown_cells
 
 MOST_CELLS: Final = 32
 """Of a matrix of all pairs; of more cells the baseline and the best are compared."""

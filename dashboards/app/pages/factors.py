@@ -12,8 +12,7 @@ from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, 
 from dashboards.data.formatting import count, listed, number, p_value
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures import effects as effects_figure
-from dashboards.figures import half_normal, interactions
+from dashboards.figures import effects as effects_figure, half_normal, interactions
 from dashboards.figures.canvas import is_cut
 from dashboards.report.sections.charts import effects_words
 from dashboards.report.sections.verdict_table import measured

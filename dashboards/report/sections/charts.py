@@ -9,9 +9,7 @@ import polars as pl
 from dashboards.data.formatting import NO_MARGIN, count, in_odds, point
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
-from dashboards.figures import curves as curves_figure
-from dashboards.figures import effects as effects_figure
-from dashboards.figures import forest, numbers, shift
+from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
 from dashboards.figures.canvas import is_cut
 from dashboards.html.blocks import FigureBlock, cell_legend, drawn
 from dashboards.html.markup import tag, text

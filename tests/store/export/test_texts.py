@@ -4,8 +4,7 @@ from decimal import Decimal, localcontext
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from store_export_reader import rows, shown, tokens
 

@@ -2,8 +2,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from store.statistics import VERDICTS, Paired, holm, judge, p_zero
 
