@@ -5,7 +5,6 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from grid.errors import SpecError
 from grid.spec import OutsideKey, Spec
 from runners.evaluations import Evaluation
 from runners.optimisers import Training
@@ -21,9 +20,10 @@ from runners.probes import (
     WeightSums,
 )
 from runners.tasks import Task
+from runners.tasks.model_fit import require_model_fits, require_operator_fits
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from variants.model.shapes import shapes_only
-from variants.paths.choose import PathName, choose
+from variants.paths.choose import PathName
 
 
 class Execution(Spec):
@@ -182,10 +182,7 @@ def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalar
 
 @lru_cache(maxsize=4096)  # a grid asks the same questions for every trial
 def _check_model(task: Task, model: Backbone, evaluations: tuple[Evaluation, ...]) -> None:
-    _check_length(_longest(task, evaluations), model)
-    _check_direction(task, model)
-    if isinstance(task.inputs, Scalars):
-        _check_scalars(model)
+    require_model_fits(task, model, _longest(task, evaluations))
 
 
 @lru_cache(maxsize=4096)
@@ -199,22 +196,11 @@ def _check_layers(
 ) -> None:
     """What has to do with neither training nor seed."""
     for operator in dict.fromkeys(operators):
-        _check_operator(operator, model, _longest(task, evaluations), path)
-        _check_answers(operator, task, model)
+        require_operator_fits(task, model, operator, _longest(task, evaluations), path)
     probing.check(task, model, operators)
     for evaluation in evaluations:
         evaluation.check(task, model)
     _check_rows(task, evaluations)
-
-
-def _check_length(length: int, model: Backbone) -> None:
-    table = model.positions.table
-    if table and length + model.sink_tokens > table:
-        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
-        raise ValueError(
-            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
-            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
-        )
 
 
 def _check_parts(execution: Execution, batch: int) -> None:
@@ -226,23 +212,6 @@ def _check_parts(execution: Execution, batch: int) -> None:
             f"every micro-batch has a sequence; execution.{field}={getattr(execution, field)} on "
             f"execution.gpus={execution.gpus} makes {parts} of a task.batch of {batch}; {remedy}"
         )
-
-
-def _check_scalars(model: Backbone) -> None:
-    """What is about tokens says nothing to a task without any."""
-    if not model.tied:
-        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
-    if model.read_out != "linear":
-        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
-
-
-def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
-    try:
-        model.check(operator)
-        operator.check_length(length + model.sink_tokens)
-        choose(operator, path, dropout=model.attention_dropout)
-    except (ValueError, SpecError) as error:
-        raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
 
 
 def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
@@ -261,28 +230,3 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
                         f"a measure has one value at a point; {judges[first].label} and {judge.label} both record "
                         f"{name}{at and f' at {at}'}; leave one out, or make them one evaluation of several points"
                     )
-
-
-def _check_direction(task: Task, model: Backbone) -> None:
-    if task.sees_ahead and model.causal:
-        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
-    if not task.sees_ahead and not model.causal:
-        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
-
-
-def _check_answers(operator: Operator, task: Task, model: Backbone) -> None:
-    """What an operator lets a query see ahead is left out of the loss."""
-    if task.sees_ahead:
-        return
-    what = f"operator {operator.label!r} in {model.label}: the task predicts what comes next"
-    for stage in operator.stages().values():
-        seen = stage.breaks.get("causality")
-        if seen is None:
-            continue
-        ahead = operator.visible.ahead - model.sink_tokens if stage is operator.visible else None
-        if ahead is None:
-            raise ValueError(f"{what}, and {seen}")
-        if ahead > task.unscored:
-            raise ValueError(
-                f"{what} from position {task.unscored} on, and {seen}; leave {ahead} positions out of the loss"
-            )

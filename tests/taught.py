@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from runners.attempts.checkpoint import save_checkpoint
+from runners.checkpoint import save_checkpoint
 from runners.optimisers import AdamW, Training
 from runners.probes import Probing
 from runners.tasks import Distillation, FinishedTrial, Text

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import grimp
 import pytest
 from hatchling.build import build_sdist, build_wheel
 
@@ -92,9 +93,10 @@ def test_the_rules_can_be_broken(name: str, text: str, words: str) -> None:
 BREACHES = {
     "grid/_breach.py": "import torch",
     "store/_breach.py": "import variants",
-    "variants/_breach.py": "import runners",
+    "variants/stages/_breach.py": "import runners",
+    "variants/papers/_breach.py": "import variants.laws",
     "dashboards/_breach.py": "import variants",
-    "runners/_breach.py": "import dashboards",
+    "runners/cli/_breach.py": "import dashboards",
     "runners/attempts/_breach.py": "import runners.slurm.queue",
 }
 
@@ -131,6 +133,29 @@ def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
     assert result.returncode == 1
     found = set(re.findall(r"[\w.]+\._breach(?= -> )", result.stdout))
     assert found == {path.removesuffix(".py").replace("/", ".") for path in BREACHES}, result.stdout
+
+
+def test_a_package_of_runners_without_a_layer_is_found(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    (root / "runners/_breach.py").write_text("", encoding="utf-8")
+    result = lint_imports(root)
+    assert result.returncode == 1
+    assert "_breach" in result.stdout
+
+
+def import_circles() -> list[set[str]]:
+    """Groups of modules that import each other."""
+    graph = grimp.build_graph(*ROOMS, cache_dir=None)
+    found = []
+    for module in graph.modules:
+        below = graph.find_upstream_modules(module)
+        if module in below:
+            found.append({module, *(other for other in below if module in graph.find_upstream_modules(other))})
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    assert import_circles() == []
 
 
 LIGHT = {
@@ -177,7 +202,8 @@ def test_the_wheel_made_from_the_sdist_holds_every_room(tmp_path: Path, monkeypa
     with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
         wheel.extractall(site)
     assert contents(site) == contents(ROOT)
-    program = f"import importlib\nfor room in {ROOMS!r}: print(importlib.import_module(room).__file__)"
+    program = f"import importlib\nfor room in {ROOMS!r}: print(importlib.import_module(room).__file__)\n"
+    program += "from ablate import Grid, Slurm, Trial, gpt2, over, principled; print(Trial.__module__)"
     result = subprocess.run(
         [sys.executable, "-P", "-c", program],
         cwd=tmp_path,
@@ -186,7 +212,9 @@ def test_the_wheel_made_from_the_sdist_holds_every_room(tmp_path: Path, monkeypa
         text=True,
         check=False,
     )
-    assert result.stdout.splitlines() == [str(site / room / "__init__.py") for room in ROOMS], result.stderr
+    assert result.stdout.splitlines() == [str(site / room / "__init__.py") for room in ROOMS] + ["runners.trial"], (
+        result.stderr
+    )
 
 
 def test_the_project_speaks_of_itself_only() -> None:

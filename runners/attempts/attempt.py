@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.attempts.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.attempts.claims import Claim, by_code
+from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingResult

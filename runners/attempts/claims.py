@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from runners.attempts.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
+from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import lost
 from store.files.attempts import begin, start_record

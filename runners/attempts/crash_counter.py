@@ -4,12 +4,12 @@ import socket
 from typing import final
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.checkpoint import checkpointed_step
 from runners.attempts.claims import Taken, by_code, claim
 from runners.attempts.death_record import record_death
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Job, Outcome
+from runners.checkpoint import checkpointed_step
 from runners.training.failure import killed, out_of_memory
 from runners.training.memory import oom_kills
 from store.files.layout import Layout

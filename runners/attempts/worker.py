@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
-from runners.attempts.checkpoint import discard_checkpoints, discard_forgotten
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
+from runners.checkpoint import discard_checkpoints, discard_forgotten
 from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of

@@ -71,7 +71,7 @@ def retry(
         The campaign directory; default the only one below campaigns/.
     """
     from runners.cli.resolve import find_campaign
-    from runners.provenance.specfile import cluster_of
+    from runners.slurm.spec import cluster_of
     from store.store import Store
 
     root = find_campaign(campaign)
@@ -129,8 +129,8 @@ def _ask_back(store: "Store") -> int:
 
 def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
     from grid.errors import SpecError
+    from runners.cli.outcome import report_outcome
     from runners.cli.resolve import worker_count
-    from runners.cli.run import report_outcome
     from runners.execution import Inline, Local
     from runners.execution.run import RunOptions, run_campaign
 

@@ -1,6 +1,5 @@
 """Commands that plan and run trials."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, final
@@ -19,13 +18,12 @@ from runners.cli.options import (
     Repeats,
     SlurmFlags,
 )
-from runners.output import counted, say, write, write_json
+from runners.cli.outcome import give_back, report_outcome
+from runners.output import say, write, write_json
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
-    from grid import Grid
     from runners.cli.plan import PlanOptions
-    from runners.execution.run import RunResult
     from runners.monitoring.trial_states import State
 
 
@@ -132,7 +130,7 @@ def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions
     from runners.cli.plan import PlanOptions
     from runners.cli.resolve import worker_count
     from runners.planning.step_timing import seconds_of
-    from runners.provenance.specfile import cluster_of
+    from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters
 
@@ -203,56 +201,3 @@ def _check(where: MachineFlags, cluster: SlurmFlags) -> None:
         raise SpecError(
             "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
         )
-
-
-def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
-    """With --again, trials whose results cannot be read are trained anew."""
-    from runners.attempts.unreadable_results import give_back_unreadable
-
-    given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
-    if given_back:
-        verbs = ("has", "is") if given_back == 1 else ("have", "are")
-        trials = counted(given_back, "finished trial")
-        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
-
-
-EDITED = "the code or the spec file changed while the run went on; run the same command again"
-
-
-def report_outcome(result: "RunResult", root: Path, stopped: str = EDITED, *, called_off: int = 0) -> int:
-    """Say what became of a run, and why some trials `stopped` that nobody `called_off`; its exit code."""
-    for problem in result.problems:
-        say(f"ablate: {problem}")
-    say(f"{_in_words(result)}; results in {root}")
-    if result.interrupted:
-        return 130
-    left = result.stopped - called_off
-    if left:
-        say(f"ablate: {stopped}")
-    return 4 if result.failed or result.skipped_failed or left else 0
-
-
-def _in_words(result: "RunResult") -> str:
-    """How many trials came to what."""
-
-    def of(number: int, one: str, more: str) -> str:
-        return f"{number} {one if number == 1 else more}" if number else ""
-
-    goes_on = "not finished, the same command goes on with"
-    counts = (
-        of(result.ok, "trained", "trained"),
-        of(result.failed, "failed", "failed"),
-        of(result.stopped, f"{goes_on} it", f"{goes_on} them"),
-        of(result.skipped, "was done before", "were done before"),
-        of(
-            result.skipped_other_code,
-            "of these ran other code (--again trains it again)",
-            "of these ran other code (--again trains them again)",
-        ),
-        of(
-            result.skipped_failed,
-            "failed before and was not tried again (--retry does)",
-            "failed before and were not tried again (--retry does)",
-        ),
-    )
-    return "; ".join(filter(None, counts)) or "nothing was trained"

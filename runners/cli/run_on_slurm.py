@@ -23,9 +23,9 @@ def run_on_slurm(
     spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: SlurmFlags
 ) -> int:
     """Queue the missing trials of `grids`; the exit code."""
-    from runners.cli.run import give_back
+    from runners.cli.outcome import give_back
     from runners.planning.budget import budget_hours
-    from runners.provenance.specfile import cluster_of
+    from runners.slurm.spec import cluster_of
     from runners.slurm.submit.submit import SubmitOptions
 
     options = SubmitOptions(
@@ -74,7 +74,9 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
 
         with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
-        forecast = forecast_lines(drafter.survey, drafter.grids, draft, drafter.asked)
+        forecast = forecast_lines(
+            drafter.survey, drafter.grids, draft.groups, [each.workers for each in draft.classes], drafter.asked
+        )
         write("\n".join([*dry_run_lines(draft), *forecast]))
         return 0
     with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
@@ -169,7 +171,7 @@ def _all_queued(draft: "Draft") -> str | None:
 
 
 def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
-    from runners.cli.run import report_outcome
+    from runners.cli.outcome import report_outcome
     from runners.execution.background_ingest import BackgroundIngest
     from runners.monitoring.early_stops import called_off
     from runners.slurm.follow import Following

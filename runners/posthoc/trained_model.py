@@ -13,7 +13,7 @@ from torch import Tensor
 
 from grid import spec_error
 from grid.errors import NotFoundError, SpecError
-from runners.attempts.checkpoint import load_checkpoint
+from runners.checkpoint import load_checkpoint
 from runners.evaluations import Judge
 from runners.execution.repro_values import ValueAddress, ValueDifference, differences
 from runners.provenance.code import Codes, made_by

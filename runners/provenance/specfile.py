@@ -12,7 +12,6 @@ from hashlib import blake2b
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from pydantic import PydanticUserError, ValidationError
 
@@ -21,9 +20,6 @@ from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.provenance.code import SOURCE
 from runners.provenance.origin import is_installed
 from runners.slow_notice import slow_notice
-
-if TYPE_CHECKING:
-    from runners.slurm.spec import Slurm
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:
@@ -50,26 +46,6 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
     if not found:
         raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
     return found
-
-
-def cluster_of(path: Path | str) -> "Slurm | None":
-    """What the spec file, loaded before, asks of a cluster; None if it says nothing.
-
-    Raises:
-        SpecError: it says two things.
-    """
-    from runners.slurm.spec import Slurm
-
-    found: dict[str, Slurm] = {}
-    for variable, value in vars(sys.modules[spec_module_name(path)]).items():
-        if isinstance(value, Slurm) and not variable.startswith("_") and all(value != each for each in found.values()):
-            found[variable] = value
-    if len(found) > 1:
-        raise SpecError(
-            f"{path}: a spec file has at most one Slurm, and this has {', '.join(found)}; "
-            "begin the names of the others with _"
-        )
-    return next(iter(found.values()), None)
 
 
 def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:

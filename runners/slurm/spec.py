@@ -4,13 +4,17 @@ slurm = Slurm(partition="gpu", time="8h", gpus=1, per_gpu=4, workers=32, setup=(
 """
 
 import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, final
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.spec import Spec
+from runners.provenance.specfile import spec_module_name
 
 _TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
@@ -209,3 +213,21 @@ def _require_extra(name: str) -> None:
     option = next((option for option in sorted(_DEFEATING) if option.startswith(beginning)), None)
     if option is not None:
         raise ValueError(f"extra cannot have {name!r}: {_DEFEATING[option]}")
+
+
+def cluster_of(path: Path | str) -> Slurm | None:
+    """Return the `Slurm` that the loaded spec file defines; None if it defines none.
+
+    Raises:
+        SpecError: it defines two different ones.
+    """
+    found: dict[str, Slurm] = {}
+    for variable, value in vars(sys.modules[spec_module_name(path)]).items():
+        if isinstance(value, Slurm) and not variable.startswith("_") and all(value != each for each in found.values()):
+            found[variable] = value
+    if len(found) > 1:
+        raise SpecError(
+            f"{path}: a spec file has at most one Slurm, and this has {', '.join(found)}; "
+            "begin the names of the others with _"
+        )
+    return next(iter(found.values()), None)

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, final
 
@@ -25,20 +24,19 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.child_lifetime import die_with
 from runners.provenance.code import SOURCE, specs
-from runners.provenance.specfile import import_spec_file, spec_module_name
+from runners.provenance.specfile import spec_module_name
 from runners.training.distributed import PeerLost, RankPlace, World, grouped, place_given
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
-from runners.training.training_context import Diverged, Killed, NullContext
+from runners.training.training_context import Killed
 from runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 _START = (
     f"import signal; [signal.signal(getattr(signal, name), signal.SIG_IGN) for name in {_SIGNALS}]; "  # before imports
     "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
-    "from runners.training.rank_launcher import main; main(job)"
+    "from runners.training.rank_worker import main; main(job)"
 )
 _SETTLE_S = 5.0
 """How long after a lost connection the process behind it may take to be seen dead."""
@@ -118,7 +116,7 @@ def _started(trial: Trial, device: torch.device) -> Iterator[World]:
         try:
             others.await_ready()
             place = RankPlace(0, size)
-            with grouped(place, device, _store(meeting, size)), _left_alone(others):
+            with grouped(place, device, meeting_store(meeting, size)), _left_alone(others):
                 yield World(place, device, others.look)
             others.leave()
         except PeerLost as error:
@@ -141,7 +139,7 @@ def _left_alone(others: "_Others") -> Iterator[None]:
         raise
 
 
-def _store(meeting: Path, size: int) -> FileStore:
+def meeting_store(meeting: Path, size: int) -> FileStore:
     """On a local disk and not at a port: no other process can have it, or find it."""
     return FileStore(str(meeting), size)
 
@@ -194,7 +192,7 @@ class _Others:
 
     def failed(self, error: PeerLost) -> Exception:
         """Why a rank was lost: the failure of the one that did not merely lose another itself."""
-        if _of_memory(error):
+        if out_of_memory(error):
             return RankOutOfMemory(str(error))
         until = time.monotonic() + _SETTLE_S
         while not (to_blame := self._to_blame()) and time.monotonic() < until:
@@ -266,7 +264,7 @@ class _Others:
         return now is not None and self._oom_kills is not None and now > self._oom_kills
 
 
-def _of_memory(error: PeerLost) -> bool:
+def out_of_memory(error: PeerLost) -> bool:
     """Whether an operation failed because this rank had no room for it, and no other rank was lost."""
     return isinstance(error.__cause__, Exception) and failure_of(error.__cause__).reason == "out_of_memory"
 
@@ -304,50 +302,3 @@ def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
         "size": trial.execution.gpus,
         "parent": os.getpid(),
     }
-
-
-def main(job: dict[str, Any]) -> None:
-    """Entry of a rank's interpreter."""
-    die_with(job["parent"])
-    with os.fdopen(job["says"], "wb", buffering=0) as pipe:
-
-        def say(word: str, text: str) -> None:
-            with contextlib.suppress(BrokenPipeError):  # rank 0 is gone, and so is this process in a moment
-                pipe.write(json.dumps({word: text}).encode() + b"\n")
-
-        try:
-            trial = _loaded(job)
-            place = RankPlace(job["rank"], job["size"], job["rank"])
-            device = device_of(trial.execution.device, place)
-            store = _store(Path(job["meeting"]), place.size)
-            say("ready", "")
-            _train(trial, place, device, store)
-        except PeerLost as error:
-            say("memory" if _of_memory(error) else "lost", str(error))
-            raise SystemExit(1) from None
-        except Exception as error:
-            failure = failure_of(error)
-            say("memory" if failure.reason == "out_of_memory" else "failed", failure.message)
-            raise
-
-
-def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStore) -> None:
-    from runners.training.loop import train_as  # it imports this module
-
-    # Every rank sees the same loss, and rank 0 says it.
-    with contextlib.suppress(Diverged), grouped(place, device, store):
-        train_as(World(place, device), trial, NullContext())
-
-
-def _loaded(job: dict[str, Any]) -> Trial:
-    for file, source in job["files"].items():
-        import_spec_file(file, source)
-    for name in job["modules"]:
-        import_module(name)
-    module, name = job["class"]
-    trial: Trial = getattr(import_module(module), name).model_validate(job["spec"])
-    if trial.key != job["key"]:
-        raise SpecError(
-            f"the trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again"
-        )
-    return trial

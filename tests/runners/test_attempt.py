@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
-from runners.attempts.checkpoint import KEEP, save_checkpoint
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.death_record import record_death
+from runners.checkpoint import KEEP, save_checkpoint
 from runners.training.failure import Failure, killed
 from runners.training.training_context import TrainingResult
 from store.files.atomic import read_json

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from grid.errors import EnvironmentProblem
-from runners.attempts import checkpoint
-from runners.attempts.checkpoint import (
+from runners import checkpoint
+from runners.checkpoint import (
     KEEP,
     CheckpointError,
     checkpointed_step,

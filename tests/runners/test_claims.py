@@ -20,13 +20,13 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.checkpoint import save_checkpoint
 from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.micro_batches import micro_batches
 from runners.attempts.worker import Job, Outcome
+from runners.checkpoint import save_checkpoint
 from runners.execution.fork_client import Exit, Forked
 from runners.execution.machine import Queue
 from runners.execution.pool import WorkerPool, _PoolMember

@@ -10,8 +10,8 @@ from cyclopts import App
 
 from runners.attempts.attempt import FLUSH_S, FLUSH_SHARE
 from runners.cli.app import app
-from runners.provenance.specfile import cluster_of, load_spec_file
-from runners.slurm.spec import Needs, Slurm
+from runners.provenance.specfile import load_spec_file
+from runners.slurm.spec import Needs, Slurm, cluster_of
 from runners.slurm.submit.worker_script import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from grid.errors import NotFoundError
-from runners.attempts.checkpoint import load_checkpoint, save_checkpoint
+from runners.checkpoint import load_checkpoint, save_checkpoint
 from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
 from runners.execution.repro_values import values_of

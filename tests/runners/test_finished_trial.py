@@ -11,7 +11,7 @@ from torch import Tensor
 from grid import Grid
 from grid.errors import SpecError, StoreError
 from runners import run_campaign
-from runners.attempts.checkpoint import save_checkpoint
+from runners.checkpoint import save_checkpoint
 from runners.provenance.code import Codes
 from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grid.errors import SpecError
-from runners.attempts.checkpoint import load_checkpoint
+from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Found, GradientNorms, LearnedNumbers, Probe, ProbeArray, Probed, ProbeInput, Probing
 from runners.probes.run_probes import probe_model

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.run import report_outcome
+from runners.cli.outcome import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.failure_text import kind_line
 from runners.monitoring.retry import RetrySelection

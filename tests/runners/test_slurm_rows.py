@@ -15,11 +15,11 @@ from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.checkpoint import has_checkpoints, save_checkpoint
 from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
+from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
 from runners.slurm.worker.completed_rows import CompletedRows as Known
 from runners.slurm.worker.row_state import RowLook, RowStates

@@ -14,9 +14,9 @@ from toy_training import ENTRY, ToyTrial
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import CampaignUnwritable
-from runners.attempts.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry, resolve
+from runners.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
 from runners.training.failure import failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout

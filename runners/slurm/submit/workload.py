@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from grid import Grid
 from runners.planning.estimate import Means, Pool, estimate
@@ -10,9 +9,6 @@ from runners.planning.survey import Survey, Surveyed
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
 from runners.slurm.submit.resource_classes import Demands, Group
-
-if TYPE_CHECKING:
-    from runners.slurm.submit.draft import Draft
 
 MOST_CELLS = 12
 """Cells of a class that are estimated: counting the work of one takes a while."""
@@ -68,15 +64,17 @@ def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
     return Means(pool=pools(groups, worker_allocation.workers(work, slurm.workers), slurm))
 
 
-def forecast_lines(found: Survey, grids: Sequence[Grid], draft: "Draft", slurm: Slurm) -> Iterator[str]:
-    """What a submission would take and show, for people: hours, wall time, the differences that its seeds resolve."""
+def forecast_lines(
+    found: Survey, grids: Sequence[Grid], groups: Sequence[Group], workers: Sequence[int], slurm: Slurm
+) -> Iterator[str]:
+    """Yield what a submission of `groups` would take: hours, wall time, the differences that its seeds resolve."""
     from runners.planning.forecast_text import resolution_lines, time_line
     from runners.planning.power import resolutions
 
-    queued = [trial for group in draft.groups for trial in group.trials]
+    queued = [trial for group in groups for trial in group.trials]
     if not queued:
         return
-    means = Means(pool=pools(draft.groups, [each.workers for each in draft.classes], slurm))
+    means = Means(pool=pools(groups, workers, slurm))
     estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, means)
     yield f"estimate: {time_line(estimated)}"
     yield from (f"  could not be counted: {problem}" for problem in estimated.problems)

@@ -4,11 +4,11 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
-from runners.attempts.checkpoint import discard_forgotten
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
+from runners.checkpoint import discard_forgotten
 from store.files.atomic import environment_problem, retried
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state

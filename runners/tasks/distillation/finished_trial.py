@@ -16,8 +16,9 @@ from torch import Tensor
 from grid.errors import SpecError
 from grid.spec import OutsideKey, Spec
 from grid.validation import spec_error
-from runners.attempts.checkpoint import Saved, read_checkpoint
+from runners.checkpoint import Saved, read_checkpoint
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
+from runners.tasks.model_fit import require_model_fits, require_operator_fits
 from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
@@ -96,9 +97,11 @@ class FinishedTrial(Teacher):
         table = known.model.positions.table
         require_positions(self.name(), table - known.model.sink_tokens if table else None, task)
         try:
-            _as_trial(known, task)
-        except ValidationError as error:
-            raise ValueError(f"{self.name()} cannot learn the task itself: {spec_error(error, 'Trial')}") from error
+            require_model_fits(task, known.model, task.length)
+            for operator in dict.fromkeys(known.operators()):
+                require_operator_fits(task, known.model, operator, task.length, "auto")
+        except ValueError as error:
+            raise ValueError(f"{self.name()} cannot learn the task itself: {error}") from error
 
     def open(self, task: Task) -> Teaching:
         path = self._file()
@@ -161,9 +164,8 @@ class _Trained(Teaching):
     def __init__(
         self, spec: FinishedTrial, task: Task, weights: Mapping[str, Tensor], record: Mapping[str, Any]
     ) -> None:
-        from runners.trial import build_model  # a trial has a task, and this one a trial
-
-        model = build_model(_as_trial(spec.known(), task))
+        known = spec.known()
+        model = Transformer(known.model, known.operators(), inputs=task.inputs, seed=0, path="auto")
         try:
             model.load_state_dict(dict(weights))
         except RuntimeError as error:
@@ -175,22 +177,6 @@ class _Trained(Teaching):
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self._lower):
             return self._own(inputs, visible)  # type: ignore[no-any-return]
-
-
-def _as_trial(known: Architecture, task: Task) -> Any:
-    """A trial that would train a model like the teacher's on `task`, as a `Trial`."""
-    from runners.optimisers import Training
-    from runners.probes import Probing
-    from runners.trial import Trial
-
-    return Trial(
-        task=task,
-        model=known.model,
-        operator=known.operator,
-        placement=known.placement,
-        training=Training(steps=1),
-        probing=Probing(probes=()),
-    )
 
 
 class _About(NamedTuple):

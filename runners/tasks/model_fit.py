@@ -1,0 +1,80 @@
+"""Checks that a model and its operators can learn a task."""
+
+from grid.errors import SpecError
+from runners.tasks.task import Task
+from variants import Backbone, Operator, Scalars
+from variants.paths.choose import PathName, choose
+
+
+def require_model_fits(task: Task, model: Backbone, length: int) -> None:
+    """Check positions, direction and inputs of `model` against `task`, whose longest sequence has `length` tokens.
+
+    Raises:
+        ValueError: the model cannot learn the task.
+    """
+    _check_length(length, model)
+    _check_direction(task, model)
+    if isinstance(task.inputs, Scalars):
+        _check_scalars(model)
+
+
+def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
+    """Check that `operator` works in `model`, at `length` tokens, on `path`, and hides what `task` predicts.
+
+    Raises:
+        ValueError: it does not.
+    """
+    _check_operator(operator, model, length, path)
+    _check_answers(operator, task, model)
+
+
+def _check_length(length: int, model: Backbone) -> None:
+    table = model.positions.table
+    if table and length + model.sink_tokens > table:
+        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
+        raise ValueError(
+            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
+            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
+        )
+
+
+def _check_direction(task: Task, model: Backbone) -> None:
+    if task.sees_ahead and model.causal:
+        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
+    if not task.sees_ahead and not model.causal:
+        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+
+
+def _check_scalars(model: Backbone) -> None:
+    """What is about tokens says nothing to a task without any."""
+    if not model.tied:
+        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+    if model.read_out != "linear":
+        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
+
+
+def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
+    try:
+        model.check(operator)
+        operator.check_length(length + model.sink_tokens)
+        choose(operator, path, dropout=model.attention_dropout)
+    except (ValueError, SpecError) as error:
+        raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
+
+
+def _check_answers(operator: Operator, task: Task, model: Backbone) -> None:
+    """What an operator lets a query see ahead is left out of the loss."""
+    if task.sees_ahead:
+        return
+    what = f"operator {operator.label!r} in {model.label}: the task predicts what comes next"
+    for stage in operator.stages().values():
+        seen = stage.breaks.get("causality")
+        if seen is None:
+            continue
+        ahead = operator.visible.ahead - model.sink_tokens if stage is operator.visible else None
+        if ahead is None:
+            raise ValueError(f"{what}, and {seen}")
+        if ahead > task.unscored:
+            raise ValueError(
+                f"{what} from position {task.unscored} on, and {seen}; leave {ahead} positions out of the loss"
+            )

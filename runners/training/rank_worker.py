@@ -1,0 +1,66 @@
+"""A rank other than 0: a process that `rank_launcher` starts."""
+
+import contextlib
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+
+from grid.errors import SpecError
+from runners.child_lifetime import die_with
+from runners.provenance.specfile import import_spec_file
+from runners.training.distributed import PeerLost, RankPlace, World, grouped
+from runners.training.failure import failure_of
+from runners.training.loop import train_as
+from runners.training.rank_launcher import device_of, meeting_store, out_of_memory
+from runners.training.training_context import Diverged, NullContext
+from runners.trial import Trial
+
+
+def main(job: dict[str, Any]) -> None:
+    """Entry of a rank's interpreter."""
+    die_with(job["parent"])
+    with os.fdopen(job["says"], "wb", buffering=0) as pipe:
+
+        def say(word: str, text: str) -> None:
+            with contextlib.suppress(BrokenPipeError):  # rank 0 is gone, and so is this process in a moment
+                pipe.write(json.dumps({word: text}).encode() + b"\n")
+
+        try:
+            trial = _loaded(job)
+            place = RankPlace(job["rank"], job["size"], job["rank"])
+            device = device_of(trial.execution.device, place)
+            store = meeting_store(Path(job["meeting"]), place.size)
+            say("ready", "")
+            _train(trial, place, device, store)
+        except PeerLost as error:
+            say("memory" if out_of_memory(error) else "lost", str(error))
+            raise SystemExit(1) from None
+        except Exception as error:
+            failure = failure_of(error)
+            say("memory" if failure.reason == "out_of_memory" else "failed", failure.message)
+            raise
+
+
+def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStore) -> None:
+    # Every rank sees the same loss, and rank 0 says it.
+    with contextlib.suppress(Diverged), grouped(place, device, store):
+        train_as(World(place, device), trial, NullContext())
+
+
+def _loaded(job: dict[str, Any]) -> Trial:
+    for file, source in job["files"].items():
+        import_spec_file(file, source)
+    for name in job["modules"]:
+        import_module(name)
+    module, name = job["class"]
+    trial: Trial = getattr(import_module(module), name).model_validate(job["spec"])
+    if trial.key != job["key"]:
+        raise SpecError(
+            f"the trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again"
+        )
+    return trial
