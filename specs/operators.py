@@ -4,9 +4,20 @@
 five seeds most differences stay undecided. `prefix_lm` is left out: what a query sees of the prefix, the loss asks for.
 """
 
-from grid import Grid, Measure, over
-from runners import AdamW, Cosine, LinearFunctions, ShiftGrid, Training, Trial
-from variants import catalogue, gpt2, softmax
+from ablate import (
+    AdamW,
+    Cosine,
+    Grid,
+    LinearFunctions,
+    Measure,
+    ShiftGrid,
+    Training,
+    Trial,
+    catalogue,
+    gpt2,
+    over,
+    softmax,
+)
 
 named = [each.make() for each in catalogue().values()]
 

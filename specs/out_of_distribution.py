@@ -5,9 +5,21 @@ spread up to ten times as wide as in training. The paper's model is six times as
 trained a hundred times as long; what came out here is in docs/results.md.
 """
 
-from grid import Grid, Measure, over
-from runners import AdamW, Cosine, Curriculum, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax, ssa
+from ablate import (
+    AdamW,
+    Cosine,
+    Curriculum,
+    Grid,
+    LinearFunctions,
+    Measure,
+    ShiftGrid,
+    Training,
+    Trial,
+    gpt2,
+    over,
+    softmax,
+    ssa,
+)
 
 grid = Grid(
     name="out_of_distribution",

@@ -4,9 +4,22 @@ beta, gamma and alpha at constant / per layer / per head / per query, v0 fixed /
 192 cells, and softmax. On linear functions in context, at a size one machine can train; `full` is that of paper 003.
 """
 
-from grid import Grid, Measure, over
-from runners import AdamW, Cosine, Curriculum, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, granularities, principled, softmax
+from ablate import (
+    AdamW,
+    Cosine,
+    Curriculum,
+    Grid,
+    LinearFunctions,
+    Measure,
+    ShiftGrid,
+    Training,
+    Trial,
+    gpt2,
+    granularities,
+    over,
+    principled,
+    softmax,
+)
 
 MSE = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}, scale="log", rope=0.1, unit="squared output units")
 

@@ -4,9 +4,24 @@ The task of paper 003 (Scaled Signed Averaging) scaled down: a model sees x1, f(
 Trained on x, a, b ~ N(0, 1); judged where the functions are three times steeper than in training.
 """
 
-from grid import Grid, Measure, has, over, zipped
-from runners import AdamW, Cosine, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, integral, principled, softmax, ssa
+from ablate import (
+    AdamW,
+    Cosine,
+    Grid,
+    LinearFunctions,
+    Measure,
+    ShiftGrid,
+    Training,
+    Trial,
+    gpt2,
+    has,
+    integral,
+    over,
+    principled,
+    softmax,
+    ssa,
+    zipped,
+)
 
 granularity = ["constant", "query"]
 words = ["constant", "per query"]

@@ -1,8 +1,20 @@
 """Where the sink is when some tokens mean nothing: random and fixed tokens in every window (paper 004, section 5)."""
 
-from grid import Grid, Measure, over
-from runners import FixedToken, NoIntervention, Probing, RandomTokens, SinkShare, Text, Training, Trial
-from variants import llama2, softmax
+from ablate import (
+    FixedToken,
+    Grid,
+    Measure,
+    NoIntervention,
+    Probing,
+    RandomTokens,
+    SinkShare,
+    Text,
+    Training,
+    Trial,
+    llama2,
+    over,
+    softmax,
+)
 
 grid = Grid(
     name="sinks",

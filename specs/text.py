@@ -1,8 +1,6 @@
 """The quickstart's operators as byte-level language models on real text: the documentation inside Python itself."""
 
-from grid import Grid, Measure, over
-from runners import Text, Training, Trial
-from variants import integral, llama2, principled, softmax, ssa
+from ablate import Grid, Measure, Text, Training, Trial, integral, llama2, over, principled, softmax, ssa
 
 grid = Grid(
     name="text",

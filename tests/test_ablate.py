@@ -1,0 +1,32 @@
+"""`ablate` is one import for every public name, and loads what is asked for only."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import ablate
+
+ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_of_a_room_is_in_ablate(room: str) -> None:
+    module = importlib.import_module(room)
+    assert set(module.__all__) <= set(dir(ablate))
+    for name in module.__all__:
+        assert getattr(ablate, name) is getattr(module, name)
+
+
+def test_ablate_has_no_other_names() -> None:
+    public = {name for room in ROOMS for name in importlib.import_module(room).__all__}
+    assert set(dir(ablate)) == public
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ablate.nothing
+
+
+def test_a_grid_is_imported_without_torch() -> None:
+    program = "import sys; from ablate import Campaign, Grid, over; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
