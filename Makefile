@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types check check-cluster check-others clean
+.PHONY: demo test lint types check check-cluster check-others docs clean
 
 demo: $(INSTALLED)
 	@# 4: some trials failed; the others still have results to show, and the command ends with 4 all the same
@@ -13,7 +13,7 @@ demo: $(INSTALLED)
 	$(BIN)/ablate table --campaign campaigns/quickstart && \
 	$(BIN)/ablate report --campaign campaigns/quickstart && exit $$code
 
-test: lint types check
+test: lint types docs check
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -34,8 +34,11 @@ check-cluster: $(INSTALLED)
 	@log=$$(mktemp) && $(BIN)/python -m pytest tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 clean:
-	rm -rf $(VENV) campaigns dist
+	rm -rf $(VENV) campaigns dist site
 
 # torch comes first and alone, so that its version range and not a dependency's decides the build
 $(INSTALLED): pyproject.toml
