@@ -206,7 +206,7 @@ def test_a_kind_without_a_picture_names_the_file_that_lacks_it(monkeypatch: pyte
 
 
 def test_a_field_without_words_and_a_measurement_without_a_unit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SpecError, match=r"say that of 'blame' in store/measure_words\.py"):
+    with pytest.raises(SpecError, match=r"say that of 'blame' in store/analysis/metrics\.py"):
         told_of("blame")
     assert told_of("chance.multiple_choice_acc.some_set") == told_of("accuracy")
     monkeypatch.setattr("runners.catalogue.choice_words.field_words", lambda _: {"batch": "Said."})

@@ -184,7 +184,7 @@ def told_of(name: str) -> MetricInfo:
     for part in name.split("."):
         if part in MEASURES:
             return MEASURES[part]
-    raise SpecError(f"what is measured has a unit; say that of {name!r} in store/measure_words.py")
+    raise SpecError(f"what is measured has a unit; say that of {name!r} in store/analysis/metrics.py")
 
 
 def predictors(measures: Mapping[str, object] | None) -> list[str]:

@@ -169,7 +169,7 @@ def drawing_of(kind: str) -> Drawing:
     """
     if kind not in EVALUATIONS:
         raise SpecError(
-            f"every evaluation has a picture; describe that of {kind!r} in runners/explaining/evaluation_drawings.py"
+            f"every evaluation has a picture; describe that of {kind!r} in runners/catalogue/evaluation_drawings.py"
         )
     return EVALUATIONS[kind]
 

@@ -333,7 +333,7 @@ def drawing_of(kind: str) -> Drawing:
         SpecError: nobody has said.
     """
     if kind not in PROBES:
-        raise SpecError(f"every probe has a picture; describe that of {kind!r} in runners/explaining/probe_drawings.py")
+        raise SpecError(f"every probe has a picture; describe that of {kind!r} in runners/catalogue/probe_drawings.py")
     return PROBES[kind]
 
 
@@ -377,6 +377,6 @@ def _told(name: str) -> tuple[str, str]:
     """A row's name without what is the operator's or the task's, and its unit."""
     family = name.partition(".")[0]
     if family not in PROBED:
-        raise SpecError(f"what is found has a unit; say that of {name!r} in runners/explaining/probed_words.py")
+        raise SpecError(f"what is found has a unit; say that of {name!r} in runners/catalogue/probed_words.py")
     rest, unit = PROBED[family]
     return f"{family}{rest}", unit

@@ -240,7 +240,7 @@ def drawing_of(kind: str) -> Drawing:
         SpecError: nobody has said.
     """
     if kind not in TASKS:
-        raise SpecError(f"every task has a picture; describe that of {kind!r} in runners/explaining/task_drawings.py")
+        raise SpecError(f"every task has a picture; describe that of {kind!r} in runners/catalogue/task_drawings.py")
     return TASKS[kind]
 
 

@@ -13,7 +13,7 @@ from store.files.atomic import environment_problem, is_temporary, retried
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 11
+STORE_SCHEMA = 12
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")

@@ -14,8 +14,7 @@ from dashboards import write_report
 from dashboards.data.grid_context import averages, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
-from dashboards.report import report
-from dashboards.report.report import campaign_styles
+from dashboards.report.report import campaign_styles, report
 from dashboards.report.sections.overview import overview, progress_words
 from dashboards.report.sections.verdict_table import ICONS, measured, summary
 from dashboards.theme.styles import CellStyle, operator_styles

@@ -162,7 +162,7 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     (place / "user" / "my.py").unlink()
     rooms = copied_rooms(place / "rooms")
-    training = rooms / "runners" / "training.py"
+    training = rooms / "runners" / "training" / "loop.py"
     training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
     command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
     done = process("-m", "runners", *command, path=f"{rooms}:{place / 'user'}")

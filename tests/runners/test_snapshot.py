@@ -49,7 +49,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
         "user/tool.sh",
         *(f"user/lib/{name}" for name in names),
     }
-    assert {"code/grid/key.py", "code/store/schema.sql", "code/runners/py.typed"} <= found
+    assert {"code/grid/key.py", "code/store/database/schema.sql", "code/runners/py.typed"} <= found
     assert not any("__pycache__" in name for name in found)
     assert os.access(tmp_path / "tree" / "user" / "tool.sh", os.X_OK)
     git(repository, "add", ".")

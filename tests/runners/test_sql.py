@@ -133,7 +133,7 @@ def test_bytes_on_stdin_that_are_no_text_are_refused(
 def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:
     query = "select sum(a.i * b.i) from range(100000000) a(i), range(100000000) b(i)"
     asking = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"import runners.querying.cancellable as c; {_TELLING}", query, str(campaign)],
+        [sys.executable, "-P", "-c", f"import runners.cli.cancellable as c; {_TELLING}", query, str(campaign)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -345,7 +345,7 @@ def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(campaign, Scripted({})).notes == ()
-    monkeypatch.setattr("runners.monitoring.trial_states.no_room", lambda root: f"the disk of {root} is full")
+    monkeypatch.setattr("runners.monitoring.trial_states.disk_problem", lambda root: f"the disk of {root} is full")
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
 
 

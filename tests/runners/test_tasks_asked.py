@@ -343,7 +343,7 @@ def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None: 
     task = Needle(
         context=12, distractors=0, keys=4, values=6, filler=3, depths=(0, 1), evaluation=AskedLengths(lengths=(12,))
     )
-    training = Training(steps=80, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
+    training = Training(steps=160, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
     world = memory()
     model = llama2(layers=1, heads=1, width=16, feedforward_width=16)
     train(tiny.changed(task=task, training=training, model=model), world)

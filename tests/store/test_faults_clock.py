@@ -179,7 +179,7 @@ def test_a_shard_of_another_version_is_named_with_what_helps_and_served_by_its_o
     assert opened(campaign.root).bad_shards().rows() == [(path.name, reason)]
     assert ingest(campaign.root) == Ingested()
     for place in ("shards", "plans"):
-        monkeypatch.setattr(f"store.{place}.FILE_SCHEMA", version)
+        monkeypatch.setattr(f"store.files.{place}.FILE_SCHEMA", version)
     ingest(campaign.root)  # by a program of that version
     with Store.open(campaign.root, refresh=False) as store:
         assert path.name not in store.bad_shards()["file"].to_list()
@@ -197,7 +197,7 @@ def test_a_plan_of_a_newer_version_is_read_once_the_program_is_of_that_version(
         patched.setattr("store.store.require_version", lambda *_: None)
         found = opened(said.root, refresh=False)
     assert "upgrade ablate" in found.bad_records()["reason"].item()
-    for place in ("fields", "plans"):
-        monkeypatch.setattr(f"store.{place}.FILE_SCHEMA", 2)
+    for place in ("record_fields", "plans"):
+        monkeypatch.setattr(f"store.files.{place}.FILE_SCHEMA", 2)
     ingest(campaign.root)
     assert opened(campaign.root, refresh=False).grids() == ["quickstart"]

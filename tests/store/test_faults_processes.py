@@ -17,8 +17,8 @@ Process = Callable[..., subprocess.Popen[str]]
 IN_PHASES = """
 import shutil, sys
 from pathlib import Path
-import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild,
-store.ingest.snapshot
+import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild
+import store.ingest.snapshot
 
 def stops(owner, name):
     plain = getattr(owner, name)
@@ -41,7 +41,7 @@ for owner, names in (
 ):
     for name in names:
         stops(owner, name)
-getattr(getattr(store, sys.argv[2]), sys.argv[2])(Path(sys.argv[1]))
+getattr(getattr(store.ingest, sys.argv[2]), sys.argv[2])(Path(sys.argv[1]))
 print("done", flush=True)
 """
 

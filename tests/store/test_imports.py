@@ -45,6 +45,6 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(store, name).__doc__
 
 
-def test_an_unknown_name_is_told_with_the_known_ones() -> None:
-    with pytest.raises(AttributeError, match=r"module 'store' has no attribute 'Stroe'; it has \['BadShard'"):
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="No store attribute Stroe"):
         store.Stroe  # noqa: B018

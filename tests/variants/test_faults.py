@@ -46,7 +46,7 @@ def test_every_law_finds_a_fault_that_is_planted() -> None:
 
 
 def test_there_are_faults_in_every_stage() -> None:
-    folders = {fault.where.split(".")[1] for fault in FAULTS}
+    folders = {fault.where.split(".")[2] for fault in FAULTS}
     stages = {"visible", "preparations", "extras", "products", "transforms", "forgetting", "margins", "gates", "scores"}
     stages |= {"normalisers", "merges", "rescales", "readouts", "head_norms", "output_gates"}
     assert stages <= folders

@@ -88,14 +88,14 @@ def test_digits_of_a_column_stand_below_each_other(store: Store) -> None:
 
 def test_one_planned_seed_is_one() -> None:
     one = CellTable(
-        "g", ["a"], [ExportColumn("mse", {}, None, "log", [ExportEntry(1.0, None, 1, 1, None, False)])], "sd", 0.05, []
+        "g", ["a"], [ExportColumn("mse", {}, None, "log", [ExportEntry(1.0, None, 1, 1, None, False)])], "sd", 0.05
     )
     assert "arithmetic mean over 1 planned seed; ± is" in caption(one)
 
 
 def test_a_power_of_ten_is_of_the_mean_and_of_its_interval() -> None:
     entry = ExportEntry(9.7e-5, 1.6e-5, 3, 3, None, best=False)
-    table = CellTable("grid", ["a"], [ExportColumn("mse", {}, None, "linear", [entry])], "interval", 0.05, [])
+    table = CellTable("grid", ["a"], [ExportColumn("mse", {}, None, "linear", [entry])], "interval", 0.05)
     assert r"a & (9.7 & 1.6)$\,\cdot\,10^{-5}$" in latex_cells(table)
     assert r"\caption{Of my own.}" in latex_cells(table, "Of my own.")
 
