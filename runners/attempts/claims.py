@@ -15,6 +15,7 @@ from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, n
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import lost
 from store.files.attempts import begin, start_record
+from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
 
@@ -87,7 +88,7 @@ def claim(
 
 def by_code(state: TrialState, sources: Mapping[str, str] | None) -> Callable[[int], bool]:
     """Tells whether code with these `sources` alone made the checkpoints of an attempt; unknown code is nobody's."""
-    return lambda attempt: sources is None or made_by(state, attempt) == [dict(sources)]
+    return lambda attempt: sources is None or made_by(state, attempt) == [current_sources(sources)]
 
 
 @cache

@@ -30,6 +30,7 @@ from runners.provenance.snapshot import Snapshot
 from runners.provenance.snapshot_extract import extract
 from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
+from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialProgress, TrialState, progress_of, trial_state
 
@@ -328,7 +329,7 @@ def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[s
 
 
 def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
-    before, now = found.start.get("sources"), start.get("sources")
+    before, now = current_sources(found.start.get("sources")), current_sources(start.get("sources"))
     if before is None:
         yield "the attempt did not record its code, so nothing says whether it is the same"
     elif now is not None and before != now:
