@@ -1,12 +1,12 @@
-# The whole project in two commands: `make demo` and `make test`. Each makes the environment it needs.
+# The whole project in two commands: `make quickstart` and `make test`. Each makes the environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types check check-cluster check-others docs clean
+.PHONY: quickstart test lint types check check-cluster check-others docs clean
 
-demo: $(INSTALLED)
+quickstart: $(INSTALLED)
 	@# 4: some trials failed; the others still have results to show, and the command ends with 4 all the same
 	$(BIN)/ablate run specs/quickstart.py --campaign campaigns/quickstart --workers 2; code=$$?; \
 	if [ $$code -ne 0 ] && [ $$code -ne 4 ]; then exit $$code; fi; \
