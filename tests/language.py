@@ -52,7 +52,7 @@ PARTICIPLES: Final = frozenset(
 )
 VERBS: Final = frozenset(["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed"])
 """Words in -ed that are no participles."""
-_STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(])")
+_STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*\[])")
 _CODE: Final = re.compile(r"`[^`]*`")
 
 
@@ -95,7 +95,7 @@ def breaches_of_prose(path: Path, line: int, text: str) -> Iterator[Breach]:
     """Yield the sentences of `text`, which begins at `line`, that break a rule."""
     for offset, paragraph in paragraphs_of_docstring(text):
         for sentence in sentences(paragraph):
-            words = sentence.split()
+            words = re.findall(r"\S*[A-Za-z]\S*", sentence)  # numbers and signs are no words
             first = re.sub(r"\W", "", words[0]).lower() if words else ""
             if first in OPENERS and not sentence.rstrip().endswith("?"):
                 yield Breach(path, line + offset, "opener", sentence)
