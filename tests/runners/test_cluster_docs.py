@@ -221,7 +221,8 @@ def shards(checkpoint_s: int, hours: int) -> int:
 
 
 def test_the_files_of_a_long_trial_are_as_many_as_is_said() -> None:
-    sentence = "leaves {} files of metrics in one hour and {} in ten hours. A trial that saves every 300 s leaves {} and {}."
+    sentence = "leaves {} files of metrics in one hour and {} in ten hours. "
+    sentence += "A trial that saves every 300 s leaves {} and {}."
     page = " ".join(PAGES["administrators"].split())
     expected = (shards(20, 1), shards(20, 10), shards(300, 1), shards(300, 10))
     assert sentence.format(*expected) in page
