@@ -1,7 +1,7 @@
-"""What is known about an operator or a stage, collected from the code itself: formulas, numbers, limits, traps.
+"""Facts about operators and stages, collected from the code: formulas, numbers, limits and traps.
 
-Nothing is written twice: a formula is the docstring of the module that computes it, the meaning of a number the
-docstring below its field, limits and traps are declared where they are proved.
+A formula is the docstring of the module that computes it. The meaning of a number is the docstring below its field.
+Limits and traps are declared beside the code that is proved.
 """
 
 import inspect
@@ -21,33 +21,33 @@ from variants.paths.choose import PATHS
 from variants.stages.stage import Stage
 
 MODEL = "gpt2_small"
-"""The backbone that added parameters are counted in when none is named."""
+"""The default backbone in which added parameters are counted."""
 
 SOFTMAX = ("product", "score", "normaliser", "readout")
-"""The stages that say what softmax is."""
+"""The stages that define softmax."""
 
 
 class Part(NamedTuple):
-    """A stage that is not softmax's."""
+    """A stage that differs from softmax."""
 
     stage: str
     kind: str
     formula: str
-    """What its file says: the formula, its symbols, its limits."""
+    """The docstring of its file: the formula, its symbols, its limits."""
     source: str
 
 
 class Argument(NamedTuple):
-    """An argument of the function that makes a named operator."""
+    """An argument of the function of a named operator."""
 
     name: str
     default: object
     values: tuple[object, ...]
-    """All it takes, where they are few; empty for any."""
+    """All values it takes, if they are few; else empty."""
 
 
 class Explanation(NamedTuple):
-    """Everything about one named operator."""
+    """Describes a named operator."""
 
     name: str
     paper: str
@@ -58,22 +58,22 @@ class Explanation(NamedTuple):
     parts: tuple[Part, ...]
     numbers: tuple[NumberRow, ...]
     options: Mapping[str, object]
-    """Fields of its stages that are not numbers, by "stage.field"."""
+    """Fields of its stages that are no numbers, by "stage.field"."""
     added: int | None
-    """Parameters it adds to softmax in every layer of `model`; None where it does not fit."""
+    """Parameters added to softmax in all layers of `model`; None if it does not fit."""
     reason: str | None
     """Why it does not fit."""
     model: str
     limits: tuple[str, ...]
     traps: tuple[str, ...]
     breaks: Mapping[str, str]
-    """Laws that it does not keep, with the reason."""
+    """The laws that it breaks, with the reason."""
     paths: Mapping[str, str]
-    """Execution paths: "yes", or why it cannot run there."""
+    """By execution path: "yes", or why it cannot run there."""
 
 
 class KindExplanation(NamedTuple):
-    """Everything about one choice of a stage."""
+    """Describes one choice of a stage."""
 
     part: Part
     home: str
@@ -87,9 +87,9 @@ class KindExplanation(NamedTuple):
 
 
 def explain(known: Named, model: str = MODEL) -> Explanation:
-    """Everything about a named operator; NotFoundError for an unknown model."""
+    """Collect all facts about a named operator. Raise NotFoundError for an unknown model."""
     operator = known.make()
-    parts = different(operator) or {name: getattr(operator, name) for name in SOFTMAX}
+    parts = different_stages(operator) or {name: getattr(operator, name) for name in SOFTMAX}
     added, reason = added_parameters(operator, find_model(model))
     traps = [*known.traps, *(trap for stage in parts.values() for trap in getattr(stage, "traps", ()))]
     return Explanation(
@@ -114,7 +114,7 @@ def explain(known: Named, model: str = MODEL) -> Explanation:
 
 
 def explain_kind(stage: str, kind: str) -> KindExplanation:
-    """Everything about one choice of a stage, or of the backbone's positions; NotFoundError names the nearest."""
+    """Collect all facts about one choice of a stage or of positions. Raise NotFoundError for an unknown one."""
     member = find_kind(stage, kind)
     example = member.example() if issubclass(member, Stage) else None
     named = {each.name: each.make() for each in catalogue().values()}
@@ -129,15 +129,15 @@ def explain_kind(stage: str, kind: str) -> KindExplanation:
     )
 
 
-def different(operator: Operator) -> dict[str, Spec]:
-    """The stages in which an operator is not softmax, in the order of the equation."""
+def different_stages(operator: Operator) -> dict[str, Spec]:
+    """Return the stages in which an operator differs from softmax, in the order of the equation."""
     fields = Operator.model_fields
     names = [name for name in fields if name != "name"]
     return {name: getattr(operator, name) for name in names if getattr(operator, name) != fields[name].default}
 
 
 def how_to_write(known: Named) -> str:
-    """The import and the call with all defaults; of a spec file's own, the call alone."""
+    """Write the import and the call with all defaults, or the call alone for a function of a spec file."""
     home = sys.modules[known.make.__module__]
     if SOURCE in vars(home):
         return f"{known.name}() in {home.__file__}"
@@ -146,35 +146,34 @@ def how_to_write(known: Named) -> str:
 
 
 def arguments(known: Named) -> tuple[Argument, ...]:
-    """What the function of a named operator takes, but for the name on charts."""
+    """List the arguments of the function of a named operator, without the name on charts."""
     hints = get_type_hints(known.make)
     taken = [each for each in inspect.signature(known.make).parameters.values() if each.name != "name"]
     return tuple(Argument(each.name, each.default, _values(hints.get(each.name))) for each in taken)
 
 
 def _values(hint: object) -> tuple[object, ...]:
-    """The values of a Literal, alone or in a union."""
-    among = [hint, *get_args(hint)]
-    return tuple(value for each in among if get_origin(each) is Literal for value in get_args(each))
+    hints = [hint, *get_args(hint)]  # a Literal, alone or in a union
+    return tuple(value for each in hints if get_origin(each) is Literal for value in get_args(each))
 
 
-def data(found: Explanation | KindExplanation) -> dict[str, object]:
-    """An explanation as plain data, rows as objects."""
-    return {name: _plain(value) for name, value in found._asdict().items()}
+def data(explanation: tuple[object, ...]) -> dict[str, object]:
+    """Convert an explanation, which is a NamedTuple, to plain data; rows become objects."""
+    return {name: _plain(value) for name, value in explanation._asdict().items()}  # type: ignore[attr-defined]
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Spec):
         return value.data()
-    if isinstance(value, Part | NumberRow | Argument):
-        return {name: _plain(each) for name, each in value._asdict().items()}
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return data(value) if hasattr(value, "_asdict") else [_plain(each) for each in value]
+    return value
 
 
 def added_parameters(operator: Operator, model: Backbone) -> tuple[int | None, str | None]:
-    """How many parameters the operator adds to softmax in every layer of `model`; None and the reason if unfit."""
+    """Count the parameters added to softmax in all layers of `model`, or return None and why it does not fit."""
     try:
         model.check(operator)
     except ValueError as error:

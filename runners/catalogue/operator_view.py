@@ -21,11 +21,10 @@ from grid.operator_view import (
 )
 from grid.suggestions import suggest_name
 from grid.validation import spec_error
-from runners.catalogue.explain import SOFTMAX as PLAIN, Argument, arguments, different, how_to_write
+from runners.catalogue.explain import SOFTMAX as PLAIN, Argument, arguments, different_stages, how_to_write
 from runners.catalogue.lookup import find_named
-from runners.catalogue.operators_page import DRAWN, equation
 from runners.catalogue.stage_words import formula, number_rows, option_words, options, source_of
-from runners.catalogue.weight_profile import heads_needed, profiles
+from runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
 from variants import Operator
 from variants.links import LINKS
 from variants.number import KeyVector, Matrix, Number
@@ -122,7 +121,7 @@ def described(asked: OperatorName, given: Mapping[str, str]) -> OperatorView:
     """What is known about an operator. Raises as `made`."""
     operator = made(asked, given)
     known = find_named(asked) if isinstance(asked, str) else None
-    parts = different(operator) or {name: getattr(operator, name) for name in PLAIN}
+    parts = different_stages(operator) or {name: getattr(operator, name) for name in PLAIN}
     rows = [row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")]
     traps = [
         *(known.traps if known else ()),
@@ -165,7 +164,7 @@ def _choice(argument: Argument) -> OperatorArgument | None:
 
 def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting, ...]:
     """Where the operator differs from softmax plainly, where its score is another, and where it is another operator."""
-    drawn = DRAWN.get(known.name) if known else None
+    drawn = SETTINGS.get(known.name) if known else None
     shown = (
         [OperatorSetting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))]
         if drawn
@@ -220,7 +219,7 @@ def _unseen(operator: Operator) -> str:
             "Its product is not q . k: queries and keys are made so that q . k / sqrt(d) is the row, and it computes "
             "its own weights from them"
         )
-    changed = [stage for stage in _AFTER if stage in different(operator)]
+    changed = [stage for stage in _AFTER if stage in different_stages(operator)]
     if changed:
         told.append(f"it also changes {' and '.join(changed).replace('_', ' ')}, which comes after the weights")
     text = "; ".join(told)
@@ -290,15 +289,9 @@ def scores(operator: Operator, numbers: Mapping[str, float], logits: Sequence[fl
         size = len(list(group))
         own = {field: numbers.get(f"score.{prefix}{field}", number.init) for field, number in score.numbers().items()}
         values = tuple(_finite(lambda z=z, own=own, score=score: score.oracle(z, **own)) for z in logits)  # type: ignore[misc]
-        curves.append(ScoreCurve(_counted(at, size, heads), values))
+        curves.append(ScoreCurve(head_words(at, size, heads), values))
         at += size
     return curves
-
-
-def _counted(at: int, size: int, heads: int) -> str:
-    if size == heads:
-        return ""
-    return f"head {at + 1} of {heads}" if size == 1 else f"heads {at + 1} to {at + size} of {heads}"
 
 
 def _finite(ask: Callable[[], float]) -> float | None:

@@ -1,13 +1,14 @@
-"""The weights that an operator gives to one fixed row of logits, and their picture.
+"""The weights that an operator gives to one fixed row of logits.
 
 The row has both signs, one strong key and a cluster. Every operator gets the same queries and keys, whose scaled
-product for the query shown is that row; beyond it, channels differ, so that signals and features have something to
-differ in.
-Everything is written as waves and not drawn, so that it is the same on every machine.
+product for the shown query is that row. Other channels differ, so that signals and features differ. All values are
+waves and not random numbers, so they are the same on every machine.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from grid.operator_view import Profile
 from variants import Operator, attend
+from variants.attend import attention
 from variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vector
 from variants.operator import head_shape
 
@@ -28,6 +30,44 @@ CHANNELS = 16
 DIGITS = 3
 
 
+class Setting(NamedTuple):
+    """Arguments and numbers that show an operator better than its start values."""
+
+    arguments: Mapping[str, Any] = {}
+    numbers: Mapping[str, float] = {}
+    query: int = LAST
+    """The query whose row is shown, counted from 0."""
+
+
+_LEARNED_KEY: Final = Setting(numbers={"extra.learned_key": 2.0})
+_AFFINE: Final = Setting(numbers={"rescale.scale": 0.6, "rescale.mean": 0.8})
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "affine_scaled": _AFFINE,
+    "affine_gated": _AFFINE,
+    "differential": Setting(numbers={"merge.factor": 0.5}),
+    "fox": Setting(numbers={"forgetting.gate": 0.8}),
+    "fixed_value_bias": _LEARNED_KEY,
+    "key_bias": _LEARNED_KEY,
+    "key_value_bias": _LEARNED_KEY,
+    "learned_sink": Setting(numbers={"normaliser.logit": 2.0}),
+    "prefix_lm": Setting(arguments={"length": 8}, query=4),
+    "principled": Setting(numbers={"margin.amplification": -1.0, "gate.strength": 0.0, "normaliser.threshold": 1.0}),
+    "principled_gate": Setting(numbers={"gate.strength": 0.0}),
+    "principled_ground": Setting(numbers={"normaliser.threshold": 1.0}),
+    "principled_margin": Setting(numbers={"margin.amplification": -1.0}),
+    "sliding_window": Setting(arguments={"size": 5}),
+    "softcap": Setting(arguments={"cap": 2.0}),
+}
+"""By the name of the operator; all others are shown at their start."""
+
+
+def equation() -> str:
+    """Return the equation of attention: the indented lines of the docstring of `variants.attend`."""
+    lines = (sys.modules[attention.__module__].__doc__ or "").splitlines()
+    return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
+
+
 def profiles(
     operator: Operator,
     shown: Mapping[str, float],
@@ -36,10 +76,14 @@ def profiles(
     *,
     digits: int = DIGITS,
 ) -> list[Profile]:
-    """The row of every head, equal ones once. Numbers are where they start, but for those `shown`, by "stage.field".
+    """Compute the row of every head; equal rows are returned once.
 
-    The row is that of `query`, counted from 0, of which a causal model hides the later keys. Of a learned key, what is
-    shown is its logit. Weights are rounded to `digits` after the point.
+    Args:
+        operator: its numbers have their start values, except for those in `shown`.
+        shown: values by "stage.field"; the value of a learned key is its logit.
+        query: the query of the row, counted from 0. A causal model hides later keys from it.
+        logits: z of the query and the keys.
+        digits: weights are rounded to this many decimals.
     """
     heads = heads_needed(operator)
     q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query, logits))
@@ -58,7 +102,7 @@ def profiles(
     rows = [row(attended.weights, head) for head in range(heads)]
     return [
         Profile(
-            heads=_counted(alike, heads),
+            heads=head_words(alike[0], len(alike), heads),
             keys=rows[alike[0]],
             ground=None if attended.ground is None else row(attended.ground, alike[0])[0],
             extra=None if attended.extra is None else row(attended.extra, alike[0])[0],
@@ -68,15 +112,15 @@ def profiles(
     ]
 
 
-def _counted(alike: list[int], heads: int) -> str:
-    if len(alike) == heads:
+def head_words(first: int, count: int, heads: int) -> str:
+    """Name `count` of `heads` heads from `first` on, counted from 0; all heads have no name."""
+    if count == heads:
         return ""
-    first, last = alike[0] + 1, alike[-1] + 1
-    return f"head {first} of {heads}" if first == last else f"heads {first} to {last} of {heads}"
+    return f"head {first + 1} of {heads}" if count == 1 else f"heads {first + 1} to {first + count} of {heads}"
 
 
 def heads_needed(operator: Operator) -> int:
-    """The fewest heads that the operator can have."""
+    """Return the least number of heads that the operator allows."""
     for heads in (1, 2, 4, 8):
         try:
             operator.score.check(heads)
@@ -87,13 +131,13 @@ def heads_needed(operator: Operator) -> int:
 
 
 def _waves(rows: int, columns: int, step: float) -> Tensor:
-    """[rows, columns] of mean square near 1, no two rows alike."""
+    """Make [rows, columns] with a mean square near 1 and different rows."""
     row, column = torch.arange(rows, dtype=torch.float64)[:, None], torch.arange(columns, dtype=torch.float64)
     return math.sqrt(2) * torch.cos(step * (row + 1) * (column + 1) + row)
 
 
 def _queries_and_keys(gate: int, query: int = LAST, logits: Sequence[float] = LOGITS) -> tuple[Tensor, Tensor]:
-    """[1, 1, T, D + G]; the product of `query` with every key over sqrt(D) is `logits`, without the gate's."""
+    """Make q and k [1, 1, T, D + G] so that q . k / sqrt(D) of `query` is `logits`, without the gate's channels."""
     z = torch.tensor(logits, dtype=torch.float64)
     q = _waves(len(logits), CHANNELS, 0.7)
     own = q[query] / q[query].norm()
@@ -105,7 +149,7 @@ def _queries_and_keys(gate: int, query: int = LAST, logits: Sequence[float] = LO
 
 
 def _at_start(number: Number, shape: HeadShape) -> Tensor:
-    """A number's value at step 0 in layer 0; what is drawn is a wave in a matrix and its mean elsewhere."""
+    """Return a number at step 0 in layer 0. Random values are waves in a matrix and their mean elsewhere."""
     if isinstance(number, Matrix):
         size = number.entries(shape)[0]
         return number.init / math.sqrt(size) * _waves(size, size, 1.3)[None, None]

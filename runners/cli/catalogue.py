@@ -117,8 +117,9 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
 
 
 def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> int:
-    from runners.catalogue.choice_text import data, write_choice
+    from runners.catalogue.explain import data
     from runners.catalogue.explain_choice import explain_choice, kinds
+    from runners.catalogue.explain_text import write_choice
     from runners.provenance.specfile import import_spec_file
 
     module = None if spec is None else import_spec_file(spec)

@@ -11,7 +11,7 @@ not say with which context it sweeps. The tolerance is relative to |a x|, and wi
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -30,6 +30,11 @@ _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0
 class BoundaryValues(Evaluation):
     """Predictions of a x over a sweep of x, and where they stop following it."""
 
+    units: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("boundary_prediction", "boundary_upper", "boundary_lower"), "unit of f(x)"),
+        "boundary_slope": "share of a; 1 follows the function",
+        "boundary_extent": "unit of x",
+    }
     kind: Literal["boundary_values"] = "boundary_values"
     slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (1.0, 9.0, 10.0)
     """The a of f(x) = a x."""

@@ -8,7 +8,7 @@ position on, whatever the first is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
@@ -46,6 +46,10 @@ class DeviantInputs(Evaluation):
     `functions` functions with `sequences` prompts of `points` points each are those of a `ShiftGrid` of the same sizes.
     """
 
+    units: ClassVar[Mapping[str, str]] = {
+        "deviant_mse": "unit of f(x), squared",
+        "deviant_prediction": "unit of f(x)",
+    }
     kind: Literal["deviant_inputs"] = "deviant_inputs"
     sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
     """Spreads of the first input, rising."""

@@ -6,7 +6,7 @@ of several tasks. Items are kept apart from seeds: `se_items` is the standard er
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from grid.errors import SpecError
 from grid.spec import Choice
@@ -35,6 +35,9 @@ class Judge(ABC):
 
 class Evaluation(Choice):
     """What is measured of a model of tokens or scalars, at every evaluation of the training or at the end only."""
+
+    units: ClassVar[Mapping[str, str]] = {}
+    """The unit of each measurement, by its name without a reference predictor or set."""
 
     at_end: bool = True
     """Whether it waits for the end of the training."""

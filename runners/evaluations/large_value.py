@@ -9,7 +9,7 @@ from those that it decides: all others positive for `every`, none for `some`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
@@ -24,6 +24,7 @@ from variants import Backbone
 class LargeValue(Evaluation):
     """The error of the last answer, for each value of the last number."""
 
+    units: ClassVar[Mapping[str, str]] = {"large_value_error_rate": "share of 1"}
     kind: Literal["large_value"] = "large_value"
     values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (
         -100.0,

@@ -14,7 +14,7 @@ window of grammar that is not the longest begins in the middle of a sentence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, Protocol, Self, final, runtime_checkable
+from typing import Annotated, ClassVar, Literal, Protocol, Self, final, runtime_checkable
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
@@ -44,6 +44,14 @@ class Lengthens(Protocol):
 class LengthExtrapolation(Evaluation):
     """The loss at each of `lengths`, of whole windows, of their ends and by position."""
 
+    units: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        (
+            "length_extrapolation_loss",
+            "length_extrapolation_last_loss",
+            "length_extrapolation_bucket_loss",
+        ),
+        "nats per token",
+    )
     kind: Literal["length_extrapolation"] = "length_extrapolation"
     lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (128, 256, 512, 1024)
     """Predictions per window, rising."""

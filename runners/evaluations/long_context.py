@@ -16,7 +16,7 @@ YaRN and says ROUGE of all data sets, of which it is the score of four.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
@@ -49,6 +49,7 @@ class LongQuestion(NamedTuple):
 class LongContext(FromFiles):
     """The score of every data set, and the mean over them; `sets` are data sets."""
 
+    units: ClassVar[Mapping[str, str]] = dict.fromkeys(("long_context", "long_context_truncated"), "share of 1")
     kind: Literal["long_context"] = "long_context"
     context: PositiveInt = 2048
     """Most tokens that a model reads at a time, what it has written included."""

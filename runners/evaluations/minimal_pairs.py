@@ -16,7 +16,7 @@ has only learned to use where training put another token in its place.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ _TOKENS = 1 << 14
 class MinimalPairs(Evaluation):
     """Accuracy on every paradigm of a file or a folder of files, and the mean over them."""
 
+    units: ClassVar[Mapping[str, str]] = dict.fromkeys(("minimal_pairs", "minimal_pairs_ties"), "share of 1")
     kind: Literal["minimal_pairs"] = "minimal_pairs"
     source: Annotated[str, OutsideKey()]
     """A .txt file or a folder of these; a file is a paradigm."""

@@ -19,7 +19,7 @@ at its beginning. A tie is wrong, where lm-eval takes the first of those that ti
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import hypot
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -45,6 +45,10 @@ class Question(NamedTuple):
 class MultipleChoice(FromFiles):
     """Accuracy by every rule, on every set and as the mean over sets; what a right answer costs, in nats."""
 
+    units: ClassVar[Mapping[str, str]] = {
+        **{f"multiple_choice_{kind}": "share of 1" for kind in (*RULES, "truncated")},
+        "multiple_choice_loss": "nats per answer",
+    }
     kind: Literal["multiple_choice"] = "multiple_choice"
     delimiter: str = " "
     """What stands between a question and an answer."""

@@ -11,7 +11,7 @@ from runners.probes.ground_mass import GroundMass
 from runners.probes.learned_numbers import LearnedNumbers
 from runners.probes.massive_activation import MassiveActivation
 from runners.probes.predicted_numbers import PredictedNumbers
-from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
+from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing, RowInfo
 from runners.probes.qk_logits import QKLogits
 from runners.probes.sink_share import SinkShare
 from runners.probes.token_classes import Classified, TokenClasses
@@ -37,6 +37,7 @@ __all__ = [
     "Probed",
     "Probing",
     "QKLogits",
+    "RowInfo",
     "SinkShare",
     "TokenClasses",
     "WeightSums",

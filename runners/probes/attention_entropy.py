@@ -9,13 +9,13 @@ alone, here all operators are treated alike, since it changes the entropy of sof
 has ln N. By the first definition rows of zeros are left out, by the second they are equal weights.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
@@ -25,6 +25,12 @@ class AttentionEntropy(Probe):
     `entropy_last_sd`, without a head, is the standard deviation over sequences (n - 1) of the mean over heads: the band
     of the paper's figure. A single sequence has none.
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("entropy", "nats"),
+        RowInfo("entropy_last", "nats"),
+        RowInfo("entropy_last_sd", "nats", "layer"),
+    )
 
     kind: Literal["attention_entropy"] = "attention_entropy"
 

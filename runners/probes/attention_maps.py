@@ -1,12 +1,12 @@
 """Attention weights themselves, of a few sequences: what a viewer shows and no table holds."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from runners.probes.probe import Found, Probe, ProbeArray, ProbeInput
+from runners.probes.probe import Found, Probe, ProbeArray, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
@@ -16,6 +16,12 @@ class AttentionMaps(Probe):
     `weights` [B, H, T, T], and where the operator has them `extra` and `ground` [B, H, T]: the weights of a learned key
     and of a ground state or sink. Sink tokens of the model come first. What float16 cannot hold is its largest number.
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("attention-LAYER.npz", "arrays weights, extra, ground", "file"),
+        RowInfo("attention-inputs.npz", "array inputs", "file"),
+    )
+    cost: ClassVar[str] = "a file per layer and evaluation"
 
     kind: Literal["attention_maps"] = "attention_maps"
     sequences: PositiveInt = 2

@@ -8,18 +8,24 @@ than another operator gives pairs `effective_rank_median` by sequence: docs/sql.
 0; a matrix of zeros has no rank.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
 class EffectiveRank(Probe):
     """`effective_rank` by head, over sequences, and `effective_rank_median`, over heads, at {"sequence": 1...}."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("effective_rank", "directions, 1 to T"),
+        RowInfo("effective_rank_median", "directions, 1 to T", "layer", ("sequence",)),
+    )
+    cost: ClassVar[str] = "the singular values of every map in float64, O(T^3) each"
 
     kind: Literal["effective_rank"] = "effective_rank"
 

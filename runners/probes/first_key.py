@@ -15,12 +15,12 @@ Pairs are those the operator lets see. The first token is the first key: in a mo
 these.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from variants.attend import semantic_channels
 from variants.model.transformer import LayerTrace
 from variants.operator import by_stage
@@ -29,6 +29,16 @@ from variants.stages.families import sliced
 
 class FirstKey(Probe):
     """`key_norm`, `value_norm` and `qk_cosine`, each of the first token and, as `other_...`, of the others; by head."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("first_key_norm", "length of a vector"),
+        RowInfo("other_key_norm", "length of a vector"),
+        RowInfo("first_value_norm", "length of a vector"),
+        RowInfo("other_value_norm", "length of a vector"),
+        RowInfo("first_qk_cosine", "-1 to 1"),
+        RowInfo("other_qk_cosine", "-1 to 1"),
+    )
+    cost: ClassVar[str] = "three products of queries and keys in float64"
 
     kind: Literal["first_key"] = "first_key"
 

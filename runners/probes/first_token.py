@@ -7,15 +7,21 @@ The first token is the first key: in a model with sink tokens, the first of thes
 out, and queries from which the task hides the first token: those of later documents.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
 class FirstToken(Probe):
     """`first_token_weight` and `first_token_negative` by head, over queries and sequences; nothing of one token."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("first_token_weight", "weight, signed"),
+        RowInfo("first_token_negative", "share of 1"),
+        RowInfo("first_token_weight", "weight, signed", "layer and head", ("query",)),
+    )
 
     kind: Literal["first_token"] = "first_token"
     by_query: bool = False

@@ -4,12 +4,12 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from runners.tasks.task import Task
 from variants import Backbone, Operator
 from variants.model.transformer import LayerTrace
@@ -19,6 +19,8 @@ _OPENING = "output_gate.opening"
 
 class GateSparsity(Probe):
     """`gate_sparsity` by head, at {"below": below}: the share of openings below it."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("gate_sparsity", "share of 1", "layer and head", ("below",)),)
 
     kind: Literal["gate_sparsity"] = "gate_sparsity"
     below: Annotated[float, Field(gt=0)] = 0.1

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import PositiveFloat, model_validator
 
 from grid.validation import require_increasing
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 
 
 class GradientNorms(Probe):
@@ -24,6 +24,15 @@ class GradientNorms(Probe):
     """
 
     at_divergence: ClassVar[bool] = True
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("gradient_norm_mean", "norm of the gradient", "model"),
+        RowInfo("gradient_norm_variance", "norm of the gradient, squared", "model"),
+        RowInfo("gradient_norm_sd", "norm of the gradient", "model"),
+        RowInfo("gradient_norm_cv", "ratio", "model"),
+        RowInfo("gradient_spikes", "steps", "model", ("k",)),
+        RowInfo("gradient_norm_not_finite", "steps", "model"),
+    )
+    cost: ClassVar[str] = "numbers that training has anyway"
 
     kind: Literal["gradient_norms"] = "gradient_norms"
     k: tuple[PositiveFloat, ...] = (6, 9)

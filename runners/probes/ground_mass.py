@@ -8,10 +8,10 @@ sink has a mass and no threshold.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from runners.tasks.task import Task
 from variants import Backbone, Ground, Operator
 from variants.model.transformer import LayerTrace
@@ -19,6 +19,11 @@ from variants.model.transformer import LayerTrace
 
 class GroundMass(Probe):
     """`ground_mass` by head, over queries and sequences, and `below_threshold`, over visible pairs and signals."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("ground_mass", "weight"),
+        RowInfo("below_threshold", "share of 1"),
+    )
 
     kind: Literal["ground_mass"] = "ground_mass"
 

@@ -10,12 +10,12 @@ Where a sequence holds several documents, the first tokens of later ones are amo
 has no ratio.
 """
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
@@ -24,6 +24,15 @@ class MassiveActivation(Probe):
 
     Of a post-norm model also `unnormed_activation_ratio` and so on, from depth 1 on, before the norm that ends a layer.
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("activation_first", "length of a vector", "layer", ("depth",)),
+        RowInfo("activation_others", "length of a vector", "layer", ("depth",)),
+        RowInfo("activation_ratio", "ratio", "layer", ("depth",)),
+        RowInfo("unnormed_activation_first", "length of a vector", "layer", ("depth",)),
+        RowInfo("unnormed_activation_others", "length of a vector", "layer", ("depth",)),
+        RowInfo("unnormed_activation_ratio", "ratio", "layer", ("depth",)),
+    )
 
     kind: Literal["massive_activation"] = "massive_activation"
 

@@ -6,10 +6,10 @@ query.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from runners.probes.attention_rows import AttentionRows, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from runners.tasks.task import Task
 from variants import Backbone, Operator
 from variants.model.transformer import LayerTrace
@@ -17,6 +17,11 @@ from variants.model.transformer import LayerTrace
 
 class PredictedNumbers(Probe):
     """`predicted.<number>` and `predicted_sd.<number>` by head, of every number per query or per token."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("predicted.STAGE.FIELD", "the number's own"),
+        RowInfo("predicted_sd.STAGE.FIELD", "the number's own"),
+    )
 
     kind: Literal["predicted_numbers"] = "predicted_numbers"
 

@@ -5,7 +5,7 @@ it finds are rows of a long table: probe, layer, head, point, value. It changes 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
@@ -27,6 +27,17 @@ class Probed(NamedTuple):
     head: int | None = None
     point: Mapping[str, float] = NOWHERE
     """Where on its own grid it was taken: `{"eps": 0.3, "position": 1}`."""
+
+
+class RowInfo(NamedTuple):
+    """Describes the rows of one name that a probe records."""
+
+    name: str
+    """Capital words stand for parts that vary, as in `number.STAGE.FIELD`."""
+    unit: str
+    per: Literal["layer and head", "layer", "model", "file"] = "layer and head"
+    point: tuple[str, ...] = ()
+    """The coordinates of `Probed.point`."""
 
 
 class ProbeArray(NamedTuple):
@@ -63,6 +74,10 @@ class Probe(Choice):
     differs in name, layer, head or point, and a file in its name; else the trial fails.
     """
 
+    rows: ClassVar[tuple[RowInfo, ...]] = ()
+    """All rows that the probe can record, with their units."""
+    cost: ClassVar[str] = ""
+    """What it computes beyond what all probes share."""
     at_divergence: ClassVar[bool] = False
     """Whether `of_model` is asked, too, at the step at which training has diverged. It makes no pass through the model
     then."""

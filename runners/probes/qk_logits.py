@@ -6,16 +6,22 @@ before what positions add, forgetting, margin and gate, so that operators are co
 learned. "Affine-Scaled Attention", figure 2, which does not say whether its logits are divided by sqrt(d); these are.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from variants.attend import qk_logits
 from variants.model.transformer import LayerTrace
 
 
 class QKLogits(Probe):
     """`qk_logit_mean` and `qk_logit_sd` by head, over visible pairs, sequences and an operator's signals."""
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("qk_logit_mean", "nats"),
+        RowInfo("qk_logit_sd", "nats"),
+    )
+    cost: ClassVar[str] = "the products of queries and keys once more"
 
     kind: Literal["qk_logits"] = "qk_logits"
 

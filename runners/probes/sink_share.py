@@ -15,13 +15,13 @@ that some of them have.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
 from grid.validation import require_increasing
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from runners.tasks.task import Task
 from variants import Backbone, Operator
 from variants.model.transformer import LayerTrace
@@ -34,6 +34,15 @@ class SinkShare(Probe):
 
     `sink_sequences` by layer is how many sequences they are of; with 0 there are no other rows.
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("sink_sequences", "sequences", "layer", ("position",)),
+        RowInfo("importance", "share of 1", "layer and head", ("position",)),
+        RowInfo("sink_share", "share of 1", "layer and head", ("eps", "position")),
+        RowInfo("raw_sink_sequences", "sequences", "layer", ("position",)),
+        RowInfo("raw_importance", "weight, signed", "layer and head", ("position",)),
+        RowInfo("raw_sink_share", "share of 1", "layer and head", ("eps", "position")),
+    )
 
     kind: Literal["sink_share"] = "sink_share"
     eps: tuple[Share, ...] = (0.3,)

@@ -13,13 +13,13 @@ softmax are named `token_class_softmax`.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import NOWHERE, Found, Probe, ProbeInput
+from runners.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowInfo
 from runners.probes.word_classes import BACKENDS, CLASSES, Backend, classes, require_spacy
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
@@ -48,6 +48,11 @@ class TokenClasses(Probe):
 
     `token_class_softmax.<by>.<class>` with normalise="softmax".
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("token_class.BY.CLASS", "share of 1"),
+        RowInfo("token_class_softmax.BY.CLASS", "share of 1"),
+    )
 
     kind: Literal["token_classes"] = "token_classes"
     by: Literal["task", "bytes", "closed_class", "spacy"] = "task"

@@ -9,14 +9,14 @@ has 1 everywhere. Padding is left out; a query whose weights are all 0 counts wi
 """
 
 from collections import Counter
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput
+from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 _MOST_BINS = 100_000
@@ -29,6 +29,13 @@ class WeightSums(Probe):
     A bin is named by its middle, {"sum": 1.0}, and is as wide as `bin`; empty ones have no row. What lies beyond
     `limit` on either side counts in the bin there.
     """
+
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("weight_sum", "weight, signed"),
+        RowInfo("weight_sum_mean", "weight, signed", "layer"),
+        RowInfo("weight_sum_median", "weight, signed", "layer"),
+        RowInfo("weight_sum_count", "queries", "layer", ("sum",)),
+    )
 
     kind: Literal["weight_sums"] = "weight_sums"
     bin: PositiveFloat = 0.05

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from pydantic import PositiveInt
@@ -129,6 +129,9 @@ class Data(ABC):
 
 class Task(Choice):
     """What a model learns. `batch` is the number of sequences per training step."""
+
+    units: ClassVar[Mapping[str, str]] = {}
+    """The unit of each measurement, by its name without a reference predictor."""
 
     batch: PositiveInt
     """Sequences per training step."""

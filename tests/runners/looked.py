@@ -43,7 +43,20 @@ def at_hand(
 
 def at_layer(probe: Probe, layer: LayerTrace, seen: Any = None) -> dict[Row, float]:
     """What it finds there."""
-    return keyed(list(probe.of_layer(layer, seen)))
+    records = list(probe.of_layer(layer, seen))
+    require_declared(probe, records)
+    return keyed(records)
+
+
+def require_declared(probe: Probe, records: Sequence[Probed | ProbeArray]) -> None:
+    """Fail if a record is not one of the probe's `rows`."""
+    for each in records:
+        if isinstance(each, Probed):
+            per = "layer and head" if each.head is not None else "model" if each.layer is None else "layer"
+            name = each.name.split(".")[0]
+            assert (name, per, tuple(each.point)) in {
+                (row.name.split(".")[0], row.per, row.point) for row in probe.rows
+            }, each
 
 
 def model_of(operator: Operator, inputs: Any = None, **changes: object) -> Transformer:

@@ -48,6 +48,9 @@ class Distillation(Task):
     same of the teacher as `teacher.<name>`, and `validation_kl` and `validation_soft_cross_entropy` at temperature 1.
     """
 
+    units: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("validation_kl", "validation_soft_cross_entropy"), "nats per token"
+    )
     kind: Literal["distillation"] = "distillation"
     if TYPE_CHECKING:
         batch: PositiveInt = 1

@@ -19,7 +19,7 @@ attractors, nouns of the other number than the subject's?
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -48,6 +48,11 @@ _TOKENS = 1 << 14
 class Grammar(Task):
     """Windows of `context` predictions; every other field is about the process, as `sentences` explains it."""
 
+    units: ClassVar[Mapping[str, str]] = {
+        "validation_loss": "nats per token",
+        "bits_above_optimum": "bits per token",
+        "agreement_accuracy": "share of 1",
+    }
     kind: Literal["grammar"] = "grammar"
     batch: PositiveInt = 32
     context: PositiveInt = 128

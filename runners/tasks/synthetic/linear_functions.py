@@ -15,7 +15,7 @@ but that of rounding to float32. Predicting 0 costs sigma_f^2 (sigma_x^2 + 1).
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Annotated, Literal, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -116,6 +116,10 @@ def _at(sigma_x: float, sigma_f: float) -> dict[str, float]:
 class LinearFunctions(InContext):
     """Paper 003's task; every default is the paper's, without its curriculum (`curriculum=Curriculum()`)."""
 
+    units: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("mse", "squared_error"), "unit of f(x), squared"),
+        "relative_mse": "share of the error of predicting 0",
+    }
     kind: Literal["linear_functions"] = "linear_functions"
     sigma_x: PositiveFloat = 1.0
     """Spread of x in training."""

@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -75,6 +75,7 @@ def _at(length: int, sigma: float) -> dict[str, float]:
 class Quantifiers(InContext):
     """Paper 003's task; every default is the paper's, without its curriculum (`curriculum=Curriculum()`)."""
 
+    units: ClassVar[Mapping[str, str]] = dict.fromkeys(("error_rate", "balanced_accuracy"), "share of 1")
     kind: Literal["quantifiers"] = "quantifiers"
     quantifier: Quantifier = "every"
     """Whether all numbers so far, or at least one of them, have to be positive."""

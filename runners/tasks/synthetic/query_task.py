@@ -13,7 +13,7 @@ logits is none either, and its loss is NaN.
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, NamedTuple, Self, final
+from typing import Annotated, ClassVar, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -59,6 +59,11 @@ class QueryTask(Task):
 
     `context` is the number of tokens of a training sequence.
     """
+
+    units: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("accuracy", "sequence_accuracy"), "share of 1"),
+        "validation_loss": "nats per token",
+    }
 
     batch: PositiveInt = 64
     context: PositiveInt = 64

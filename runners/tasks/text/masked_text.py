@@ -15,7 +15,7 @@ follow from the trial's seed and the sentence. Inputs are padded to a multiple o
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
@@ -42,6 +42,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class MaskedText(TextTask):
     """Sentences of a text with hidden tokens; the model is an encoder (`causal=False`)."""
 
+    units: ClassVar[Mapping[str, str]] = {"validation_loss": "nats per token", "masked_accuracy": "share of 1"}
     kind: Literal["masked_text"] = "masked_text"
     batch: PositiveInt = 16
     context: Annotated[int, Field(ge=3)] = 128

@@ -22,7 +22,7 @@ token; of the others it says nothing.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import PositiveInt, model_validator
@@ -38,7 +38,6 @@ from runners.tasks.text.interventions import Intervention, NoIntervention
 from runners.tasks.text.text_sizes import sizes_at
 from runners.tasks.text.text_source import TextTask
 
-MEASURES = ("validation_loss", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity")
 UNSCORED = -100
 """The target of a position that is not in the loss."""
 _ROWS = 32
@@ -49,6 +48,13 @@ _ROWS = 32
 class Text(TextTask):
     """Text as tokens, cut into windows of `context` predictions."""
 
+    units: ClassVar[Mapping[str, str]] = {
+        "validation_loss": "nats per token",
+        "perplexity": "per token",
+        "bits_per_byte": "bits per byte",
+        "byte_perplexity": "per byte",
+        "word_perplexity": "per word",
+    }
     kind: Literal["text"] = "text"
     batch: PositiveInt = 32
     context: PositiveInt = 128
@@ -105,7 +111,7 @@ class Text(TextTask):
         return self.prefix - 1
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        return {name: [{}] for name in MEASURES}
+        return {name: [{}] for name in self.units}
 
     def open(self) -> "TextData":
         self.check_corpus(self.corpus())

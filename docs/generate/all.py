@@ -1,0 +1,24 @@
+"""Write the generated pages and their pictures: `python docs/generate/all.py [FOLDER]`, by default into docs/."""
+
+import sys
+from pathlib import Path
+
+from choice_pages import make_probes_page, make_tasks_page
+from operators_page import make_operators_page
+
+
+def main(folder: Path) -> None:
+    """Write all pages and remove pictures that no page shows any more."""
+    files = {**make_operators_page(), **make_probes_page(), **make_tasks_page()}
+    for name in ("operators", "probes", "tasks"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for path in (folder / name).glob("*.svg"):
+            if f"{name}/{path.name}" not in files:
+                path.unlink()
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{len(files)} files below {folder}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent)

@@ -1,0 +1,114 @@
+"""Pages of tasks, evaluations and probes."""
+
+from collections.abc import Sequence
+
+import example_heads
+from evaluation_pictures import draw_evaluation
+from markdown import bullets, code_table, escape, fill_template, table
+from probe_pictures import draw_heads, draw_probe
+from task_pictures import PICTURES, draw_task
+
+from runners.catalogue.choice_words import FIELD_HEADINGS, FieldRow, field_rows, spec_line
+from runners.catalogue.explain_choice import ChoiceExplanation, explain_choice, find_choice, is_ours, kinds
+from runners.catalogue.explain_text import MEASURE_HEADINGS, ROW_HEADINGS
+from runners.catalogue.fixture_files import make_fixture_files
+from runners.probes import Probe, Probing
+
+
+def make_probes_page() -> dict[str, str]:
+    """Make the page of probes and its pictures, by path below docs/."""
+    probes = _explain_all("probe")
+    at_divergence = [each.name for each in probes if Probe.members()[each.name].at_divergence]
+    text = fill_template(
+        "probes",
+        {
+            "at_divergence": " and ".join(f"`{name}`" for name in at_divergence),
+            "probing": code_table(FIELD_HEADINGS, field_rows(Probing)),
+            "heads": (example_heads.__doc__ or "").partition("\n\n")[2].strip("\n"),
+            "contents": _contents("probe", probes),
+            "sections": "\n".join(_section(each, "probes") for each in probes),
+        },
+    )
+    pictures = {f"probes/{each.name}.svg": draw_probe(each.name) for each in probes}
+    return {"probes.md": text, "probes/heads.svg": draw_heads(), **pictures}
+
+
+def make_tasks_page() -> dict[str, str]:
+    """Make the page of tasks and evaluations and its pictures, by path below docs/."""
+    tasks, evaluations = _explain_all("task"), _explain_all("evaluation")
+    with make_fixture_files() as folder:
+        files = {f"tasks/{each.name}.svg": draw_task(each.name, folder) for each in tasks}
+        files |= {f"tasks/{each.name}.svg": draw_evaluation(each.name, folder) for each in evaluations}
+        drawn = {name: spec_line(picture.make_task(folder), folder) for name, picture in PICTURES.items()}
+    text = fill_template(
+        "tasks",
+        {
+            "contents": f"{_contents('task', tasks)}\n{_contents('evaluation', evaluations)}",
+            "tasks": "\n".join(_section(each, "tasks", drawn[each.name]) for each in tasks),
+            "evaluations": "\n".join(_section(each, "tasks") for each in evaluations),
+            "parts": _part_sections([*tasks, *evaluations]),
+        },
+    )
+    return {"tasks.md": text, **files}
+
+
+def _explain_all(family: str) -> list[ChoiceExplanation]:
+    names = [row.name for row in kinds(family)]
+    return [explain_choice(name, family) for name in names if is_ours(find_choice(name, family)[1])]
+
+
+def _contents(heading: str, explanations: Sequence[ChoiceExplanation]) -> str:
+    return table((heading, "is"), [(f"[{each.name}](#{each.name})", each.line) for each in explanations])
+
+
+def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:
+    caption = choice.line.replace("[", "(").replace("]", ")")
+    parts = [
+        f"### {choice.name}\n",
+        f"{escape(choice.line)}\n",
+        f"`{choice.use}`\n",
+        f"![{caption}]({folder}/{choice.name}.svg)\n",
+    ]
+    if drawn and not choice.use.endswith(f"; {drawn}"):
+        parts.append(f"Drawn: `{drawn}`.\n")
+    _, _, formula = choice.formula.partition("\n\n")
+    if formula:
+        parts.append(f"```text\n{formula}\n```\n")
+    if choice.about and choice.about != choice.formula:
+        parts.append(f"{_paragraphs(choice.about)}\n")
+    parts.append(_field_table(choice.fields))
+    if choice.parts:
+        links = ", ".join(f"[{each.name}](#{each.name.lower()})" for each in choice.parts)
+        parts.append(f"Fields of its parts: {links}.\n")
+    parts += bullets("Cost and needs" if choice.of == "probe" else "Needs", choice.needs)
+    if choice.measures:
+        parts.append(code_table(ROW_HEADINGS if choice.of == "probe" else MEASURE_HEADINGS, choice.measures))
+    elif choice.of != "probe":
+        parts.append("Its measurements are known when it has run.\n")
+    if choice.predictors:
+        parts.append(f"Reference predictors: {', '.join(f'`{each}`' for each in choice.predictors)}.\n")
+    if choice.said:
+        parts.append(f"{_paragraphs(choice.said)}\n")
+    return "\n".join(parts)
+
+
+def _part_sections(explanations: Sequence[ChoiceExplanation]) -> str:
+    """Describe each spec that is a field of a task or evaluation once."""
+    parts = {part.name: part for each in explanations for part in each.parts}
+    sections = [
+        f"### {name}\n\n{_paragraphs(part.about)}\n\n{_field_table(part.fields)}"
+        for name, part in sorted(parts.items())
+    ]
+    return "\n".join(["## Parts\n", *sections]) if sections else ""
+
+
+def _field_table(rows: Sequence[FieldRow]) -> str:
+    return code_table(FIELD_HEADINGS, rows) if rows else "It has no fields.\n"
+
+
+def _paragraphs(text: str) -> str:
+    """Keep the lines of indented blocks and escape all others."""
+    return "\n\n".join(
+        f"```text\n{block}\n```" if any(line.startswith("    ") for line in block.splitlines()) else escape(block)
+        for block in text.split("\n\n")
+    )

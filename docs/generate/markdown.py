@@ -1,0 +1,37 @@
+"""Markdown tables, lists and escapes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table. Links and code in cells stay as they are."""
+    lines = [headings, ["---"] * len(headings), *([escape(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def code_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table whose first column is code."""
+    return table(headings, [(f"`{first}`", *rest) for first, *rest in rows])
+
+
+def bullets(heading: str, lines: Sequence[str]) -> list[str]:
+    """Write a heading and a list, or nothing without lines."""
+    return ["\n".join((f"{heading}:\n", *(f"- {escape(line)}" for line in lines), ""))] if lines else []
+
+
+def escape(text: str) -> str:
+    """Escape Markdown signs; in code between backticks only the sign that ends a table cell."""
+    parts = text.split("`")
+    for at in range(len(parts)):
+        for sign in ("|",) if at % 2 else ("*", "|", "<"):
+            parts[at] = parts[at].replace(sign, f"\\{sign}")
+    return "`".join(parts)
+
+
+def fill_template(name: str, texts: Mapping[str, str]) -> str:
+    """Fill the placeholders of a page template, such as {contents}."""
+    page = (Path(__file__).parent / "templates" / f"{name}.md").read_text(encoding="utf-8")
+    for key, text in texts.items():
+        page = page.replace(f"{{{key}}}", text)
+    return page.rstrip("\n") + "\n"

@@ -1,0 +1,71 @@
+"""The generated pages of docs/ are what the code says now."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from runners.catalogue.explain_choice import is_ours, kinds
+from runners.evaluations import Evaluation
+from runners.probes import Probe
+from runners.tasks import Task
+from variants.papers.named import catalogue
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("operators", "probes", "tasks")
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "removed_task.svg").touch()
+    subprocess.run([sys.executable, ROOT / "docs/generate/all.py", folder], check=True, capture_output=True)
+    return folder
+
+
+def test_pages_and_pictures_are_up_to_date(generated: Path) -> None:
+    files = {path.relative_to(generated) for path in generated.rglob("*.*")}
+    committed = {Path(f"{page}.md") for page in PAGES}
+    committed |= {path.relative_to(ROOT / "docs") for page in PAGES for path in (ROOT / "docs" / page).glob("*.svg")}
+    remedy = "run `python docs/generate/all.py` and commit docs/"
+    assert files == committed, remedy
+    assert [path for path in files if (generated / path).read_bytes() != (ROOT / "docs" / path).read_bytes()] == [], (
+        remedy
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_headings_or_files_and_tables_have_even_rows(page: str, generated: Path) -> None:
+    text = (generated / f"{page}.md").read_text(encoding="utf-8")
+    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings
+    pictures = {path.relative_to(generated).as_posix() for path in (generated / page).glob("*.svg")}
+    assert set(re.findall(rf"\]\(({page}/\w+\.svg)\)", text)) == pictures
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
+    assert "/tmp" not in text
+
+
+def test_every_kind_of_the_package_has_a_section_with_its_fields(generated: Path) -> None:
+    text = "".join((generated / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
+    for family in (Task, Evaluation, Probe):
+        for kind, member in family.members().items():
+            if is_ours(member):
+                section = text.partition(f"\n### {kind}\n")[2].partition("\n### ")[0]
+                assert [
+                    name for name in member.model_fields if name != "kind" and f"\n| `{name}` | " not in section
+                ] == []
+    assert {row.name for row in kinds("task")} >= {"needle", "text"}
+    assert [name for name in catalogue() if f"\n### {name}\n" not in text] == []
+
+
+def test_the_readme_counts_the_operators_of_every_paper_and_leads_to_the_pages() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    counts = {paper: int(n) for paper, n in re.findall(r"^\| (\d{3}|baseline|beyond)[^|]*\| (\d+) \|", readme, re.M)}
+    assert counts == Counter(known.paper for known in catalogue().values())
+    assert set(re.findall(r"`(\w+)\(\)`", readme)) <= set(catalogue())
+    assert {"(docs/tasks.md)", "(docs/probes.md)"} <= set(re.findall(r"\(docs/\w+\.md\)", readme))
