@@ -11,8 +11,9 @@ show, the figure is empty and says so.
 
 import plotly.graph_objects as go
 
-from dashboards.data.formatting import point
-from dashboards.data.grid_context import GridContext, grid_context, in_order
+from dashboards.data.captions import ICONS, marked
+from dashboards.data.formatting import plain, point
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
 from dashboards.figures import (
     curves as curves_figure,
     effects as effects_figure,
@@ -23,9 +24,6 @@ from dashboards.figures import (
 )
 from dashboards.figures.canvas import alone, canvas
 from dashboards.figures.states import draw_progress
-from dashboards.html.markup import plain
-from dashboards.report.report import campaign_styles
-from dashboards.report.sections.verdict_table import ICONS, marked
 from dashboards.theme.styles import PAPER
 from store import Campaign
 from store.analysis.verdicts import GridMeasure, measure_of, verdicts

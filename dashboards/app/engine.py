@@ -29,9 +29,8 @@ from dashboards.app.address import Address, changed, entries, read, resolved, sa
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, options
 from dashboards.app.redraw import digest
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, sentence
-from dashboards.report.report import campaign_styles
 from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Store

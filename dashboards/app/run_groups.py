@@ -8,11 +8,11 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data import grouping
+from dashboards.data.captions import chosen
 from dashboards.data.formatting import count, listed
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.training import Grouped, groups
-from dashboards.report.sections.charts import chosen
 from dashboards.theme.styles import REST, Style, cell_styles
 
 MOST: Final = 40

@@ -160,3 +160,8 @@ def _axes(parts: Sequence[str]) -> tuple[str, ...]:
 
 def _distinct(split: Sequence[Sequence[str]]) -> bool:
     return len({tuple(parts) for parts in split}) == len(split)
+
+
+def plain(label: str) -> str:
+    """`label` as plotly shows it literally: plotly reads tags, entities and %{...} in the texts it draws."""
+    return label.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "%&#123;")

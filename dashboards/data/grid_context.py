@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboards.data.formatting import BETWEEN, short_names
 from dashboards.data.user_errors import catch_user_error
-from dashboards.theme.styles import REST, CellStyle, Style, cell_styles
+from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, measure_of
 
@@ -63,6 +63,12 @@ class GridContext(NamedTuple):
         """How sentences call the baseline."""
         found = None if self.baseline is None else self.look.names.get(self.baseline)
         return "the baseline" if found == BASELINE else found
+
+
+def campaign_styles(store: Store) -> dict[str, Style]:
+    """The style of every operator of the campaign, the same for every report of it, whichever grids that shows."""
+    operators = store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
+    return operator_styles(operators)
 
 
 def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> GridContext:

@@ -11,12 +11,11 @@ import plotly.graph_objects as go
 import polars as pl
 from PIL import Image
 
-from dashboards.data.formatting import number
+from dashboards.data.formatting import number, plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.heat_cells import Ramp
-from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, ON_ANY_PAGE
 from store import Store
 from store.analysis.artefacts import StoredArray, arrays

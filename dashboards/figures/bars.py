@@ -7,10 +7,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number
+from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas
-from dashboards.html.markup import plain
 from dashboards.theme.styles import PAPER, Style
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")

@@ -8,9 +8,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change
+from dashboards.data.formatting import change, plain
 from dashboards.data.seed_averages import Scale
-from dashboards.html.markup import plain
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
 
 TEXT_SIZE: Final = 13

@@ -7,11 +7,11 @@ from typing import Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import plain
 from dashboards.data.result_table import plain as as_plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import canvas, cut
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.html.markup import plain
 from dashboards.theme.styles import REST, Style, operator_styles
 
 Kind = Literal["points", "lines", "bars", "heat"]

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, upright
 from dashboards.figures.lines import band
-from dashboards.html.markup import plain
 
 _LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
 _HEIGHT: Final = 360

@@ -6,9 +6,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds
+from dashboards.data.formatting import change, in_odds, plain
 from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
-from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, MUTED, ROPE
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects

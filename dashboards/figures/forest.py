@@ -7,10 +7,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, runs_words
+from dashboards.data.formatting import change, in_odds, plain, runs_words
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
-from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, ROPE
 from store.analysis.verdicts import GridMeasure
 

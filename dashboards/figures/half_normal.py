@@ -5,10 +5,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds
+from dashboards.data.formatting import change, in_odds, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, one_line
-from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, MUTED, REST, ROPE, level_styles
 from store.statistics import HalfNormal
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import plain
 from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
 from dashboards.figures.heat_cells import LETTER, LINE, HeatAxis, HeatCell, Ramp, axis_of, heat_cells
 from dashboards.figures.panels import panels
-from dashboards.html.markup import plain
 from dashboards.theme.styles import MUTED, on_fill
 
 _ROW: Final = (4.0, 26.0)

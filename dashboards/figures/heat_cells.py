@@ -6,9 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import number
+from dashboards.data.formatting import number, plain
 from dashboards.figures.canvas import cut
-from dashboards.html.markup import plain
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL
 
 SIGNS: Final = {

@@ -9,11 +9,10 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number
+from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import broken, canvas, upright, value_axis
-from dashboards.html.markup import plain
 from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}

@@ -5,10 +5,9 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, count, in_odds, number
+from dashboards.data.formatting import change, count, in_odds, number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import broken, canvas, value_axis
-from dashboards.html.markup import plain
 from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
 from store.analysis.explain_verdict import item_differences

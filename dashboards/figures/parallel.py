@@ -10,10 +10,9 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number
+from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, tick_text
-from dashboards.html.markup import plain
 from dashboards.theme.styles import AXIS, INK, MUTED, PAPER, REST
 
 _LONGEST: Final = 18

@@ -7,11 +7,10 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import count, number
+from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, finite, is_cut as goes_on, one_line, value_axis
-from dashboards.html.markup import plain
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, compared

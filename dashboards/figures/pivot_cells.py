@@ -7,10 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import change, count, listed, number
+from dashboards.data.formatting import change, count, listed, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import cut
-from dashboards.html.markup import plain
 from store.analysis.verdicts import GridMeasure
 from store.statistics import balanced_means
 from store.statistics.paired import or_null

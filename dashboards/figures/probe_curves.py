@@ -10,13 +10,12 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import listed, number
+from dashboards.data.formatting import listed, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
 from dashboards.figures.canvas import broken, canvas, value_axis
-from dashboards.html.markup import plain
 from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.verdicts import GridMeasure

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import broken, canvas, one_line, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
-from dashboards.html.markup import plain
 from dashboards.theme.styles import INK, PAPER, STATUS
 from store import Store
 from store.analysis.effects import levels_of

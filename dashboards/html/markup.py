@@ -17,11 +17,6 @@ def script_json(value: Any) -> str:
     return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def plain(label: str) -> str:
-    """`label` as plotly shows it literally: plotly reads tags, entities and %{...} in the texts it draws."""
-    return label.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "%&#123;")
-
-
 def tag(name: str, inner: str, /, **attributes: str | None) -> str:
     """An element around `inner`, which is HTML already; attribute values are escaped, None leaves one out.
 

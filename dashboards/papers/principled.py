@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from dashboards.data.captions import measured
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.papers.item import Drawn, Item
-from dashboards.report.sections.verdict_table import measured
 from store.statistics import summarise, t_interval
 
 NUMBERS: Final = {

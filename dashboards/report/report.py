@@ -6,8 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
+from dashboards.data.captions import summary
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext, grid_context, in_order
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
@@ -17,8 +18,8 @@ from dashboards.report.sections.appendix import definition, environment, quarant
 from dashboards.report.sections.charts import charts
 from dashboards.report.sections.overview import failed, overview, progress_picture
 from dashboards.report.sections.pages import pages
-from dashboards.report.sections.verdict_table import summary, verdict_table
-from dashboards.theme.styles import REST, Style, operator_styles
+from dashboards.report.sections.verdict_table import verdict_table
+from dashboards.theme.styles import REST, Style
 from store import Store
 from store.analysis.verdicts import verdicts
 from store.files.atomic import write_atomic
@@ -59,12 +60,6 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     )
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
     return document(f"{title} · ablate", body, styles)
-
-
-def campaign_styles(store: Store) -> dict[str, Style]:
-    """The style of every operator of the campaign, the same for every report of it, whichever grids that shows."""
-    operators = store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
-    return operator_styles(operators)
 
 
 def _header(store: Store, title: str, subjects: Sequence[GridContext]) -> str:

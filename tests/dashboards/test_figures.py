@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
+from dashboards.data.captions import ICONS, marked
+from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, GridContext, grid_context
 from dashboards.data.seed_averages import Scale
 from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
 from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, ratio_ticks, tick_text, value_axis
-from dashboards.html.markup import plain
-from dashboards.report.sections.verdict_table import ICONS, marked
 from dashboards.theme.styles import REST, operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, verdicts

@@ -29,7 +29,7 @@ from gallery_campaign import (
     write_gallery,
 )
 
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
 from dashboards.papers import affine_scaled, integral, signed_averaging, sink_emergence
@@ -39,7 +39,6 @@ from dashboards.papers.items import ITEMS, item
 from dashboards.papers.overlays import overlaid
 from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markdown
 from dashboards.papers.paper_tables import printed_table
-from dashboards.report.report import campaign_styles
 from store import Store
 from store.published.tables import PublishedCell, cells
 

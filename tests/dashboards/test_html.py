@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 
 from hypothesis import given, strategies as st
 
+from dashboards.data.formatting import plain
 from dashboards.html.markup import (
     HtmlColumn,
     HtmlEntry,
     copy_button,
     details,
-    plain,
     plain_table,
     script_json,
     sortable_table,

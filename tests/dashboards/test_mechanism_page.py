@@ -18,11 +18,11 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import AppPage, PageView, SlotContent
 from dashboards.app.pages.mechanism import MECHANISM
+from dashboards.data.formatting import plain
 from dashboards.data.probe_labels import PROBES, probe_label
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
 from dashboards.figures.probe_curves import rank_correlation
-from dashboards.html.markup import plain
 from runners.probes import Probe
 
 Look = Callable[..., SlotContent]

@@ -14,8 +14,8 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress, logits_of
+from dashboards.data.grid_context import campaign_styles
 from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.report.report import campaign_styles
 from grid import Grid, over
 from runners import LinearFunctions, Training, Trial
 from runners.catalogue.operator_maths import OperatorMaths

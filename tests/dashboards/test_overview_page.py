@@ -12,11 +12,10 @@ from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.formatting import change
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from dashboards.html.blocks import swatch
-from dashboards.report.report import campaign_styles
 from dashboards.theme.styles import Style
 from store import Store
 from store.analysis.noise_floor import noise_floor

@@ -8,13 +8,12 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.papers.agreement import NOT_COMPARED, judged
 from dashboards.papers.cell_matching import speaks
 from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import beside, frame, printed_table
 from dashboards.papers.units import loss_unit
-from dashboards.report.report import campaign_styles
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
 from store.analysis.verdicts import GridMeasure

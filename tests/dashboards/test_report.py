@@ -11,12 +11,12 @@ from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import write_report
-from dashboards.data.grid_context import averages, grid_context, in_grid_order, worth_drawing
+from dashboards.data.captions import ICONS, measured, progress_words, summary
+from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
-from dashboards.report.report import campaign_styles, report
-from dashboards.report.sections.overview import overview, progress_words
-from dashboards.report.sections.verdict_table import ICONS, measured, summary
+from dashboards.report.report import report
+from dashboards.report.sections.overview import overview
 from dashboards.theme.styles import CellStyle, operator_styles
 from grid.errors import NotFoundError
 from store import Store

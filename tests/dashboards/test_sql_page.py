@@ -20,10 +20,9 @@ from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
 from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryRunner, limited
 from dashboards.data import result_table
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, charted, draw_chart, group_styles
-from dashboards.report.report import campaign_styles
 from dashboards.theme.styles import Style
 from store import Store
 from store.database.schema_docs import Relation, relations

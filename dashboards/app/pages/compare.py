@@ -19,13 +19,23 @@ from dashboards.app.page import (
     html,
     once,
 )
+from dashboards.data.captions import (
+    ICONS,
+    chosen,
+    difference_of,
+    marked,
+    measured,
+    n_words,
+    named,
+    paired_words,
+    pairs_words,
+    summary,
+)
 from dashboards.data.formatting import NO_MARGIN, change, count, p_value
 from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import forest, paired, win_rates
-from dashboards.report.sections.charts import chosen, difference_of, n_words, named
-from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words, pairs_words, summary
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts

@@ -9,11 +9,11 @@ import polars as pl
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
 from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, once, options
+from dashboards.data.captions import measured
 from dashboards.data.formatting import count, listed
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import pivot
-from dashboards.report.sections.verdict_table import measured
 from store.analysis.verdicts import GridMeasure
 
 _AVERAGED: Final = ControlOption("", "averaged")

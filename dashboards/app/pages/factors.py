@@ -9,13 +9,12 @@ import polars as pl
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
 from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Pick, Slot, SlotContent, grid_of, once
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
+from dashboards.data.captions import effects_words, measured
 from dashboards.data.formatting import count, listed, number, p_value
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import effects as effects_figure, half_normal, interactions
 from dashboards.figures.canvas import is_cut
-from dashboards.report.sections.charts import effects_words
-from dashboards.report.sections.verdict_table import measured
 from dashboards.theme.styles import Style, level_styles
 from store.analysis.effects import analysis, unreplicated
 from store.statistics import Factorial

@@ -20,6 +20,7 @@ from dashboards.app.page import (
     options,
 )
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
+from dashboards.data.captions import named
 from dashboards.data.formatting import count, listed, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, probe_label
@@ -30,7 +31,6 @@ from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.report.sections.charts import named
 from dashboards.theme.styles import REST
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")

@@ -8,15 +8,13 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, once
 from dashboards.app.pages.compare import CompareAddress, judged
+from dashboards.data.captions import marked, measured, named, pairs_words, progress_words, summary
 from dashboards.data.formatting import change, count, in_odds, p_value
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
 from dashboards.data.seed_averages import rope_words
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
-from dashboards.report.sections.charts import named
-from dashboards.report.sections.overview import progress_words
-from dashboards.report.sections.verdict_table import marked, measured, pairs_words, summary
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import GridMeasure

@@ -15,6 +15,7 @@ from dashboards.app.measures import (
     unit_of,
 )
 from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, link, once
+from dashboards.data.captions import measured, named
 from dashboards.data.formatting import BETWEEN, count, listed, point
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
@@ -22,8 +23,6 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.report.sections.charts import named
-from dashboards.report.sections.verdict_table import measured
 from dashboards.theme.styles import ROPE, Style, dark_partners
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
+from dashboards.data.captions import measured
 from dashboards.data.formatting import count, duration, listed
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
 from dashboards.html.markup import details, plain_table, tag, text
-from dashboards.report.sections.verdict_table import measured
 from store import Store
 
 _READING = (

@@ -6,14 +6,24 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import NO_MARGIN, count, in_odds, point
+from dashboards.data.captions import (
+    ICONS,
+    chosen,
+    difference_of,
+    effects_words,
+    marked,
+    measured,
+    n_words,
+    named,
+    paired_words,
+)
+from dashboards.data.formatting import NO_MARGIN, count, point
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
 from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
 from dashboards.figures.canvas import is_cut
 from dashboards.html.blocks import FigureBlock, cell_legend, drawn
 from dashboards.html.markup import tag, text
-from dashboards.report.sections.verdict_table import ICONS, marked, measured, paired_words
 from store.analysis.verdicts import GridMeasure
 
 LOSS: Final = "loss"
@@ -36,39 +46,6 @@ def _parts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> Itera
         yield "Main effects", _effects(about, measure, key)
     yield "Training loss", _curves(about, cells, key)
     yield "Learned numbers", _numbers(about, cells, key)
-
-
-def chosen(
-    about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
-) -> str:
-    """A sentence that says which cells are shown, where it is not all of them.
-
-    They were picked by `measure` beside `baseline`, by default the grid's own.
-    """
-    if len(cells) == len(about.cells):
-        return ""
-    by, base = measure or about.measure, baseline or about.baseline
-    others = len(cells) - (base in cells)
-    name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
-    with_baseline = f"{name} and " if base in cells else ""
-    return (
-        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
-        " so far; picked by their own result, they flatter themselves."
-        if by is not None
-        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
-    )
-
-
-def difference_of(scale: Scale) -> str:
-    """What a difference is of, behind that word."""
-    return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
-
-
-def named(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
-    """The frame with the names of its cells in place of their keys."""
-    labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
-    name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
-    return frame.select(name, pl.exclude("cell"))
 
 
 def _forest(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, key: str) -> Iterator[FigureBlock]:
@@ -187,17 +164,6 @@ def _effects(about: GridContext, measure: GridMeasure, key: str) -> Iterator[Fig
     )
 
 
-def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
-    """What points and bars of main effects are, and what the analysis notes."""
-    said = (
-        f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
-        f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
-        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
-        "number of levels; interactions count as noise."
-    )
-    return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
-
-
 def _curves(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
     scale = about.measure.scale if about.measure is not None else "log"
     found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
@@ -243,12 +209,6 @@ def _in(found: pl.DataFrame) -> list[str]:
 
 def _axis(about: GridContext, measure: GridMeasure) -> str:
     return f"{measure.name}, {about.unit}" if about.unit else measure.name
-
-
-def n_words(found: pl.DataFrame) -> str:
-    """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
-    counts = sorted(set(found["n"].to_list()))
-    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
 def _cut(found: pl.DataFrame, scale: Scale) -> str:

@@ -5,26 +5,13 @@ from typing import Any, Final
 
 import polars as pl
 
+from dashboards.data.captions import named, progress_words
 from dashboards.data.formatting import BETWEEN, count
 from dashboards.data.grid_context import GridContext
 from dashboards.figures.failures import draw_rates, rates
 from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
 from dashboards.html.blocks import FigureBlock, color_legend, drawn
 from dashboards.html.markup import details, tag, text
-from dashboards.report.sections.charts import named
-
-
-def progress_words(done: dict[str, int]) -> str:
-    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
-    planned, ok = done["planned"], done["ok"]
-    if ok == planned:
-        return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
-    if ok == 0 and not done["failed"] and not done["running"]:
-        return f"None of {count(planned, 'trial')} has run yet."
-    parts = [f"{ok:,} of {count(planned, 'trial')} done"]
-    parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
-    open_ = done["running"] + done["pending"]
-    return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 
 
 def overview(about: GridContext, progress: pl.DataFrame) -> str:

@@ -5,73 +5,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import NO_MARGIN, change, count, in_odds, listed, number, p_value, point, runs_words
+from dashboards.data.captions import ICONS, measured, paired_words, pairs_words
+from dashboards.data.formatting import NO_MARGIN, change, in_odds, number, p_value
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.html.blocks import cell_name, csv
 from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, sortable_table, tag, text
 from store.analysis.verdicts import GridMeasure
 
-ICONS: Final = {
-    "better": ("▲", "better"),
-    "worse": ("▼", "worse"),
-    "tiny but real": ("△", "tiny"),
-    "equivalent": ("=", "equivalent"),
-    "undecided": ("?", "undecided"),
-    "no verdict": ("–", "none"),
-}
-"""Verdict -> its icon and its CSS class."""
-
 _RANK: Final = {"better": 0, "tiny but real": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
-
-
-def marked(verdict: str) -> str:
-    """A verdict as plain text with its icon."""
-    return f"{ICONS[verdict][0]} {verdict}"
-
-
-def summary(verdicts: pl.DataFrame, baseline: str) -> str:
-    """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
-    counts = dict(verdicts["verdict"].value_counts().iter_rows())
-    differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
-    total = sum(n for _, n in differing)
-    verb = "differs" if total == 1 else "differ"
-    first = f"{total} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
-    if not differing:
-        first = f"None of {count(verdicts.height, 'variant')} is shown to differ from {baseline}"
-    if verdicts.height == 1:
-        first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
-    if differing:
-        first += ": " + listed([f"{n} {name}" for name, n in differing])
-    rest = [(name, counts[name]) for name in ("equivalent", "undecided", "no verdict") if counts.get(name)]
-    tail = listed([_are(n, name) for name, n in rest])
-    return f"{first}. {tail[0].upper()}{tail[1:]}." if tail else f"{first}."
-
-
-def _are(n: int, name: str) -> str:
-    if name == "no verdict":
-        return f"{n} {'has' if n == 1 else 'have'} no verdict"
-    return f"{n} {'is' if n == 1 else 'are'} {name}"
-
-
-def measured(measure: GridMeasure, unit: str) -> str:
-    """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
-    where = f" at {point(dict(measure.point))}" if measure.point else ""
-    return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
-
-
-def paired_words(verdicts: pl.DataFrame) -> str:
-    """How variants are compared with the baseline: 'paired by seed', and how many are not."""
-    unpaired = verdicts.filter(pl.col("method") == "Welch").height
-    if not unpaired:
-        return "paired by seed"
-    why = "unpaired (Welch), as fewer than three seeds are shared"
-    return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
-
-
-def pairs_words(row: Mapping[str, Any]) -> str:
-    """What stands in a column of pairs: '4 of 5' that are planned; 'unpaired: 5 runs against 4'."""
-    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
 
 
 def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:

@@ -1,0 +1,133 @@
+"""Words that several pages and the report share: verdicts, measures, averages and the cells that are shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.data.formatting import count, in_odds, listed, point, runs_words
+from dashboards.data.grid_context import GridContext
+from dashboards.data.seed_averages import Scale
+from store.analysis.verdicts import GridMeasure
+
+ICONS: Final = {
+    "better": ("▲", "better"),
+    "worse": ("▼", "worse"),
+    "tiny but real": ("△", "tiny"),
+    "equivalent": ("=", "equivalent"),
+    "undecided": ("?", "undecided"),
+    "no verdict": ("–", "none"),
+}
+"""Verdict -> its icon and its CSS class."""
+
+
+def marked(verdict: str) -> str:
+    """A verdict as plain text with its icon."""
+    return f"{ICONS[verdict][0]} {verdict}"
+
+
+def summary(verdicts: pl.DataFrame, baseline: str) -> str:
+    """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
+    counts = dict(verdicts["verdict"].value_counts().iter_rows())
+    differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
+    total = sum(n for _, n in differing)
+    verb = "differs" if total == 1 else "differ"
+    first = f"{total} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
+    if not differing:
+        first = f"None of {count(verdicts.height, 'variant')} is shown to differ from {baseline}"
+    if verdicts.height == 1:
+        first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
+    if differing:
+        first += ": " + listed([f"{n} {name}" for name, n in differing])
+    rest = [(name, counts[name]) for name in ("equivalent", "undecided", "no verdict") if counts.get(name)]
+    tail = listed([_are(n, name) for name, n in rest])
+    return f"{first}. {tail[0].upper()}{tail[1:]}." if tail else f"{first}."
+
+
+def _are(n: int, name: str) -> str:
+    if name == "no verdict":
+        return f"{n} {'has' if n == 1 else 'have'} no verdict"
+    return f"{n} {'is' if n == 1 else 'are'} {name}"
+
+
+def measured(measure: GridMeasure, unit: str) -> str:
+    """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
+    where = f" at {point(dict(measure.point))}" if measure.point else ""
+    return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
+
+
+def paired_words(verdicts: pl.DataFrame) -> str:
+    """How variants are compared with the baseline: 'paired by seed', and how many are not."""
+    unpaired = verdicts.filter(pl.col("method") == "Welch").height
+    if not unpaired:
+        return "paired by seed"
+    why = "unpaired (Welch), as fewer than three seeds are shared"
+    return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
+
+
+def pairs_words(row: Mapping[str, Any]) -> str:
+    """What stands in a column of pairs: '4 of 5' that are planned; 'unpaired: 5 runs against 4'."""
+    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
+
+
+def chosen(
+    about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
+) -> str:
+    """A sentence that says which cells are shown, where it is not all of them.
+
+    They were picked by `measure` beside `baseline`, by default the grid's own.
+    """
+    if len(cells) == len(about.cells):
+        return ""
+    by, base = measure or about.measure, baseline or about.baseline
+    others = len(cells) - (base in cells)
+    name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
+    with_baseline = f"{name} and " if base in cells else ""
+    return (
+        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
+        " so far; picked by their own result, they flatter themselves."
+        if by is not None
+        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
+    )
+
+
+def difference_of(scale: Scale) -> str:
+    """What a difference is of, behind that word."""
+    return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
+
+
+def named(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
+    """The frame with the names of its cells in place of their keys."""
+    labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
+    name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
+    return frame.select(name, pl.exclude("cell"))
+
+
+def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
+    """What points and bars of main effects are, and what the analysis notes."""
+    said = (
+        f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
+        f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
+        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
+        "number of levels; interactions count as noise."
+    )
+    return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
+
+
+def n_words(found: pl.DataFrame) -> str:
+    """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
+    counts = sorted(set(found["n"].to_list()))
+    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+
+
+def progress_words(done: dict[str, int]) -> str:
+    """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
+    planned, ok = done["planned"], done["ok"]
+    if ok == planned:
+        return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
+    if ok == 0 and not done["failed"] and not done["running"]:
+        return f"None of {count(planned, 'trial')} has run yet."
+    parts = [f"{ok:,} of {count(planned, 'trial')} done"]
+    parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
+    open_ = done["running"] + done["pending"]
+    return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
