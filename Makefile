@@ -19,6 +19,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/shellcheck runners/slurm/submit/worker.sh
 
 types: $(INSTALLED)
 	$(BIN)/mypy

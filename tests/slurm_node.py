@@ -21,8 +21,8 @@ from runners.attempts.manifest import submission_id, trial_lines, write_grid, wr
 from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from runners.attempts.worker import WorkerEntry
 from runners.child_lifetime import shielded
+from runners.slurm.spec import Resources
 from runners.slurm.worker_records import WorkerRecord, read_workers
-from runners.slurm.worker_resources import Resources
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
 

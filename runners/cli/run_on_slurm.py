@@ -12,9 +12,8 @@ from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from grid import Grid
-    from runners.slurm.spec import Slurm
+    from runners.slurm.spec import Resources, Slurm
     from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs
-    from runners.slurm.worker_resources import Resources
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 

@@ -115,7 +115,8 @@ Pieces = tuple[str, ...]
 def texts_of_the_code() -> set[Pieces]:
     """Every string in the sources of the runners; of formatted ones and of shell scripts the pieces between gaps."""
     trees = [ast.parse(path.read_text()) for path in (DOCS.parent / "runners").rglob("*.py")]
-    found: set[Pieces] = set()
+    script = (DOCS.parent / "runners/slurm/submit/worker.sh").read_text()
+    found: set[Pieces] = {tuple(re.split(r"\$\w+|\$\{[^}]*\}", line)) for line in script.splitlines()}
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):

@@ -14,8 +14,8 @@ from runners.cli.app import execute
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import draft as drafting, resource_classes
+from runners.slurm.submit.cluster_checks import warn_if_not_shared
 from runners.slurm.submit.resource_classes import START_S
-from runners.slurm.submit.shared_disk import unshared
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
 NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
@@ -125,7 +125,7 @@ tmpfs /my\\040memory tmpfs rw 0 0
 def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, root: str, why: str | None) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    found = unshared(Path(root), mounts)
+    found = warn_if_not_shared(Path(root), mounts)
     assert (found is None) == (why is None)
     assert (why or "") in (found or "")
 
@@ -133,5 +133,5 @@ def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, root: str, why
 def test_a_campaign_on_tmpfs_or_below_tmp_is_warned_of_as_it_is_queued(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafting, "unshared", lambda root: f"nodes may not see {root}")
+    monkeypatch.setattr(drafting, "warn_if_not_shared", lambda root: f"nodes may not see {root}")
     assert f"nodes may not see {tmp_path / 'campaign'}" in draft(tmp_path / "campaign").notes

@@ -71,13 +71,9 @@ class Script:
 
     def text(self, worker: str, *user: str) -> str:
         setup = setup_lines(
-            user,
-            ["export TREE=there"],
-            logs=self.place,
-            partition=self.partition,
-            exclude=self.exclude,
-            pause_s=self.pause_s,
+            user, ["export TREE=there"], logs=self.place, partition=self.partition, exclude=self.exclude
         )
+        setup.insert(0, f"ablate_first_pause={round(1000 * self.pause_s)}")
         return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
 
     def run(self, worker: str, *user: str, **environment: str) -> Ended:
@@ -240,7 +236,7 @@ def test_pauses_are_spread_over_half_their_length(script: Script) -> None:
     script.pretend("sleep", "")
     lines = script.text("true").split("trap 'ablate_end $?' EXIT")[0]
     many = f"{lines}\nablate_patience=999999999\nablate_longest_pause=300000\n"
-    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_rest; done"
+    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_wait; done"
     drawn = f"sleep() {{ echo $1; }}\n{many}{loop}"
     done = subprocess.run(["bash", "-c", drawn], env=script.environment, capture_output=True, text=True, check=True)
     tenths = [sum(150 + 15 * k <= float(each) < 165 + 15 * k for each in done.stdout.split()) for k in range(10)]

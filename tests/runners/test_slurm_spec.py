@@ -1,4 +1,4 @@
-"""What is asked of a cluster: times, memory, classes of trials, and how many workers each class gets."""
+"""Requests to a cluster: times, memory, classes of trials, and the number of workers of each class."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,10 +13,9 @@ from grid import spec_error
 from grid.errors import SpecError
 from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
-from runners.slurm.spec import Needs, Slurm, megabytes, minutes
+from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
 from runners.slurm.submit.resource_classes import Demands, Group
 from runners.slurm.submit.worker_allocation import Load, at_once, shared, workers
-from runners.slurm.worker_resources import Resources, roomier, shortage
 from store.files.layout import Layout
 
 
@@ -37,7 +36,7 @@ def test_times_as_people_and_slurm_write_them(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "8", "0m", "10:30", "8 h", "h", "-1h", "1h1d", "forever"])
-def test_what_may_mean_two_things_is_no_time(text: str) -> None:
+def test_ambiguous_times_are_refused(text: str) -> None:
     """SLURM reads 10:30 as minutes and seconds, and 8 as minutes."""
     with pytest.raises(ValueError, match="a time limit is written 90m"):
         minutes(text)
@@ -51,13 +50,13 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("500M", 500), ("16G", 16384), ("16GB", 16384), ("1T", 1 << 20)])
 def test_memory(text: str, expected: int) -> None:
-    assert megabytes(text) == expected
+    assert mebibytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["16", "0G", "16g", "1.5G", "G", ""])
 def test_memory_has_a_unit(text: str) -> None:
     with pytest.raises(ValueError, match="memory is written"):
-        megabytes(text)
+        mebibytes(text)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +69,9 @@ def test_memory_has_a_unit(text: str) -> None:
         ({"extra": {"mem": "1G"}}, "'mem' has one"),
         ({"extra": {"cpus_per_task": "1"}}, "'cpus_per_task' has one"),
         ({"extra": {"comment-x": "a\nb"}}, "extra"),
-        ({"extra": {"no-requeue": ""}}, "extra cannot have 'no-requeue': workers are queued again"),
+        ({"extra": {"no-requeue": ""}}, "extra cannot have 'no-requeue'"),
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
-        ({"extra": {"export": "NONE"}}, "need the environment of the submission"),
-        ({"extra": {"export-file": "x"}}, "need the environment of the submission"),
-        ({"extra": {"mem-per-cpu": "1G"}}, "memory is mem="),
-        ({"extra": {"mem_per_gpu": "1G"}}, "memory is mem="),
-        ({"extra": {"hold": ""}}, "jobs are held until all are known"),
-        ({"extra": {"parsable": ""}}, "the answer of sbatch is read"),
-        ({"extra": {"wrap": "true"}}, "the script is the harness's"),
-        ({"extra": {"chdir": "/"}}, "extra cannot have 'chdir'"),
-        ({"extra": {"test-only": ""}}, "nothing would be queued"),
-        ({"extra": {"wait": ""}}, "--wait of ablate follows"),
+        ({"extra": {"mem_per_gpu": "1G"}}, "extra cannot have 'mem_per_gpu'"),
         ({"extra": {"array": "0-3"}}, "'array' has one"),
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
         ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
@@ -98,8 +88,27 @@ def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str
 
 
 @pytest.mark.parametrize("name", ["reservation", "time-min", "wait-all-nodes", "gres-flags", "nodelist", "dependency"])
-def test_options_of_which_only_the_beginning_is_refused_are_taken(name: str) -> None:
+def test_extra_takes_other_options(name: str) -> None:
     assert Slurm(extra={name: "x"}).extra == {name: "x"}
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "partition": st.just("old"),
+            "time": st.just("1h"),
+            "gpus": st.just(2),
+            "gpu_type": st.just("a100"),
+            "cpus": st.just(3),
+            "mem": st.just("1G"),
+            "per_gpu": st.sampled_from([2, "auto"]),
+        },
+    )
+)
+def test_needs_replace_the_fields_that_they_set_and_no_others(given: dict[str, Any]) -> None:
+    slurm = Slurm(partition="gpu", mem="8G", workers=4, setup=("true",))
+    assert slurm.with_needs(Needs(where={"steps": 1}, **given)) == slurm.changed(**given)
 
 
 def test_trials_without_gpus_drop_the_type_of_the_others(tmp_path: Any) -> None:
@@ -153,32 +162,25 @@ def test_a_path_that_no_trial_has_is_refused_with_what_there_is(tmp_path: Any) -
 
 
 @pytest.mark.parametrize(
-    ("gpus", "ranks", "expected"), [(1, 1, (1, 2)), (1, 4, (4, 1)), (8, 4, (8, 2)), (6, 4, (8, 2)), (0, 2, (0, 1))]
+    ("asked", "ranks", "expected"),
+    [
+        ({"gpus": 1, "per_gpu": 2}, 1, (1, 2, None)),
+        ({"gpus": 8, "per_gpu": 2}, 4, (8, 2, None)),
+        ({"gpus": 6, "per_gpu": 2}, 4, (8, 2, None)),
+        ({"gpus": 0, "per_gpu": 2}, 2, (0, 1, None)),
+        ({"gpus": 1, "cpus": 3, "mem": "2G"}, 4, (4, 1, (12, 8192))),
+        ({"gpus": 2, "cpus": 5, "mem": "64G"}, 3, (3, 1, (8, 96 * 1024))),
+    ],
 )
-def test_a_trial_over_several_gpus_gets_a_worker_with_as_many(
-    tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cores_in_proportion(
+    tmp_path: Any, asked: dict[str, Any], ranks: int, expected: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
-    (found,) = grouped(Slurm(gpus=gpus, per_gpu=2), tmp_path)
-    assert (found.resources.gpus, found.resources.slots) == expected
-
-
-def test_multiples_of_gpus_bring_multiples_of_memory_and_cores(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Execution, "gpus", 4, raising=False)
-    (found,) = grouped(Slurm(gpus=1, cpus=3, mem="2G"), tmp_path)
-    assert (found.resources.gpus, found.resources.cpus, found.resources.mem) == (4, 12, 8192)
-    assert found.name == "4 GPUs"
-
-
-def test_workers_that_are_widened_have_memory_and_cores_in_proportion(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Execution, "gpus", 3, raising=False)
-    (found,) = grouped(Slurm(gpus=2, cpus=5, mem="64G"), tmp_path)
-    assert (found.resources.gpus, found.resources.cpus, found.resources.mem) == (3, 8, 96 * 1024)
-    assert found.remarks == (
-        "workers of trials over 3 GPUs have 3 GPUs and not 2, with memory and cores in proportion",
-    )
+    (group,) = grouped(Slurm(**asked), tmp_path)
+    resources, (gpus, slots, scaled) = group.resources, expected
+    assert (resources.gpus, resources.slots) == (gpus, slots)
+    assert scaled in (None, (resources.cpus, resources.mem))
+    assert any("in proportion" in remark for remark in group.remarks) == (1 < asked["gpus"] < gpus)
 
 
 @pytest.mark.parametrize(("gpus", "words"), [(2, "trials over 2 GPUs"), (0, "trials of 2 processes")])
@@ -201,7 +203,7 @@ def test_needs_that_stay_although_an_option_says_otherwise_are_told(tmp_path: An
     )
 
 
-CUDA, HOST = {"message": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"}, {"message": "MemoryError"}
+CUDA, HOST = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "MemoryError"
 GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=1000, per_gpu=4)
 
 
@@ -219,9 +221,9 @@ GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=10
     ],
 )
 def test_what_ran_out_is_what_there_is_more_of(
-    ends: list[dict[str, str]], changes: dict[str, Any], expected: tuple[int | None, int]
+    ends: list[str], changes: dict[str, Any], expected: tuple[int | None, int]
 ) -> None:
-    found = roomier(replace(GIVEN, **changes), shortage(dict(enumerate(ends))))
+    found = replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
     assert (found.mem, found.per_gpu) == expected
 
 
@@ -234,11 +236,9 @@ def test_what_ran_out_is_what_there_is_more_of(
         ([HOST], {"mem": None, "per_gpu": 1}, "neither mem= to multiply nor enough trials side by side"),
     ],
 )
-def test_where_there_is_nothing_bigger_it_says_so(
-    ends: list[dict[str, str]], changes: dict[str, Any], words: str
-) -> None:
+def test_where_there_is_nothing_bigger_it_says_so(ends: list[str], changes: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        roomier(replace(GIVEN, **changes), shortage(dict(enumerate(ends))))
+        replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
 
 
 LOADS = st.builds(

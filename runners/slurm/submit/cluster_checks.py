@@ -1,106 +1,142 @@
-"""What a cluster cannot give, said before anything is queued: each problem one sentence with what there is."""
+"""Checks before anything is queued: does the cluster have what the request asks for, and do nodes see the campaign."""
 
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from runners.output import duration
-from runners.slurm.spec import Slurm
+from runners.slurm.spec import Resources, Slurm
 from runners.slurm.submit.cluster_limits import Limits, Partition
-from runners.slurm.worker_resources import Resources
+
+_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 
 
 def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -> None:
-    """Refuse what is not there; what only sbatch knows, it says itself.
+    """Refuse names that do not exist and amounts that no partition has.
 
     Raises:
-        SpecError: a partition, account, QOS or GPU type that does not exist, or more than a node or a partition has.
+        SpecError: a partition, account, QOS or GPU type does not exist, or a node or partition is too small.
     """
     _require_one_of("account", slurm.account, limits.accounts, "your accounts")
     _require_one_of("qos", slurm.qos, limits.qualities or None, "QOS here")
     for resources in wanted:
-        _require_a_partition_for(resources, limits)
+        _require_any_partition(resources, limits)
 
 
-def _require_a_partition_for(resources: Resources, limits: Limits) -> None:
-    """Of several partitions one must do: SLURM takes the first that has room and allows it."""
-    refusals = []
-    for place in partitions_of(resources.partition, limits):
+def _require_any_partition(resources: Resources, limits: Limits) -> None:
+    errors = []
+    for partition in partitions_of(resources.partition, limits):
         try:
-            _require_time(resources, place)
-            _require_gpus(resources, place, limits)
-            _require_at_most("cpus", resources.cpus, place.cpus, place)
-            _require_at_most("mem", resources.mem or 0, place.memory_mb, place)
+            _require_time(resources, partition)
+            _require_gpus(resources, partition, limits)
+            _require_at_most("cpus", resources.cpus, partition.cpus, partition)
+            _require_at_most("mem", resources.mem or 0, partition.memory_mb, partition)
         except SpecError as error:
-            refusals.append(error)
+            errors.append(error)
         else:
             return
-    if len(refusals) > 1:
-        raise SpecError(f"none of the partitions takes the workers: {' / '.join(map(str, refusals))}")
-    raise refusals[0]
+    if len(errors) > 1:
+        raise SpecError(f"none of the partitions takes the workers: {' / '.join(map(str, errors))}")
+    raise errors[0]
 
 
 def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
-    """The partitions called `names`, as SLURM lists them with commas, or the one of jobs that name none.
+    """Return the partitions of a comma-separated list; None: the default partition.
 
     Raises:
-        SpecError: one does not exist.
+        SpecError: a partition does not exist.
     """
     if names is None:
-        found = limits.default_partition
-        if found is None:
+        default = limits.default_partition
+        if default is None:
             raise SpecError(f"this cluster has no default partition; choose one of {', '.join(limits.partitions)}")
-        return [found]
+        return [default]
     for name in names.split(","):
         _require_one_of("partition", name, limits.partitions, "partitions here")
     return [limits.partitions[name] for name in dict.fromkeys(names.split(","))]
 
 
-def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, they: str) -> None:
+def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, label: str) -> None:
     if given is None or known is None:
         return
     names = sorted(known)
     if given not in names:
         listed = ", ".join(names) or "none"
-        raise SpecError(f"there is no {flag} {given!r} for you; {they}: {listed}{suggest_name(given, names)}")
+        raise SpecError(f"there is no {flag} {given!r} for you; {label}: {listed}{suggest_name(given, names)}")
 
 
-def _require_time(resources: Resources, place: Partition) -> None:
-    if place.max_time_s is not None and resources.time * 60 > place.max_time_s:
+def _require_time(resources: Resources, partition: Partition) -> None:
+    if partition.max_time_s is not None and resources.time * 60 > partition.max_time_s:
         raise SpecError(
-            f"partition {place.name} allows {duration(place.max_time_s)} and workers are to have "
+            f"partition {partition.name} allows {duration(partition.max_time_s)} and workers are to have "
             f"{duration(resources.time * 60)}; lower --time, workers go on in a new job, or choose another partition"
         )
 
 
-def _require_gpus(resources: Resources, place: Partition, limits: Limits) -> None:
+def _require_gpus(resources: Resources, partition: Partition, limits: Limits) -> None:
     if not resources.gpus:
         return
-    if not place.gpus:
+    if not partition.gpus:
         others = [each.name for each in limits.partitions.values() if each.gpus]
-        there = f"; those with GPUs: {', '.join(others)}" if others else "; no partition here has any"
-        raise SpecError(f"partition {place.name} has no GPUs{there}; --gpus 0 trains on the CPU")
-    if resources.gpu_type is not None and resources.gpu_type not in place.gpus:
-        known = sorted(filter(None, place.gpus))
+        hint = f"; those with GPUs: {', '.join(others)}" if others else "; no partition here has any"
+        raise SpecError(f"partition {partition.name} has no GPUs{hint}; --gpus 0 trains on the CPU")
+    if resources.gpu_type is not None and resources.gpu_type not in partition.gpus:
+        known = sorted(filter(None, partition.gpus))
         listed = f"it has {', '.join(known)}" if known else "its GPUs have no type, leave --gpu-type out"
         near = suggest_name(resources.gpu_type, known)
-        raise SpecError(f"partition {place.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}")
-    most = place.gpus[resources.gpu_type] if resources.gpu_type else max(place.gpus.values())
+        raise SpecError(f"partition {partition.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}")
+    most = partition.gpus[resources.gpu_type] if resources.gpu_type else max(partition.gpus.values())
     if resources.gpus > most:
         why = f" (trials over {resources.per_trial} GPUs)" if resources.per_trial > 1 else ""
-        _refuse("gpus", f"{resources.gpus}{why}", most, place)
+        _refuse("gpus", f"{resources.gpus}{why}", most, partition)
 
 
-def _require_at_most(flag: str, wanted: int, most: int, place: Partition) -> None:
+def _require_at_most(flag: str, wanted: int, most: int, partition: Partition) -> None:
     if most and wanted > most:
         unit = " MiB" if flag == "mem" else ""
-        _refuse(flag, f"{wanted}{unit}", most, place)
+        _refuse(flag, f"{wanted}{unit}", most, partition)
 
 
-def _refuse(flag: str, wanted: str, most: int, place: Partition) -> NoReturn:
+def _refuse(flag: str, wanted: str, most: int, partition: Partition) -> NoReturn:
     what = {"gpus": "GPUs", "cpus": "cores", "mem": "MiB of memory"}[flag]
     raise SpecError(
-        f"the largest node of partition {place.name} has {most} {what}, and a worker is to have {wanted}; "
+        f"the largest node of partition {partition.name} has {most} {what}, and a worker is to have {wanted}; "
         f"lower --{flag}, or choose another partition"
     )
+
+
+def warn_if_not_shared(root: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+    """Return a warning if the campaign `root` is likely on a disk that only this machine has."""
+    mount, kind = _find_mount(root, mounts)
+    local = next((folder for folder in _LOCAL_FOLDERS if root.is_relative_to(folder)), None)
+    if kind in _MEMORY_FILE_SYSTEMS:
+        why = f"it is on {kind}, the memory of this machine"
+    elif local is not None and not (mount is not None and mount.is_relative_to(local)):
+        why = f"{local} is on a disk of this machine as a rule"
+    else:
+        return None
+    return (
+        f"nodes may not see the campaign {root}: {why}, and workers that cannot write there end with 0:53 and no word; "
+        "choose a --campaign on a file system that nodes share"
+    )
+
+
+def _find_mount(root: Path, mounts: Path) -> tuple[Path | None, str]:
+    """Find the mount point and type of the file system of `root`."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None, ""
+    mount: tuple[Path | None, str] = (None, "")
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        path = Path(os.fsdecode(fields[1].encode().decode("unicode_escape").encode("latin-1")))
+        if root.is_relative_to(path) and (mount[0] is None or len(path.parts) >= len(mount[0].parts)):
+            mount = path, fields[2]
+    return mount

@@ -1,4 +1,4 @@
-"""A submission before anything of it is written: which trials in which classes, how many workers, what scripts."""
+"""Drafts of submissions: the classes of trials, their numbers of workers and their scripts; nothing is written."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,11 @@ from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
-from runners.slurm.submit.cluster_checks import partitions_of, require_allowed
-from runners.slurm.submit.cluster_limits import Limits, Room, arrays, read_limits
+from runners.slurm.submit.cluster_checks import partitions_of, require_allowed, warn_if_not_shared
+from runners.slurm.submit.cluster_limits import Limits, arrays, read_limits
 from runners.slurm.submit.excluded_nodes import excluded_nodes, faults
 from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.shared_disk import unshared
 from runners.slurm.submit.workload import loads, trial_s
 from store.files.layout import Layout
 
@@ -37,24 +36,24 @@ from store.files.layout import Layout
 @final
 @dataclass(frozen=True)
 class SubmitOptions:
-    """How to submit; none of it changes a measured number."""
+    """Options of a submission; they change no measured number."""
 
     retry: bool = False
-    """Queue trials again that failed before."""
+    """Queue failed trials again."""
     again: bool = False
     """Queue trials again that other code finished."""
     only: frozenset[str] | None = None
-    """Keys of the trials to queue, of those that are to be trained; None: all."""
+    """Keys of the trials to queue; None: all that are missing."""
     files: tuple[Path, ...] = ()
-    """The spec files the grids came from, loaded before."""
+    """The loaded spec files of the grids."""
     entry: WorkerEntry = field(default_factory=WorkerEntry)
     budget: Budget | None = None
     flags: frozenset[str] = frozenset()
-    """Fields of the request that the command line gave; where `Needs` are more specific, that is told."""
+    """Fields of the request that the command line set."""
 
 
 class Script(NamedTuple):
-    """What sbatch is given for one array."""
+    """The input of sbatch for one array."""
 
     name: str
     text: str
@@ -63,7 +62,7 @@ class Script(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Draft:
-    """A submission before anything of it is written."""
+    """A submission that is not written yet."""
 
     submission: str
     groups: tuple[Group, ...]
@@ -72,26 +71,26 @@ class Draft:
     """One per array, in the order of classes and arrays."""
     elsewhere: AlreadyQueued
     wanted: tuple[Surveyed, ...]
-    """All trials that are to be trained, those queued elsewhere among them."""
+    """All missing trials, including those in `elsewhere`."""
     notes: tuple[str, ...]
 
     @property
     def workers(self) -> int:
-        """Of all classes."""
-        return sum(found.workers for found in self.classes)
+        """Workers of all classes."""
+        return sum(each.workers for each in self.classes)
 
     @property
     def trials(self) -> int:
-        """That this submission is for."""
+        """Trials of this submission."""
         return sum(len(group.trials) for group in self.groups)
 
 
 @final
 class Drafter:
-    """A campaign's grids and a request, looked at; nothing is written.
+    """Drafts submissions of a campaign's grids; writes nothing.
 
     Raises:
-        SpecError: a grid is invalid, or the request has no meaning here: an unknown partition, account, GPU.
+        SpecError: a grid is invalid, or the request is: an unknown partition, account, GPU.
         EnvironmentProblem: there is no SLURM here, or it does not answer.
     """
 
@@ -101,7 +100,7 @@ class Drafter:
         require_commands()
         self.layout = Layout(Path(root).resolve())
         self.asked = _with_environment(slurm)
-        """What is asked of the cluster, and recorded."""
+        """The request, as it is recorded."""
         self.grids = list(grids)
         self.options = options
         self.scheduler = scheduler
@@ -120,28 +119,30 @@ class Drafter:
         require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
-        return max(place.cpus for place in partitions_of(partition, self._limits))
+        return max(each.cpus for each in partitions_of(partition, self._limits))
 
     def draft(self) -> Draft:
-        """What would be queued now.
+        """Draft a submission and let sbatch test its scripts.
 
         Raises:
             SpecError, EnvironmentProblem: SLURM would refuse it, or the campaign cannot take it.
         """
-        found = self.drafted()
-        tester = self.arrays(found.submission)
-        for script in {script.name.partition(" from ")[0]: script for script in reversed(found.scripts)}.values():
-            tester.test(script.text)
-        return found
+        draft = self.drafted()
+        arrays = self.arrays(draft.submission)
+        for script in {script.name.partition(" from ")[0]: script for script in reversed(draft.scripts)}.values():
+            arrays.test(script.text)
+        return draft
 
     def drafted(self) -> Draft:
-        """The same, without asking sbatch whether it would take the scripts."""
+        """Draft a submission without a test by sbatch."""
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
-        left = [trial for trial in self._wanted if trial.key not in elsewhere.trials]
-        groups = self._demands.groups(self.layout, left)
-        require_allowed(self.asked, [group.resources for group in groups or self._nothing_left()], self._limits)
-        self._require_countable(groups)
-        remarks = [*dict.fromkeys(remark for group in groups for remark in group.remarks), *self._avoid(groups)]
+        groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
+        checked = groups
+        if not groups and self.options.flags:  # check the flags even if nothing is left to queue
+            checked = self._demands.groups(self.layout, self._wanted or self.survey.trials)
+        require_allowed(self.asked, [group.resources for group in checked], self._limits)
+        self._require_gpus_for_budget(groups)
+        remarks = [*dict.fromkeys(remark for group in groups for remark in group.remarks), *self._avoid_nodes(groups)]
         submission = submission_id()
         sizes, notes = self._sizes(groups)
         classes, at_once = self._classes(groups, sizes)
@@ -151,19 +152,14 @@ class Drafter:
             notes.append(
                 "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
             )
-        if groups and (alone := unshared(self.layout.root)):
-            notes.append(alone)
+        if groups and (warning := warn_if_not_shared(self.layout.root)):
+            notes.append(warning)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
         notes = [*self._remarks, *remarks, *self._limits.problems, *asleep, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
-    def _nothing_left(self) -> list[Group]:
-        """What a request of the command line would be for, which is checked also where nothing is left to ask for."""
-        trials = self._wanted or self.survey.trials
-        return self._demands.groups(self.layout, trials) if self.options.flags else []
-
-    def _require_countable(self, groups: Sequence[Group]) -> None:
+    def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
         budget = self.options.budget
         without = [group.name for group in groups if not group.resources.gpus]
         if budget is not None and budget.unit == "GPU-h" and without:
@@ -172,23 +168,25 @@ class Drafter:
                 f"cores, such as --budget {budget.hours:g}cpuh"
             )
 
-    def _avoid(self, groups: Sequence[Group]) -> list[str]:
-        """Keep workers away from nodes that lost or failed trials: this time, so it is no part of what is asked."""
-        places = [place for group in groups for place in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = excluded_nodes(self._faults, places)
+    def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
+        """Exclude nodes that lost or failed trials, from this submission only; it is not part of the request."""
+        partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
+        nodes, remarks = excluded_nodes(self._faults, partitions)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
-        """Workers of every class, and why they are not as many as asked."""
-        sizes = worker_allocation.workers(loads(groups, self.asked, self._seconds), self.asked.workers)
+        """Return the workers of every class, and notes if they differ from the request."""
+        sizes = worker_allocation.workers(loads(groups, self.asked, self._trial_seconds), self.asked.workers)
         notes = []
-        asked, got = self.asked.workers, sum(sizes)
-        if asked is not None and groups and got != asked:
-            why = "there are not trials for more" if got < asked else "each class of trials needs one at least"
-            notes.append(f"{counted(got, 'worker')} and not {asked}: {why}")
-        room = self._room(groups)
-        if room is not None and got > room.tasks:
+        requested, total = self.asked.workers, sum(sizes)
+        if requested is not None and groups and total != requested:
+            why = "there are not trials for more" if total < requested else "each class of trials needs one at least"
+            notes.append(f"{counted(total, 'worker')} and not {requested}: {why}")
+        names = [name for group in groups for name in (group.resources.partition or "").split(",")]
+        rooms = [self._limits.room(self.asked.account, self.asked.qos, name or None) for name in names]
+        room = min(rooms, key=lambda each: each.tasks, default=None)
+        if room is not None and total > room.tasks:
             if room.tasks < len(groups):
                 raise EnvironmentProblem(
                     f"at least {counted(len(groups), 'worker')} must be queued, one for each class of trials, and you "
@@ -197,50 +195,43 @@ class Drafter:
                 )
             sizes = worker_allocation.shared(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
-                f"{counted(room.tasks, 'worker')} and not {got}, each of which trains more trials: {room.because}"
+                f"{counted(room.tasks, 'worker')} and not {total}, each of which trains more trials: {room.because}"
             )
         return sizes, notes
 
-    def _room(self, groups: Sequence[Group]) -> Room | None:
-        """The tightest of the limits that hold for the classes."""
-        asked = self.asked
-        places = [place for group in groups for place in (group.resources.partition or "").split(",")]
-        rooms = [self._limits.room(asked.account, asked.qos, place or None) for place in places]
-        return min(rooms, key=lambda room: room.tasks, default=None)
-
-    def _seconds(self, group: Group) -> float | None:
-        """Of a usual trial; drafted twice, a class is estimated once."""
+    def _trial_seconds(self, group: Group) -> float | None:
+        """Estimate a trial of a class, once for several drafts."""
         if group.name not in self._trial_s:
             self._trial_s[group.name] = trial_s(self.survey, self.grids, group)
         return self._trial_s[group.name]
 
     def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:
-        """The classes with their arrays, and how many workers of each array may run at once."""
-        found = []
+        """Return the classes with their arrays, and how many workers of each array may run at once."""
+        classes = []
         begin = 0
         for group, size in zip(groups, sizes, strict=True):
             tasks = arrays(size, self._limits)
             firsts = [0, *accumulate(tasks)]
             parts = tuple(Array(first, count) for first, count in zip(firsts, tasks, strict=False))
             rows = (begin, begin + len(group.trials))
-            found.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
+            classes.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
             begin = rows[1]
-        counts = [array.tasks for each in found for array in each.arrays]
-        return found, worker_allocation.at_once(counts, self.asked.max_parallel)
+        counts = [array.tasks for each in classes for array in each.arrays]
+        return classes, worker_allocation.at_once(counts, self.asked.max_parallel)
 
     def _scripts(
         self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
     ) -> Iterator[Script]:
-        made = self.arrays(submission)
-        share = iter(at_once)
-        for number, (group, found) in enumerate(zip(groups, classes, strict=True)):
-            for array in found.arrays:
-                task = ArrayTasks(number, array.first, array.tasks, next(share))
-                name = f"{found.name} from {array.first}" if array.first else found.name
-                yield Script(name, made.script(task, group.resources))
+        arrays = self.arrays(submission)
+        shares = iter(at_once)
+        for number, (group, each) in enumerate(zip(groups, classes, strict=True)):
+            for array in each.arrays:
+                task = ArrayTasks(number, array.first, array.tasks, next(shares))
+                name = f"{each.name} from {array.first}" if array.first else each.name
+                yield Script(name, arrays.script(task, group.resources))
 
     def arrays(self, submission: str) -> Arrays:
-        """What makes and submits the scripts of a submission of that name."""
+        """Return the writer of a submission's scripts."""
         tree: list[str] = []
         if self.packed is not None:
             snapshot = self.packed.snapshot
@@ -250,7 +241,7 @@ class Drafter:
 
 
 def _with_environment(slurm: Slurm) -> Slurm:
-    """sbatch's own variables stand for what the request leaves open; it would let them override the script."""
+    """Fill open fields from sbatch's own variables, which would otherwise override the script."""
     names = ("partition", "account", "qos", "constraint")
-    found = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names if getattr(slurm, name) is None}
-    return slurm.changed(**{name: value for name, value in found.items() if value})
+    values = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names if getattr(slurm, name) is None}
+    return slurm.changed(**{name: value for name, value in values.items() if value})

@@ -20,10 +20,9 @@ from submitit.slurm.slurm import SlurmExecutor
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission_record import job_name
 from runners.slurm.queue import ask
-from runners.slurm.spec import Slurm
+from runners.slurm.spec import Resources, Slurm
 from runners.slurm.submit.worker_script import setup_lines, teardown_lines
 from runners.slurm.task_output import logs
-from runners.slurm.worker_resources import Resources
 from store.files.layout import Layout
 
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")

@@ -11,11 +11,10 @@ from pydantic import ValidationError
 from grid.errors import StoreError
 from runners.attempts.submission_record import ResourceClass, Submission, read_submission_record
 from runners.attempts.worker import Job, WorkerEntry
-from runners.slurm.spec import Slurm
+from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker.packing import Packing, device_groups
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TaskEnvironment
-from runners.slurm.worker_resources import Resources
 from store.files.layout import Layout
 
 
